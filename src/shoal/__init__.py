@@ -1,0 +1,1 @@
+"""shoal: a publish/subscribe broker network that filters on content and rearranges itself."""

@@ -1,0 +1,229 @@
+"""Filters: boolean expressions over attributes, and their normal form.
+
+A filter is an expression of predicates, AND, OR, NOT and constants, under SQL's three-valued
+logic: a predicate on a missing attribute, or across kinds, is unknown; only TRUE matches.  Its
+normal form is an OR of conjunctions of predicates, at most `MAX_CONJUNCTIONS` of them.  NOT
+disappears there because every operator has its complement, under which unknown stays unknown.
+
+>>> late = predicate("dep_delay", Operator.GT, 30)
+>>> united = predicate("carrier", Operator.EQ, "UA")
+>>> Filter(Not(Or((late, united)))).normal_form == (
+...     (predicate("dep_delay", Operator.LE, 30), predicate("carrier", Operator.NE, "UA")),)
+True
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from shoal.model.values import Kind, Value, check_value, kind_of
+
+# A routing table tests every conjunction apart; past this a filter costs more than it says.
+MAX_CONJUNCTIONS = 64
+
+
+class Operator(enum.Enum):
+    """What a predicate asks of an attribute.  Each operator's complement is an operator too."""
+
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    LIKE = "LIKE"
+    NOT_LIKE = "NOT LIKE"
+    IN = "IN"
+    NOT_IN = "NOT IN"
+    IS_NULL = "IS NULL"
+    IS_NOT_NULL = "IS NOT NULL"
+
+    # Members are singletons; the default hashes the name again at every dictionary look-up.
+    __hash__ = object.__hash__
+
+
+_PAIRS = (
+    (Operator.EQ, Operator.NE),
+    (Operator.LT, Operator.GE),
+    (Operator.GT, Operator.LE),
+    (Operator.LIKE, Operator.NOT_LIKE),
+    (Operator.IN, Operator.NOT_IN),
+    (Operator.IS_NULL, Operator.IS_NOT_NULL),
+)
+COMPLEMENT: dict[Operator, Operator] = dict(_PAIRS) | {b: a for a, b in _PAIRS}
+
+
+class FilterError(ValueError):
+    """A filter that cannot be: too large in normal form, or with an operand of a wrong kind."""
+
+
+class Predicate(msgspec.Struct, frozen=True, tag="predicate"):
+    """One test of one attribute.
+
+    `operand` is a value; for LIKE and NOT LIKE a pattern with `%`, `_` and backslash as its
+    escape; for IN and NOT IN a tuple of at least one value, all of one kind; None for IS NULL
+    and IS NOT NULL.  `kind` is the operand's kind (None without operand): it keeps `a = 1` and
+    `a = TRUE` apart, which Python's equality would not.  Build with `predicate(...)`.
+    """
+
+    attribute: str
+    operator: Operator
+    operand: Value | tuple[Value, ...] | None
+    kind: Kind | None
+
+
+class And(msgspec.Struct, frozen=True, tag="and"):
+    """TRUE when every operand is, FALSE when one is, else unknown."""
+
+    operands: tuple[Expression, ...]
+
+
+class Or(msgspec.Struct, frozen=True, tag="or"):
+    """TRUE when one operand is, FALSE when every one is, else unknown."""
+
+    operands: tuple[Expression, ...]
+
+
+class Not(msgspec.Struct, frozen=True, tag="not"):
+    """TRUE and FALSE change places; unknown stays."""
+
+    operand: Expression
+
+
+class Constant(msgspec.Struct, frozen=True, tag="constant"):
+    """TRUE or FALSE."""
+
+    value: bool
+
+
+Expression = Predicate | And | Or | Not | Constant
+Conjunction = tuple[Predicate, ...]
+
+
+def predicate(
+    attribute: str, operator: Operator, operand: Value | tuple[Value, ...] | None = None
+) -> Predicate:
+    """A validated predicate; FilterError when the operand does not suit the operator."""
+    where = f"attribute {attribute!r}, operator {operator.value}"
+    if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
+        if operand is not None:
+            raise FilterError(f"{where}: takes no operand")
+        return Predicate(attribute, operator, None, None)
+    values = operand if isinstance(operand, tuple) else (operand,)
+    if isinstance(operand, tuple) != (operator in (Operator.IN, Operator.NOT_IN)) or not values:
+        raise FilterError(f"{where}: IN and NOT IN take a list of values, the others one value")
+    kinds = set()
+    for value in values:
+        try:
+            check_value(value, where)
+        except ValueError as error:
+            raise FilterError(str(error)) from None
+        if value != value:
+            raise FilterError(f"{where}: NaN cannot be an operand")
+        kinds.add(kind_of(value))  # type: ignore[arg-type]  # checked above
+    if len(kinds) > 1:
+        raise FilterError(f"{where}: the values of one list must be of one kind")
+    kind = kinds.pop()
+    if operator in (Operator.LIKE, Operator.NOT_LIKE) and kind is not Kind.STRING:
+        raise FilterError(f"{where}: the pattern must be a string")
+    return Predicate(attribute, operator, operand, kind)
+
+
+class Filter:
+    """An immutable, hashable filter.
+
+    Equal filters have the same expression; filters that only mean the same need not be equal
+    (see `shoal.matching.relations`).  `normal_form` raises FilterError past MAX_CONJUNCTIONS.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+        self._hash = hash(expression)
+
+    @cached_property
+    def normal_form(self) -> tuple[Conjunction, ...]:
+        """The OR of conjunctions that is TRUE exactly when the filter is; () is FALSE."""
+        return _absorb(_normalise(self.expression, negated=False))
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of the attributes the filter mentions, sorted."""
+        return tuple(sorted(_attributes(self.expression)))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Filter) and self.expression == other.expression
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Filter({self.expression!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # String hashes differ between processes, so the hash must not travel.
+        return Filter, (self.expression,)
+
+
+EVERYTHING = Filter(Constant(True))
+
+
+def _attributes(expression: Expression) -> set[str]:
+    match expression:
+        case Predicate():
+            return {expression.attribute}
+        case And() | Or():
+            return set().union(*map(_attributes, expression.operands))
+        case Not():
+            return _attributes(expression.operand)
+        case Constant():
+            return set()
+
+
+def _normalise(expression: Expression, *, negated: bool) -> Sequence[Conjunction]:
+    match expression:
+        case Predicate():
+            if not negated:
+                return [(expression,)]
+            complement = COMPLEMENT[expression.operator]
+            return [(msgspec.structs.replace(expression, operator=complement),)]
+        case Constant():
+            return [()] if expression.value is not negated else []
+        case Not():
+            return _normalise(expression.operand, negated=not negated)
+        case And() | Or():
+            terms = (_normalise(operand, negated=negated) for operand in expression.operands)
+            if isinstance(expression, And) is negated:
+                return _absorb([conjunction for term in terms for conjunction in term])
+            product: tuple[Conjunction, ...] = ((),)
+            for term in terms:
+                product = _absorb([_join(left, right) for left in product for right in term])
+            return product
+
+
+def _join(left: Conjunction, right: Conjunction) -> Conjunction:
+    return tuple(dict.fromkeys(left + right))
+
+
+def _absorb(conjunctions: Iterable[Conjunction]) -> tuple[Conjunction, ...]:
+    """Drop conjunctions that repeat, or only add predicates to, another one."""
+    kept: dict[frozenset[Predicate], Conjunction] = {}
+    for conjunction in conjunctions:
+        members = frozenset(conjunction)
+        if any(other <= members for other in kept):
+            continue
+        for weaker in [other for other in kept if members < other]:
+            del kept[weaker]
+        kept[members] = conjunction
+        if len(kept) > MAX_CONJUNCTIONS:
+            raise FilterError(
+                f"the filter's normal form has more than {MAX_CONJUNCTIONS} conjunctions; "
+                "split it into several subscriptions"
+            )
+    return tuple(kept.values())
