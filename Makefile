@@ -1,0 +1,62 @@
+# Two commands: `make demo` and `make test`. Each makes the environment it needs, in .venv.
+
+# The first of these that is Python 3.11 or newer; `make PYTHON=/path/to/python …` chooses.
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install test check tests demo soak bench-simulation bench-selection clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## create .venv with everything, pinned by constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@rm -f $(STAMP)
+	@set -e; \
+	suits() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }; \
+	chosen=""; \
+	for python in $(or $(PYTHON),$(PYTHONS)); do \
+	  if suits "$$python"; then chosen="$$python"; break; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then \
+	  echo "shoal needs Python 3.11 or newer; found none among: $(or $(PYTHON),$(PYTHONS))." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python3 install" >&2; exit 1; \
+	fi; \
+	if ! "$$chosen" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	  echo "$$chosen cannot create environments (no ensurepip)." >&2; \
+	  echo "On Debian or Ubuntu: apt install python3-venv. Or: make PYTHON=/path/to/python3 install" >&2; \
+	  exit 1; \
+	fi; \
+	if ! suits $(BIN)/python; then "$$chosen" -m venv --clear .venv; fi
+	$(BIN)/python -m pip install --quiet -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+test: check tests ## style, types, layers, then every test (under 10 minutes on 2 cores)
+
+check: install ## style, types and layers only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+tests: check
+	$(BIN)/pytest -m 'not soak'
+
+demo: install ## flights through Spark and three simulated networks to demo/report.html
+	$(BIN)/shoal demo
+
+soak: install ## the long random tests (1,000 scenarios)
+	$(BIN)/pytest -m soak
+
+bench-simulation: install ## message hops per second of a 63-broker run
+	$(BIN)/python benchmarks/bench_simulation.py
+
+bench-selection: install ## time to choose a broker among 10,000
+	$(BIN)/python benchmarks/bench_selection.py
+
+clean: ## remove .venv, caches and the demo's output
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
