@@ -1,0 +1,54 @@
+"""GRAPE's constants, with the section of the relocation paper each comes from.
+
+The paper fixes three: how many publications a trace session has, which figure decides first and
+how strongly.  The two time limits are ours: the paper's network loses nothing, ours may lose a
+broker in the middle of a session, and a first broker must not wait for it forever.
+
+>>> Parameters(priority=Priority.DELAY, weight=75).trace_session_length
+100
+>>> Parameters(weight=140)
+Traceback (most recent call last):
+ValueError: weight: 140 is not between 0 and 100
+
+Source: Cheung and Jacobsen, publisher relocation, sections 4.1 and 4.2.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.overlays.publisher_relocation.planner import FULL_WEIGHT, Priority
+
+# Every broker on the way keeps a bit vector this long per traced publisher, and answers with it.
+MAX_TRACE_SESSION_LENGTH = 65_536
+# An hour: a session that nobody ends keeps its tables in every broker it passed.
+MAX_TIMEOUT_US = 3_600_000_000
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of publisher relocation; ValueError names the one that is out of bounds.
+
+    trace_session_length   publications traced before each selection (4.1, G_threshold): 100
+    priority               the figure that decides first, load or delay (4.2); the paper has no
+                           default, ours is load
+    weight                 how strongly, 0 to 100 percent (4.2): 100
+    answer_timeout_us      how long a broker waits for trace answers from downstream (ours): 10 s
+    ping_timeout_us        how long it waits for the publisher's ping times (ours): 5 s
+    """
+
+    trace_session_length: int = 100
+    priority: Priority = Priority.LOAD
+    weight: int = FULL_WEIGHT
+    answer_timeout_us: int = 10_000_000
+    ping_timeout_us: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        _check("trace_session_length", self.trace_session_length, 1, MAX_TRACE_SESSION_LENGTH)
+        _check("weight", self.weight, 0, FULL_WEIGHT)
+        _check("answer_timeout_us", self.answer_timeout_us, 1, MAX_TIMEOUT_US)
+        _check("ping_timeout_us", self.ping_timeout_us, 1, MAX_TIMEOUT_US)
+
+
+def _check(key: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{key}: {value} is not between {least} and {most}")

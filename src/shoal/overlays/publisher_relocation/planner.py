@@ -1,0 +1,373 @@
+"""GRAPE's broker selection: where should this publisher connect, given one trace session?
+
+Each broker that got some of the session's publications reports which of them it delivered (a
+bit vector), to how many subscribers, and how long a message waits inside it.  From that the
+planner knows, for every candidate broker, how many broker messages the session would have cost
+and how long its deliveries would have taken, had the publisher been there.  The prioritised
+figure is normalised to 0..100 over the candidates, those above `100 - weight` are dropped, and
+of the rest the one with the least of the other figure wins.
+
+Selection has two steps because only the delay needs the publisher's ping times: `shortlist`
+says which candidates to ask them for, `choose` decides.  Both are linear in the number of
+brokers: figures for one root are corrected along each link (re-rooting) instead of computed
+anew for each root.
+
+>>> def trace(broker, neighbours, bits):
+...     return BrokerTrace(broker=broker, neighbours=neighbours, bits=bits,
+...         deliveries=bits.bit_count(), input_queue_us=0, matching_us=100, client_output_us=0,
+...         output_queue_us=tuple((neighbour, 5_000) for neighbour in neighbours))
+>>> snapshot = Snapshot(current="A", traces=(
+...     trace("A", ("B",), 0b0001), trace("B", ("A", "C"), 0b0000), trace("C", ("B",), 0b1111)))
+>>> message_rates(snapshot.traces)
+{'A': 12, 'B': 9, 'C': 6}
+>>> remaining = shortlist(snapshot, Priority.LOAD, 100)
+>>> remaining.candidates, remaining.needs_pings
+(('C',), False)
+>>> choose(snapshot, remaining, {}).path
+('A', 'B', 'C')
+
+Source: Cheung and Jacobsen, "Publisher Relocation Algorithms for Minimizing Average Delivery
+Delay and System Load", sections 4.1 (the payload) and 4.2 (algorithms 1 to 3).  Deviations:
+linear instead of quadratic time; exact integers instead of floating point until a figure is
+reported; the publisher's current broker is always a candidate, so that staying can win; ties,
+which the paper leaves open, go to the broker nearest to the current one (itself first), then to
+the smaller identifier.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from shoal.model import BrokerId
+
+FULL_WEIGHT = 100
+
+
+class Priority(enum.Enum):
+    """Which figure decides first."""
+
+    LOAD = "load"
+    DELAY = "delay"
+
+
+class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker answers about one trace session: the seven payload fields of 4.1.
+
+    Bit d of `bits` says that publication M+d was delivered to a local subscriber; `deliveries`
+    counts local deliveries, several per publication where several subscribers match.  A message
+    for `neighbour` waits `input_queue_us + matching_us + output_queue_us[neighbour]`, the last
+    including transmission and the link; one for a local subscriber ends with `client_output_us`.
+    """
+
+    broker: BrokerId
+    neighbours: tuple[BrokerId, ...]
+    bits: int
+    deliveries: int
+    input_queue_us: int
+    matching_us: int
+    output_queue_us: tuple[tuple[BrokerId, int], ...]
+    client_output_us: int
+
+    def __post_init__(self) -> None:
+        figures = (self.bits, self.deliveries, self.input_queue_us, self.matching_us)
+        outputs = [output_us for _, output_us in self.output_queue_us]
+        if min(*figures, self.client_output_us, *outputs) < 0:
+            raise ValueError(f"the trace of {self.broker!r} has a negative figure")
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One publisher's trace session: its first broker and every answer, that broker's own too."""
+
+    current: BrokerId
+    traces: tuple[BrokerTrace, ...]
+
+
+class Shortlist(msgspec.Struct, frozen=True, kw_only=True):
+    """The candidates that `choose` weighs, nearest first, and the rates of all."""
+
+    priority: Priority
+    weight: int
+    candidates: tuple[BrokerId, ...]
+    rates: dict[BrokerId, int]
+
+    @property
+    def needs_pings(self) -> bool:
+        """False when one candidate is left: there is nothing to choose."""
+        return len(self.candidates) > 1
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the publisher should be, and the figures behind it.
+
+    `path` runs from the current broker to the target, both included (one broker: stay).  Rates
+    are broker messages per trace session, system wide; delays are averages in microseconds,
+    None when no ping time was known for that broker.
+    """
+
+    target: BrokerId
+    path: tuple[BrokerId, ...]
+    candidates: int
+    rate_now: int
+    rate_target: int
+    delay_now_us: float | None
+    delay_target_us: float | None
+
+
+def message_rates(traces: Sequence[BrokerTrace]) -> dict[BrokerId, int]:
+    """For each broker: publication messages all brokers would handle, were the publisher there.
+
+    A broker handles the publications that it, or anything behind it, delivers.
+    """
+    return _message_rates(_Tree(traces, traces[0].broker)) if traces else {}
+
+
+def average_delays(
+    traces: Sequence[BrokerTrace], ping_us: Mapping[BrokerId, int]
+) -> dict[BrokerId, float]:
+    """For each broker in `ping_us`: mean delivery delay in microseconds, were the publisher there.
+
+    `ping_us` is the publisher's one-way delay to the broker.  ValueError for an unknown broker.
+    """
+    if not traces:
+        return {}
+    tree = _Tree(traces, traces[0].broker)
+    _check_pings(tree, ping_us)
+    totals = _total_delays(tree)
+    return {broker: _average(tree, totals, broker, ping) for broker, ping in ping_us.items()}
+
+
+def shortlist(snapshot: Snapshot, priority: Priority, weight: int) -> Shortlist:
+    """The candidates whose ping times `choose` needs: under DELAY all, under LOAD the light ones.
+
+    ValueError when the traces are no tree around the current broker or `weight` is not 0..100.
+    """
+    return _shortlist(_Tree(snapshot.traces, snapshot.current), priority, weight)
+
+
+def choose(snapshot: Snapshot, remaining: Shortlist, ping_us: Mapping[BrokerId, int]) -> Decision:
+    """The broker the publisher should be at.
+
+    A candidate without ping time could not be reached by the publisher and is left out; when
+    more than one candidate remains and none has a ping time, ValueError.  Ping times of other
+    brokers only add to the decision's figures.
+    """
+    return _choose(_Tree(snapshot.traces, snapshot.current), remaining, ping_us)
+
+
+def select(
+    snapshot: Snapshot, priority: Priority, weight: int, ping_us: Mapping[BrokerId, int]
+) -> Decision:
+    """Both steps at once, for callers that know every ping time beforehand."""
+    tree = _Tree(snapshot.traces, snapshot.current)
+    return _choose(tree, _shortlist(tree, priority, weight), ping_us)
+
+
+def _shortlist(tree: _Tree, priority: Priority, weight: int) -> Shortlist:
+    if not 0 <= weight <= FULL_WEIGHT:
+        raise ValueError(f"weight: {weight} is not between 0 and {FULL_WEIGHT}")
+    rates = _message_rates(tree)
+    candidates = list(rates)
+    if priority is Priority.LOAD:
+        candidates = _within(candidates, rates.__getitem__, weight)
+    return Shortlist(priority=priority, weight=weight, candidates=tuple(candidates), rates=rates)
+
+
+def _choose(tree: _Tree, remaining: Shortlist, ping_us: Mapping[BrokerId, int]) -> Decision:
+    _check_pings(tree, ping_us)
+    rates = remaining.rates
+    totals = _total_delays(tree) if ping_us else {}
+    delays = {
+        broker: totals[broker] + tree.deliveries * ping if tree.deliveries else ping
+        for broker, ping in ping_us.items()
+    }
+    candidates = list(remaining.candidates)
+    if remaining.needs_pings:
+        candidates = [broker for broker in candidates if broker in delays]
+        if not candidates:
+            raise ValueError("no ping time for any of the candidate brokers")
+    if len(candidates) > 1 and remaining.priority is Priority.DELAY:
+        candidates = _within(candidates, delays.__getitem__, remaining.weight)
+    figures = rates if remaining.priority is Priority.DELAY else delays
+    if len(candidates) > 1:
+        least = min(figures[broker] for broker in candidates)
+        candidates = [broker for broker in candidates if figures[broker] == least]
+    target, current = tree.nearest(candidates), tree.root
+    return Decision(
+        target=target,
+        path=tree.path_to(target),
+        candidates=len(tree.traces),
+        rate_now=rates[current],
+        rate_target=rates[target],
+        delay_now_us=_known_average(tree, totals, current, ping_us),
+        delay_target_us=_known_average(tree, totals, target, ping_us),
+    )
+
+
+def _within(
+    candidates: Sequence[BrokerId], figure: Callable[[BrokerId], int], weight: int
+) -> list[BrokerId]:
+    """The candidates whose normalised figure is at most `100 - weight`, without rounding."""
+    figures = [figure(broker) for broker in candidates]
+    least = min(figures)
+    allowed = (FULL_WEIGHT - weight) * (max(figures) - least)
+    return [
+        broker
+        for broker, value in zip(candidates, figures, strict=True)
+        if FULL_WEIGHT * (value - least) <= allowed
+    ]
+
+
+class _Tree:
+    """The traces as a tree rooted at `root`, numbered breadth first, so parents before children.
+
+    `parent` holds numbers (-1 for the root), `numbers` is in the same order as `traces`.
+    ValueError when a broker answered twice, the root did not answer, two brokers disagree about
+    their link, or the answers do not form one tree.
+    """
+
+    def __init__(self, traces: Sequence[BrokerTrace], root: BrokerId) -> None:
+        known = {trace.broker: trace for trace in traces}
+        if len(known) != len(traces):
+            raise ValueError("a broker answered twice in one trace session")
+        if root not in known:
+            raise ValueError(f"the current broker {root!r} is not among the traces")
+        self.root = root
+        self.traces = [known[root]]
+        self.numbers = {root: 0}
+        self.parent = [-1]
+        self.depth = [0]
+        self._walk(known)
+        if len(self.traces) != len(traces):
+            lost = next(broker for broker in known if broker not in self.numbers)
+            raise ValueError(f"the traces are not connected: no path from {root!r} to {lost!r}")
+        self.deliveries = sum(trace.deliveries for trace in traces)
+
+    def _walk(self, known: Mapping[BrokerId, BrokerTrace]) -> None:
+        traces, numbers, parent, depth = self.traces, self.numbers, self.parent, self.depth
+        for number, trace in enumerate(traces):  # grows while it is read
+            upstream = traces[parent[number]].broker if number else None
+            upstream_known = number == 0
+            below = depth[number] + 1
+            for neighbour in trace.neighbours:
+                if neighbour == upstream:
+                    upstream_known = True
+                elif neighbour in numbers:
+                    raise ValueError(
+                        f"the traces are not a tree: {trace.broker!r} and {neighbour!r} "
+                        "are joined in two ways"
+                    )
+                elif neighbour in known:
+                    numbers[neighbour] = len(traces)
+                    traces.append(known[neighbour])
+                    parent.append(number)
+                    depth.append(below)
+            if not upstream_known:
+                raise ValueError(
+                    f"{upstream!r} has the neighbour {trace.broker!r}, which does not know it"
+                )
+
+    def nearest(self, brokers: Sequence[BrokerId]) -> BrokerId:
+        """Fewest hops from the root (the root itself has none), then the smaller identifier."""
+        return min(brokers, key=lambda broker: (self.depth[self.numbers[broker]], broker))
+
+    def path_to(self, broker: BrokerId) -> tuple[BrokerId, ...]:
+        path, number = [], self.numbers[broker]
+        while number >= 0:
+            path.append(self.traces[number].broker)
+            number = self.parent[number]
+        return tuple(reversed(path))
+
+
+def _message_rates(tree: _Tree) -> dict[BrokerId, int]:
+    """Moving the publisher over one link changes what two brokers see, at its two ends.
+
+    Seen from the parent the child handles what lies below it; seen from the child the parent
+    handles what lies outside: its own bits, what lies outside of it, and the other children's.
+    An OR cannot be taken back, so the other children are gathered from both ends, later ones on
+    the way up and earlier ones on the way down; this keeps a star linear.
+    """
+    own = [trace.bits for trace in tree.traces]
+    below, later, earlier, outside = own[:], [0] * len(own), [0] * len(own), [0] * len(own)
+    beside = [0] * len(own)
+    parent = tree.parent
+    for number in range(len(own) - 1, 0, -1):
+        above = parent[number]
+        beside[number] = later[above]
+        later[above] |= below[number]
+        below[above] |= below[number]
+    rates = [sum(bits.bit_count() for bits in below)]
+    for number in range(1, len(own)):
+        above = parent[number]
+        outside[number] = own[above] | outside[above] | beside[number] | earlier[above]
+        earlier[above] |= below[number]
+        change = outside[number].bit_count() - below[number].bit_count()
+        rates.append(rates[above] + change)
+    return dict(zip(tree.numbers, rates, strict=True))
+
+
+def _total_delays(tree: _Tree) -> dict[BrokerId, int]:
+    """For each broker: delays of all deliveries added up, from that broker's input queue on.
+
+    Moving the publisher from parent to child spares the deliveries below the child the way down
+    the link, and costs all others the way up.
+    """
+    down_us, up_us = _link_delays(tree)
+    parent = tree.parent
+    below = [trace.deliveries for trace in tree.traces]
+    total = sum(
+        trace.deliveries * (trace.input_queue_us + trace.matching_us + trace.client_output_us)
+        for trace in tree.traces
+    )
+    for number in range(len(below) - 1, 0, -1):
+        below[parent[number]] += below[number]
+        total += below[number] * down_us[number]
+    totals = [total]
+    for number in range(1, len(below)):
+        spared = below[number] * down_us[number]
+        added = (tree.deliveries - below[number]) * up_us[number]
+        totals.append(totals[parent[number]] - spared + added)
+    return dict(zip(tree.numbers, totals, strict=True))
+
+
+def _link_delays(tree: _Tree) -> tuple[list[int], list[int]]:
+    """For each broker: delay from its parent's input queue to its own, and the other way.
+
+    ValueError when a broker gives no output delay to a neighbour that answered, too.
+    """
+    parent, numbers = tree.parent, tree.numbers
+    down_us, up_us = [-1] * len(parent), [-1] * len(parent)
+    for number, trace in enumerate(tree.traces):
+        inside_us = trace.input_queue_us + trace.matching_us
+        for neighbour, output_us in trace.output_queue_us:
+            other = numbers.get(neighbour)
+            if other is None:
+                continue
+            if parent[number] == other:
+                up_us[number] = inside_us + output_us
+            elif parent[other] == number:
+                down_us[other] = inside_us + output_us
+    for number in range(1, len(parent)):
+        if down_us[number] < 0 or up_us[number] < 0:
+            upper, lower = tree.traces[parent[number]].broker, tree.traces[number].broker
+            raise ValueError(f"no output delay both ways between {upper!r} and {lower!r}")
+    return down_us, up_us
+
+
+def _check_pings(tree: _Tree, ping_us: Mapping[BrokerId, int]) -> None:
+    for broker in ping_us:
+        if broker not in tree.numbers:
+            raise ValueError(f"a ping time for {broker!r}, which is not among the traces")
+
+
+def _average(tree: _Tree, totals: Mapping[BrokerId, int], broker: BrokerId, ping: int) -> float:
+    # Without deliveries there is nothing to average but the publisher's own way.
+    return ping + totals[broker] / tree.deliveries if tree.deliveries else float(ping)
+
+
+def _known_average(
+    tree: _Tree, totals: Mapping[BrokerId, int], broker: BrokerId, ping_us: Mapping[BrokerId, int]
+) -> float | None:
+    return _average(tree, totals, broker, ping_us[broker]) if broker in ping_us else None

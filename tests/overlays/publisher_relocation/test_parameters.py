@@ -1,0 +1,31 @@
+"""The constants of publisher relocation: the paper's defaults, and errors that name the key."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.publisher_relocation.planner import Priority
+
+
+def test_defaults_are_the_papers() -> None:
+    parameters = Parameters()
+    assert (parameters.trace_session_length, parameters.weight) == (100, 100)
+    assert parameters.priority is Priority.LOAD
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trace_session_length", 0),
+        ("trace_session_length", 65_537),
+        ("weight", -1),
+        ("weight", 101),
+        ("answer_timeout_us", 0),
+        ("ping_timeout_us", 3_600_000_001),
+    ],
+)
+def test_out_of_bounds(key: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"^{key}: {value} is not between"):
+        msgspec.convert({key: value}, Parameters)
