@@ -1,0 +1,126 @@
+"""Overlay shapes: each is one tree; what is not one is refused with a reason."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.experiments.topologies import (
+    Link,
+    TopologyError,
+    balanced_tree,
+    check_tree,
+    line,
+    minimum_spanning_tree,
+    random_tree,
+    star,
+)
+from shoal.simulation.underlay import Coordinates, great_circle_km
+
+
+def names(count: int) -> list[str]:
+    return [f"B{number}" for number in range(count)]
+
+
+def places(count: int, seed: int) -> dict[str, Coordinates]:
+    generator = random.Random(seed)
+    return {
+        name: (generator.uniform(25, 49), generator.uniform(-124, -67)) for name in names(count)
+    }
+
+
+def length_km(links: list[Link], where: dict[str, Coordinates]) -> float:
+    return sum(great_circle_km(where[left], where[right]) for left, right in links)
+
+
+def degrees(links: list[Link]) -> Counter[str]:
+    return Counter(end for link in links for end in link)
+
+
+@given(count=st.integers(1, 40), fan_out=st.integers(1, 5), seed=st.integers(0, 1_000))
+def test_every_shape_is_a_tree(count: int, fan_out: int, seed: int) -> None:
+    brokers, where = names(count), places(count, seed)
+    for links in (
+        balanced_tree(brokers, fan_out),
+        line(brokers),
+        star(brokers, brokers[-1]),
+        random_tree(brokers, seed),
+        minimum_spanning_tree(where),
+        minimum_spanning_tree(where, max_degree=2),
+        minimum_spanning_tree(where, max_degree=3),
+    ):
+        check_tree(brokers, links)
+
+
+def test_balanced_tree_has_its_fan_out() -> None:
+    links = balanced_tree(names(63), 2)
+    children = Counter(above for above, _ in links)
+    assert len(children) == 31
+    assert set(children.values()) == {2}
+
+
+def test_line_and_star() -> None:
+    brokers = names(4)
+    assert line(brokers) == list(pairwise(brokers))
+    assert star(brokers) == [("B0", "B1"), ("B0", "B2"), ("B0", "B3")]
+    assert star(brokers, "B2") == [("B2", "B0"), ("B2", "B1"), ("B2", "B3")]
+
+
+def test_random_trees_replay_by_seed() -> None:
+    assert random_tree(names(20), 7) == random_tree(names(20), 7)
+    assert random_tree(names(20), 7) != random_tree(names(20), 8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_minimum_spanning_tree_equals_kruskal(seed: int) -> None:
+    where = places(30, seed)
+    group = {name: name for name in where}
+    kruskal = []
+    pairs = [(left, right) for left in where for right in where if left < right]
+    for left, right in sorted(pairs, key=lambda pair: length_km([pair], where)):
+        if group[left] != group[right]:
+            kruskal.append((left, right))
+            old = group[left]
+            group = {name: group[right] if top == old else top for name, top in group.items()}
+    links = minimum_spanning_tree(where)
+    assert {frozenset(link) for link in links} == {frozenset(link) for link in kruskal}
+
+
+def test_a_degree_bound_costs_length() -> None:
+    where = places(40, 3)
+    free, bounded = minimum_spanning_tree(where), minimum_spanning_tree(where, max_degree=2)
+    assert max(degrees(free).values()) > 2
+    assert max(degrees(bounded).values()) == 2
+    assert length_km(free, where) < length_km(bounded, where)
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ([("A", "B")], "1 of 3 brokers cannot be reached from A, the first is C"),
+        ([("A", "B"), ("B", "C"), ("C", "A")], "link C - A closes a cycle"),
+        ([("A", "A")], "link A - A closes a cycle"),
+        ([("A", "B"), ("B", "X")], "link B - X: no broker 'X'"),
+    ],
+)
+def test_links_that_are_no_tree(links: list[Link], message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        check_tree(["A", "B", "C"], links)
+
+
+def test_wrong_parameters() -> None:
+    with pytest.raises(TopologyError, match="no brokers"):
+        line([])
+    with pytest.raises(TopologyError, match="'A' is listed twice"):
+        line(["A", "A"])
+    with pytest.raises(TopologyError, match="fan_out: 0"):
+        balanced_tree(["A"], 0)
+    with pytest.raises(TopologyError, match="max_degree: 1"):
+        minimum_spanning_tree({"A": (0.0, 0.0)}, max_degree=1)
+    with pytest.raises(TopologyError, match="centre: no broker 'X'"):
+        star(["A"], "X")
