@@ -1,0 +1,82 @@
+r"""LIKE patterns: `%` stands for any run of characters, `_` for one code point.
+
+A canonical pattern, as predicates hold it, escapes `%`, `_` and backslash by a backslash, and
+nothing else: what Spark SQL takes by default.
+
+>>> elements(r"50\%%")
+('50%', <Wildcard.ANY_RUN: '%'>)
+>>> canonical_pattern("50!%%", escape="!") == r"50\%%"
+True
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import lru_cache
+
+ESCAPE = "\\"
+
+# Patterns come with filters, and the same few are read again for each question asked of them.
+CACHED_PATTERNS = 4096
+
+
+class Wildcard(enum.Enum):
+    """The parts of a pattern that stand for other characters."""
+
+    ANY_RUN = "%"
+    ANY_ONE = "_"
+
+
+Element = str | Wildcard
+
+
+@lru_cache(CACHED_PATTERNS)
+def elements(pattern: str, escape: str = ESCAPE) -> tuple[Element, ...]:
+    """The pattern's parts: literal runs (never empty) and wildcards; ValueError if malformed."""
+    parts: list[Element] = []
+    literal: list[str] = []
+
+    def flush() -> None:
+        if literal:
+            parts.append("".join(literal))
+            literal.clear()
+
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None or escaped not in ("%", "_", escape):
+                raise ValueError(
+                    f"in a LIKE pattern {escape} must stand before %, _ or another {escape}, "
+                    + (f"not before {escaped}" if escaped else "not at the end")
+                )
+            literal.append(escaped)
+        elif character == "%":
+            flush()
+            if parts[-1:] != [Wildcard.ANY_RUN]:
+                parts.append(Wildcard.ANY_RUN)
+        elif character == "_":
+            flush()
+            parts.append(Wildcard.ANY_ONE)
+        else:
+            literal.append(character)
+    flush()
+    return tuple(parts)
+
+
+def canonical_pattern(pattern: str, escape: str) -> str:
+    """The same pattern with backslash as its escape; ValueError if malformed."""
+    if escape == ESCAPE:
+        elements(pattern)
+        return pattern
+    return "".join(
+        escape_literal(element) if isinstance(element, str) else element.value
+        for element in elements(pattern, escape)
+    )
+
+
+def escape_literal(text: str) -> str:
+    """The canonical pattern that matches this text only."""
+    for special in (ESCAPE, "%", "_"):
+        text = text.replace(special, ESCAPE + special)
+    return text
