@@ -1,0 +1,1 @@
+"""From runs to one HTML page that opens offline."""

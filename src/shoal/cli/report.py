@@ -1,0 +1,36 @@
+"""`shoal report`: one HTML page about one or more runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli.errors import UserError
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders that `shoal simulate` wrote; the first is the reference."),
+    ],
+    summary: Annotated[
+        Path, typer.Option(help="The folder that `shoal summarise` wrote for these runs.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="The page's title.")] = None,
+) -> None:
+    """Write one HTML report about runs; it opens offline."""
+    from shoal.report.inputs import ReportError, read_runs
+    from shoal.report.page import render
+
+    try:
+        page = render(read_runs(runs, summary), title)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(page, encoding="utf-8")
+    except ReportError as error:
+        raise UserError(str(error)) from None
+    except OSError as error:
+        raise UserError(f"{out}: cannot write the report: {error.strerror}") from None
+    typer.echo(f"{out}: {len(runs)} runs, {len(page) // 1000:,} kB")

@@ -1,0 +1,204 @@
+"""The comparison of runs in words and as a table: every metric, its unit, its meaning.
+
+The first run is the reference; a change is given in percent of it, and called better or worse
+only past half a percent.
+
+>>> verdict(0.96, 1.0), verdict(1.001, 1.0), verdict(1.2, 1.0), verdict(None, 1.0)
+('better', '', 'worse', '')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from shoal.report import figures
+from shoal.report.inputs import Run
+from shoal.report.markup import Markup, join, tag
+
+# A smaller change is drowned by which publications happened to be traced first.
+NOTEWORTHY = 0.005
+
+
+class Metric(NamedTuple):
+    """A row of the table; where `compared`, less is better."""
+
+    label: str
+    column: str
+    show: Callable[[float | None], str]
+    unit: str
+    meaning: str
+    compared: bool = True
+
+
+GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
+    (
+        "Load",
+        (
+            Metric("Broker message rate", "message_rate_per_s", figures.quantity, "messages/s",
+                   "messages that a broker receives and sends per second, control messages "
+                   "included, averaged over all brokers and the whole run"),
+            Metric("… once settled", "settled_message_rate_per_s", figures.quantity, "messages/s",
+                   "the same over the last third of the run, when most moves are made"),
+            Metric("Input load", "input_load", figures.quantity, "messages/s",
+                   "messages that a broker receives per second, averaged over brokers"),
+            Metric("Output load", "output_load", figures.quantity, "messages/s",
+                   "messages that a broker sends per second, averaged over brokers"),
+            Metric("Input utilisation", "input_utilisation", figures.percent, "",
+                   "share of time in which a broker is busy matching what arrives"),
+            Metric("Output utilisation", "output_utilisation", figures.percent, "",
+                   "share of time in which a broker is busy transmitting"),
+        ),
+    ),
+    (
+        "Delay",
+        (
+            Metric("Delivery delay, mean", "delay_mean_us", figures.milliseconds, "ms",
+                   "from publishing to the subscriber having it, over all deliveries"),
+            Metric("… median", "delay_p50_us", figures.milliseconds, "ms",
+                   "half of the deliveries take no longer"),
+            Metric("… 99th percentile", "delay_p99_us", figures.milliseconds, "ms",
+                   "99 of 100 deliveries take no longer"),
+            Metric("… mean once settled", "settled_delay_mean_us", figures.milliseconds, "ms",
+                   "the mean over the last third of the run"),
+            Metric("Hops, mean", "hops_mean", figures.quantity, "",
+                   "links between brokers that a delivery travels"),
+        ),
+    ),
+    (
+        "Price of moving",
+        (
+            Metric("Publisher moves", "migrations", figures.count, "",
+                   "how often a publisher was moved to another broker", False),
+            Metric("Message overhead", "message_overhead", figures.percent, "",
+                   "share of control messages among all messages: routing tables, trace "
+                   "retrieval, moves", False),
+            Metric("Publisher wait, mean", "publisher_wait_mean_us", figures.milliseconds, "ms",
+                   "how long a moving publisher holds back its publications", False),
+            Metric("Selection time, mean", "selection_time_mean_us", figures.milliseconds, "ms",
+                   "from asking the brokers for their traces to having chosen one", False),
+        ),
+    ),
+    (
+        "Proof",
+        (
+            Metric("Expected deliveries", "expected", figures.count, "",
+                   "computed by Spark SQL from the same filters, apart from the brokers", False),
+            Metric("Delivered", "delivered", figures.count, "",
+                   "expected deliveries that arrived", False),
+            Metric("Lost", "lost", figures.count, "", "expected, but never arrived", False),
+            Metric("Duplicated", "duplicated", figures.count, "", "arrived more than once", False),
+            Metric("Phantom", "phantom", figures.count, "", "arrived, but not expected", False),
+        ),
+    ),
+)  # fmt: skip
+
+FAULTS = ("lost", "duplicated", "phantom")
+
+
+def faults(run: Run) -> int:
+    """How many deliveries of a run are wrong."""
+    return sum(int(run.metrics[column]) for column in FAULTS)
+
+
+def verdict(value: float | None, reference: float | None) -> str:
+    """'better', 'worse', or '' where the change says nothing."""
+    relative = figures.relative_change(value, reference)
+    if relative is None or abs(relative) < NOTEWORTHY:
+        return ""
+    return "better" if relative < 0 else "worse"
+
+
+def comparison_table(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
+    """Metrics down, runs across; below each figure its change against the first run."""
+    reference = runs[0]
+    header = tag(
+        "tr",
+        tag("th", "", scope="col"),
+        [
+            tag("th", swatch(colour), run.name, tag("small", run.metrics["system"]), scope="col")
+            for run, colour in zip(runs, colours, strict=True)
+        ],
+    )
+    rows = [tag("thead", header)]
+    for group, metrics in GROUPS:
+        lines = [
+            tag(
+                "tr",
+                tag("th", metric.label, _unit(metric.unit), scope="row", title=metric.meaning),
+                [_cell(metric, run, reference) for run in runs],
+            )
+            for metric in metrics
+        ]
+        title = tag("tr", tag("th", group, colspan=len(runs) + 1, scope="rowgroup"), class_="group")
+        rows.append(tag("tbody", title, lines))
+    return tag("table", rows, class_="comparison")
+
+
+def swatch(colour: str) -> Markup:
+    """The little square that ties a name to its colour in the charts."""
+    return tag("i", class_="swatch", style=f"background:{colour}")
+
+
+def _unit(unit: str) -> Markup | None:
+    return tag("small", unit) if unit else None
+
+
+def _cell(metric: Metric, run: Run, reference: Run) -> Markup:
+    value = run.metrics[metric.column]
+    faulty = metric.column in FAULTS and value
+    if run is reference or not metric.compared:
+        return tag("td", metric.show(value), class_="fault" if faulty else None)
+    before = reference.metrics[metric.column]
+    text = figures.change(value, before)
+    return tag(
+        "td", metric.show(value), tag("span", text, class_=f"change {verdict(value, before)}")
+    )
+
+
+def headline(runs: Sequence[Run]) -> Markup:
+    """What came out, in one paragraph, good or bad."""
+    reference = runs[0]
+    return tag("p", [_sentence(run, reference) for run in runs[1:]], proof(runs), class_="headline")
+
+
+def _sentence(run: Run, reference: Run) -> Markup:
+    rate = _effect(run, reference, "message_rate_per_s", "the average broker message rate")
+    delay = _effect(run, reference, "delay_mean_us", "the mean delivery delay")
+    return join(
+        "Against ", reference.name, ", ", tag("b", run.name), " ", rate, " and ", delay, ". "
+    )
+
+
+def _effect(run: Run, reference: Run, column: str, what: str) -> Markup:
+    value, before = run.metrics[column], reference.metrics[column]
+    relative = figures.relative_change(value, before)
+    if relative is None:
+        return join("has nothing to compare for ", what)
+    if abs(relative) < NOTEWORTHY:
+        return join("left ", what, " as it was")
+    show = figures.milliseconds if column.endswith("_us") else figures.quantity
+    unit = "ms" if column.endswith("_us") else "messages/s"
+    return join(
+        "cut " if relative < 0 else "raised ", what, " by ",
+        tag("b", f"{figures.quantity(abs(relative) * 100)} %"),
+        f" ({show(before)} → {show(value)} {unit})",
+    )  # fmt: skip
+
+
+def proof(runs: Sequence[Run]) -> Markup:
+    """Whether every delivery that Spark expects arrived exactly once."""
+    expected = sum(int(run.metrics["expected"]) for run in runs)
+    across = f" in {len(runs)} runs" if len(runs) > 1 else ""
+    if not any(faults(run) for run in runs):
+        return join(
+            f"All {figures.count(expected)} deliveries that Spark expects{across} arrived, "
+            "each exactly once."
+        )
+    wrong = ", ".join(
+        f"{figures.count(sum(int(run.metrics[column]) for run in runs))} {column}"
+        for column in FAULTS
+    )
+    return tag(
+        "b", f"Of {figures.count(expected)} expected deliveries{across}: {wrong}.", class_="fault"
+    )

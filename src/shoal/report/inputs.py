@@ -1,0 +1,232 @@
+"""What a report is made from: the runs' folders and the tables that `shoal summarise` wrote.
+
+Every column that the report needs is declared here once, with its kind; a table that is missing,
+or has another shape, is a `ReportError` that names the file and the column.  All figures come
+from the summary: the report computes nothing but differences between runs.
+
+>>> [column.name for column in TABLES["links"]]
+['left', 'right']
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+
+Row = dict[str, Any]
+
+TEXT = "text"
+COUNT = "whole number"
+NUMBER = "number"
+
+
+class ReportError(ValueError):
+    """An input of the report is missing or misshapen; the message names file and column."""
+
+
+class Column(NamedTuple):
+    """One column that the report reads; `optional` values may be null."""
+
+    name: str
+    kind: str
+    optional: bool = False
+
+
+TABLES: Mapping[str, tuple[Column, ...]] = {
+    "runs": (
+        Column("run", TEXT),
+        Column("system", TEXT),
+        *(
+            Column(name, COUNT)
+            for name in ("brokers", "publishers", "subscriptions", "publications", "expected")
+        ),
+        *(Column(name, COUNT) for name in ("delivered", "lost", "duplicated", "phantom")),
+        Column("message_rate_per_s", NUMBER),
+        Column("settled_message_rate_per_s", NUMBER, optional=True),
+        Column("input_load", NUMBER),
+        Column("output_load", NUMBER),
+        Column("input_utilisation", NUMBER),
+        Column("output_utilisation", NUMBER),
+        Column("delay_mean_us", NUMBER, optional=True),
+        Column("delay_p50_us", NUMBER, optional=True),
+        Column("delay_p99_us", NUMBER, optional=True),
+        Column("settled_delay_mean_us", NUMBER, optional=True),
+        Column("hops_mean", NUMBER, optional=True),
+        Column("message_overhead", NUMBER, optional=True),
+        Column("publisher_wait_mean_us", NUMBER, optional=True),
+        Column("selection_time_mean_us", NUMBER, optional=True),
+        Column("migrations", COUNT),
+    ),
+    "broker_loads": (
+        Column("run", TEXT),
+        Column("broker", TEXT),
+        Column("message_rate_per_s", NUMBER),
+    ),
+    "timeline": (
+        Column("run", TEXT),
+        Column("window_start_us", COUNT),
+        Column("message_rate_per_s", NUMBER),
+        Column("delay_mean_us", NUMBER, optional=True),
+    ),
+    "moves": (
+        Column("run", TEXT),
+        Column("publisher", TEXT),
+        Column("first_broker", TEXT),
+        Column("last_broker", TEXT),
+        Column("moves", COUNT),
+    ),
+    "brokers": (
+        Column("broker", TEXT),
+        Column("latitude", NUMBER, optional=True),
+        Column("longitude", NUMBER, optional=True),
+        Column("name", TEXT, optional=True),
+    ),
+    "links": (Column("left", TEXT), Column("right", TEXT)),
+    "migrations": (
+        Column("publisher", TEXT),
+        Column("source", TEXT),
+        Column("target", TEXT),
+        Column("path_hops", COUNT),
+        Column("paused_us", COUNT),
+        Column("resumed_us", COUNT),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run: its scenario and network as simulated, and its rows of every summary table."""
+
+    name: str
+    scenario: Mapping[str, Any]
+    checks: Mapping[str, Any]
+    brokers: Sequence[Row]
+    links: Sequence[tuple[str, str]]
+    metrics: Row
+    loads: Mapping[str, float]
+    timeline: Sequence[Row]
+    moves: Sequence[Row]
+    migrations: Sequence[Row]
+
+
+def read_runs(run_directories: Sequence[Path], summary: Path) -> list[Run]:
+    """The runs in the order given (the first is what the others are compared with)."""
+    if not run_directories:
+        raise ReportError("no run given: name at least one run's folder")
+    names = [directory.resolve().name for directory in run_directories]
+    for name in names:
+        if names.count(name) > 1:
+            raise ReportError(f"two runs are called {name!r}: rename one of the folders")
+    tables = {
+        table: _by_run(read_table(summary / f"{file}.parquet", TABLES[table]))
+        for table, file in (
+            ("runs", "runs"),
+            ("broker_loads", "brokers"),
+            ("timeline", "timeline"),
+            ("moves", "moves"),
+        )
+    }
+    for name in names:
+        if name not in tables["runs"]:
+            known = ", ".join(sorted(tables["runs"])) or "none"
+            raise ReportError(
+                f"{summary / 'runs.parquet'}: column 'run' has no {name!r} (it has: {known}); "
+                "summarise this run first"
+            )
+    return [
+        _read_run(directory, {table: rows.get(name, []) for table, rows in tables.items()})
+        for name, directory in zip(names, run_directories, strict=True)
+    ]
+
+
+def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
+    links = read_table(directory / "links.parquet", TABLES["links"])
+    brokers = read_table(directory / "brokers.parquet", TABLES["brokers"])
+    known = {row["broker"] for row in brokers}
+    for row in links:
+        for end in ("left", "right"):
+            if row[end] not in known:
+                raise ReportError(
+                    f"{directory / 'links.parquet'}: column {end!r} names broker {row[end]!r}, "
+                    f"which {directory / 'brokers.parquet'} does not have"
+                )
+    migrations = read_table(directory / "migrations.parquet", TABLES["migrations"])
+    return Run(
+        name=directory.resolve().name,
+        scenario=_read_toml(directory / "scenario.toml"),
+        checks=_read_json(directory / "checks.json"),
+        brokers=sorted(brokers, key=lambda row: str(row["broker"])),
+        links=sorted((row["left"], row["right"]) for row in links),
+        metrics=rows["runs"][0],
+        loads={row["broker"]: row["message_rate_per_s"] for row in rows["broker_loads"]},
+        timeline=sorted(rows["timeline"], key=lambda row: int(row["window_start_us"])),
+        moves=sorted(rows["moves"], key=lambda row: str(row["publisher"])),
+        migrations=sorted(migrations, key=lambda row: (row["resumed_us"], row["publisher"])),
+    )
+
+
+def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:
+    """The rows of a Parquet file, or of a folder of part files, restricted to `columns`."""
+    if not path.exists():
+        raise ReportError(f"{path}: no such table")
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ReportError(f"{path}: not a Parquet table ({error})") from None
+    for column in columns:
+        if column.name not in table.column_names:
+            raise ReportError(f"{path}: column {column.name!r} is missing")
+        data = table.column(column.name)
+        if not _suits(data.type, column.kind):
+            raise ReportError(
+                f"{path}: column {column.name!r} holds {data.type}, expected {column.kind}"
+            )
+        if data.null_count and not column.optional:
+            raise ReportError(f"{path}: column {column.name!r} has {data.null_count} null values")
+    rows: list[Row] = table.select([column.name for column in columns]).to_pylist()
+    return rows
+
+
+def _suits(kind: Any, wanted: str) -> bool:
+    if pa.types.is_null(kind):
+        return True
+    if wanted == TEXT:
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    if wanted == COUNT:
+        return bool(pa.types.is_integer(kind))
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _by_run(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row["run"], []).append(row)
+    return grouped
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReportError(f"{path}: no such file; is {path.parent} a run's folder?") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: not TOML: {error}") from None
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        checks = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReportError(f"{path}: no such file; did the run end?") from None
+    except ValueError as error:
+        raise ReportError(f"{path}: not JSON: {error}") from None
+    if not isinstance(checks, dict):
+        raise ReportError(f"{path}: expected a JSON object")
+    return checks

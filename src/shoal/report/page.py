@@ -1,0 +1,389 @@
+"""The report: one HTML page that needs no network, no server and no library.
+
+`render` is a pure function of the runs; the page's style and script are files beside this one
+and are written into the page.
+
+Example: `render([run])` is a string that starts with `<!doctype html>`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from shoal.report import figures
+from shoal.report.charts import MAX_BARS, Series, bar_chart, line_chart, readings
+from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
+from shoal.report.geography import Placement, place
+from shoal.report.inputs import Row, Run
+from shoal.report.markup import Markup, join, tag
+from shoal.report.network_map import Drawing, network_map
+
+# Okabe and Ito's palette, told apart by colour-blind readers too; the reference run is grey.
+REFERENCE_COLOUR = "#6b7280"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+
+
+def render(runs: Sequence[Run], title: str | None = None) -> str:
+    """The whole page; the first run is the one that the others are compared with."""
+    colours = [REFERENCE_COLOUR, *(COLOURS[index % len(COLOURS)] for index in range(len(runs)))]
+    if len(runs) == 1:
+        colours = [COLOURS[0]]
+    colours = colours[: len(runs)]
+    title = title or _default_title(runs[0])
+    time_unit, unit_us = _time_unit(runs)
+    charts = _charts(runs, colours, time_unit, unit_us)
+    body = join(
+        tag("header", tag("h1", title), _facts(runs[0]), headline(runs)),
+        tag("main",
+            _cards(runs, colours),
+            _section("Comparison", comparison_table(runs, colours), id_="comparison"),
+            _networks(runs, colours),
+            _over_time(runs, colours, charts, time_unit),
+            _section("What was run", _differences(runs), _scenarios(runs), id_="scenarios"),
+            _section("How to read this", _definitions(), id_="definitions")),
+        tag("footer", "Written by shoal report. Everything is in this one file."),
+    )  # fmt: skip
+    data = {name: readings(series, unit, time_unit) for name, series, unit in charts}
+    return "<!doctype html>\n" + tag(
+        "html",
+        tag("head",
+            tag("meta", charset="utf-8"),
+            tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", title),
+            tag("style", _asset("page.css"))),
+        tag("body", body,
+            tag("script", _script_data(data), type_="application/json", id_="readings"),
+            tag("script", _asset("page.js"))),
+        lang="en",
+    )  # fmt: skip
+
+
+def _asset(name: str) -> Markup:
+    return Markup((resources.files("shoal.report") / name).read_text(encoding="utf-8"))
+
+
+def _script_data(data: Mapping[str, Any]) -> Markup:
+    # Inside a script only the closing tag could end the data; `<` has another spelling in JSON.
+    return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def _section(title: str, *children: Markup | None, id_: str) -> Markup:
+    return tag("section", tag("h2", title), *children, id_=id_)
+
+
+def _default_title(run: Run) -> str:
+    return f"shoal: {figures.count(run.metrics['brokers'])} brokers, one workload"
+
+
+def _facts(run: Run) -> Markup:
+    parts = [
+        f"{figures.count(run.metrics[name])} {name}"
+        for name in ("publications", "brokers", "publishers", "subscriptions")
+    ]
+    if "seed" in run.checks:
+        parts.append(f"seed {run.checks['seed']}")
+    return tag("p", " · ".join(parts), class_="facts")
+
+
+def _cards(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
+    reference = runs[0]
+    cards = []
+    for run, colour in zip(runs, colours, strict=True):
+        rate, delay = (
+            _big(run, reference, column, label)
+            for column, label in (
+                ("message_rate_per_s", "broker message rate"),
+                ("delay_mean_us", "mean delivery delay"),
+            )
+        )
+        name = tag("h3", swatch(colour), run.name)
+        proof = "nothing lost, nothing twice" if not faults(run) else "deliveries are wrong"
+        mark = tag("p", proof, class_="fault" if faults(run) else "proof")
+        cards.append(tag("article", name, rate, delay, mark))
+    return tag("div", cards, class_="cards")
+
+
+def _big(run: Run, reference: Run, column: str, label: str) -> Markup:
+    value, before = run.metrics[column], reference.metrics[column]
+    is_delay = column.endswith("_us")
+    text = figures.milliseconds(value) if is_delay else figures.quantity(value)
+    unit = "ms" if is_delay else "messages/s"
+    change = None
+    if run is not reference:
+        change = tag(
+            "span", figures.change(value, before), class_=f"change {verdict(value, before)}"
+        )
+    return tag("div", tag("strong", text), " ", tag("small", unit), change, tag("span", label))
+
+
+def _networks(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
+    """One panel per run but the reference, chosen by tabs: maps, loads, movers."""
+    placement = _placement(runs)
+    largest = max((load for run in runs for load in run.loads.values()), default=0.0)
+    chosen = list(range(1, len(runs))) or [0]
+    tabs = [
+        tag("button", swatch(colours[index]), runs[index].name, type_="button", role="tab",
+            aria_selected="true" if index == chosen[0] else "false", data_panel=f"run-{index}")
+        for index in chosen
+    ]  # fmt: skip
+    panels = [
+        tag(
+            "div",
+            _panel(runs[0], runs[index], (colours[0], colours[index]), placement, largest),
+            id_=f"run-{index}",
+            class_="panel",
+            hidden=index != chosen[0],
+        )
+        for index in chosen
+    ]
+    return _section(
+        "The network before and after",
+        tag("div", tabs, class_="tabs", role="tablist") if len(tabs) > 1 else None,
+        *panels,
+        id_="network",
+    )
+
+
+def _panel(
+    reference: Run, run: Run, colours: tuple[str, str], placement: Placement, largest: float
+) -> Markup:
+    sides = []
+    if run is not reference:
+        sides.append((reference, colours[0], f"{reference.name}: publishers stay where they began"))
+    sides.append((run, colours[1], f"{run.name}: where the publishers ended"))
+    maps = [
+        tag(
+            "figure",
+            tag("figcaption", caption),
+            network_map(_drawing(side, colour, placement, largest, caption)),
+        )
+        for side, colour, caption in sides
+    ]
+    return join(
+        tag("div", maps, class_=f"maps maps-{len(maps)}"),
+        tag(
+            "p",
+            "Disc: a broker, its area the message rate. Ring and number: publishers connected "
+            "there. Arc: from a publisher's first broker to its last. ",
+            placement.note,
+            class_="note",
+        ),
+        tag("h3", "Load per broker, the busiest first"),
+        bar_chart(
+            reference.loads, run.loads, names=(reference.name, run.name), colours=colours,
+            unit="messages/s",
+        ),
+        _bars_note(reference, run),
+        tag("h3", "Who moved where"),
+        _movers(run),
+    )  # fmt: skip
+
+
+def _bars_note(reference: Run, run: Run) -> Markup:
+    text = f"Wide bar: {reference.name}. Narrow bar: {run.name}."
+    number = len(reference.loads.keys() | run.loads.keys())
+    if number > MAX_BARS:
+        text += f" The busiest {MAX_BARS} of {figures.count(number)} brokers are shown."
+    return tag("p", text, class_="note")
+
+
+def _placement(runs: Sequence[Run]) -> Placement:
+    coordinates: dict[str, tuple[float, float] | None] = {}
+    links: set[tuple[str, str]] = set()
+    for run in runs:
+        links.update(run.links)
+        for row in run.brokers:
+            both = row["latitude"], row["longitude"]
+            coordinates[row["broker"]] = None if None in both else both
+    return place(coordinates, sorted(links))
+
+
+def _drawing(run: Run, colour: str, placement: Placement, largest: float, title: str) -> Drawing:
+    homes: dict[str, list[str]] = {}
+    for row in run.moves:
+        homes.setdefault(row["last_broker"], []).append(row["publisher"])
+    return Drawing(
+        title=title, colour=colour, placement=placement,
+        names={row["broker"]: _broker_name(row) for row in run.brokers},
+        links=run.links, loads=run.loads, largest_load=largest, publishers=homes,
+        journeys=Counter(
+            (row["first_broker"], row["last_broker"])
+            for row in run.moves if row["first_broker"] != row["last_broker"]
+        ),
+    )  # fmt: skip
+
+
+def _broker_name(row: Row) -> str:
+    name = row["name"]
+    return f"{row['broker']}, {name}" if name and name != row["broker"] else str(row["broker"])
+
+
+def _movers(run: Run) -> Markup:
+    """A row per publisher that moved, with its whole journey."""
+    journeys: dict[str, list[Row]] = {}
+    for migration in run.migrations:
+        journeys.setdefault(migration["publisher"], []).append(migration)
+    stayed = len(run.moves) - sum(row["publisher"] in journeys for row in run.moves)
+    if not journeys:
+        return tag("p", f"None of the {figures.count(stayed)} publishers moved.", class_="note")
+    names = {row["broker"]: row["name"] for row in run.brokers}
+    order = sorted(journeys.items(), key=lambda item: (item[1][0]["resumed_us"], item[0]))
+    head = ("publisher", "journey", "from", "to", "overlay hops", "first move", "last move", "wait")
+    rows = []
+    for publisher, steps in order:
+        stops = [steps[0]["source"], *(step["target"] for step in steps)]
+        waits = [step["resumed_us"] - step["paused_us"] for step in steps]
+        cells = (
+            publisher, " → ".join(stops), names.get(stops[0]) or stops[0],
+            names.get(stops[-1]) or stops[-1], str(sum(step["path_hops"] for step in steps)),
+            f"{figures.seconds(steps[0]['resumed_us'])} s",
+            f"{figures.seconds(steps[-1]['resumed_us'])} s",
+            f"{figures.milliseconds(sum(waits) / len(waits))} ms",
+        )  # fmt: skip
+        rows.append(tag("tr", [tag("td", cell) for cell in cells]))
+    table = tag(
+        "table",
+        tag("thead", tag("tr", [tag("th", label, scope="col") for label in head])),
+        tag("tbody", rows),
+        class_="movers",
+    )
+    moves = f"{figures.count(len(run.migrations))} moves of {figures.count(len(journeys))}"
+    note = f"{moves} publishers; {figures.count(stayed)} stayed where they began."
+    return join(tag("p", note, class_="note"), tag("div", table, class_="scroll"))
+
+
+def _time_unit(runs: Sequence[Run]) -> tuple[str, float]:
+    end_us = max((row["window_start_us"] for run in runs for row in run.timeline), default=0)
+    if end_us > 3 * 3600e6:
+        return "h", 3600e6
+    return ("min", 60e6) if end_us > 600e6 else ("s", 1e6)
+
+
+def _charts(
+    runs: Sequence[Run], colours: Sequence[str], time_unit: str, unit_us: float
+) -> list[tuple[str, list[Series], str]]:
+    charts = []
+    for name, column, unit, divisor in (
+        ("Load", "message_rate_per_s", "messages/s per broker", 1.0),
+        ("Delay", "delay_mean_us", "ms, mean of deliveries", 1000.0),
+    ):
+        series = [
+            Series(
+                name=run.name,
+                colour=colour,
+                points=[
+                    (row["window_start_us"] / unit_us, _scaled(row[column], divisor))
+                    for row in run.timeline
+                ],
+                moves=list(_marks(run, time_unit, unit_us)),
+            )
+            for run, colour in zip(runs, colours, strict=True)
+        ]
+        charts.append((name, series, unit))
+    return charts
+
+
+def _scaled(value: float | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor
+
+
+def _marks(run: Run, time_unit: str, unit_us: float) -> Iterator[tuple[float, str]]:
+    for row in run.migrations:
+        time = row["resumed_us"] / unit_us
+        label = f"{row['publisher']}: {row['source']} → {row['target']} at "
+        yield time, label + f"{figures.quantity(time)} {time_unit}"
+
+
+def _over_time(
+    runs: Sequence[Run],
+    colours: Sequence[str],
+    charts: Sequence[tuple[str, Sequence[Series], str]],
+    time_unit: str,
+) -> Markup:
+    legend = [
+        tag("span", swatch(colour), run.name) for run, colour in zip(runs, colours, strict=True)
+    ]
+    return _section(
+        "Load and delay over time",
+        tag("p", legend, class_="legend"),
+        *(
+            tag(
+                "figure",
+                tag("figcaption", name),
+                tag("div", line_chart(series, unit=unit, time_unit=time_unit, name=name)),
+                tag("output", class_="reading"),
+                class_="chart",
+            )
+            for name, series, unit in charts
+        ),
+        tag("p", "A tick below the axis is a publisher's move.", class_="note"),
+        id_="over-time",
+    )
+
+
+def _differences(runs: Sequence[Run]) -> Markup | None:
+    """The scenario keys whose values are not the same in all runs."""
+    flat = [dict(_flatten(run.scenario)) for run in runs]
+    keys = sorted({key for scenario in flat for key in scenario})
+    differing = [key for key in keys if len({scenario.get(key) for scenario in flat}) > 1]
+    if not differing:
+        return None
+    head = tag("tr", tag("th", "setting"), [tag("th", run.name, scope="col") for run in runs])
+    rows = [
+        tag(
+            "tr",
+            tag("th", key, scope="row"),
+            [tag("td", scenario.get(key, figures.MISSING)) for scenario in flat],
+        )
+        for key in differing
+    ]
+    return join(
+        tag("p", "The runs differ in these settings and in nothing else:", class_="note"),
+        tag("table", tag("thead", head), tag("tbody", rows), class_="settings"),
+    )
+
+
+def _scenarios(runs: Sequence[Run]) -> Markup:
+    return join(
+        [
+            tag(
+                "details",
+                tag("summary", f"All settings of {run.name}"),
+                tag("pre", "\n".join(f"{key} = {value}" for key, value in _flatten(run.scenario))),
+            )
+            for run in runs
+        ]
+    )
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _definitions() -> Markup:
+    entries = [
+        join(
+            tag("dt", metric.label, f" ({metric.unit})" if metric.unit else ""),
+            tag("dd", metric.meaning + "."),
+        )
+        for _, metrics in GROUPS
+        for metric in metrics
+    ]
+    return join(
+        tag(
+            "p",
+            "The first run is the reference: every other run gets the same publications at the "
+            "same times and the same subscriptions. Changes are in percent of the reference; "
+            "blue with ▼ is less, which is better, orange with ▲ is more, which is worse; "
+            "changes below 0.5 % are not coloured. Times are the simulator's virtual time.",
+        ),
+        tag("dl", entries),
+    )
