@@ -1,0 +1,67 @@
+"""Every table of the pipeline, declared once.
+
+A table is a Parquet file or a folder of part files.  `publications` and `events` have one more
+column than listed here: `attributes`, a struct with a field per attribute of the source, typed
+string, bigint, double or boolean; null there means that the publication lacks the attribute.
+Times are integer microseconds: `time_us` since 1970 UTC, all others in virtual time from 0.
+
+>>> REJECTS.simpleString()
+'struct<file:string,line:bigint,reason:string,text:string>'
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import DoubleType, LongType, StringType, StructType
+
+# A row that was refused is kept for reading, not for loading again.
+REJECTED_TEXT_CHARACTERS = 500
+
+PUBLICATION_KEY = ("publisher", "sequence")
+ATTRIBUTES = "attributes"
+
+
+_TYPES = {"string": StringType(), "bigint": LongType(), "double": DoubleType()}
+
+
+def _table(columns: str) -> StructType:
+    schema = StructType()
+    for column in columns.split(", "):
+        name, kind = column.split()
+        schema = schema.add(name, _TYPES[kind])
+    return schema
+
+
+PUBLICATION_COLUMNS = _table("publisher string, sequence bigint, time_us bigint")
+REJECTS = _table("file string, line bigint, reason string, text string")
+
+BROKERS = _table("broker string, latitude double, longitude double, name string, rank bigint")
+PUBLISHERS = _table(
+    "publisher string, advertisement_id string, advertisement string, broker string, "
+    "latitude double, longitude double"
+)
+SUBSCRIPTIONS = _table(
+    "subscription string, client string, broker string, publisher string, rate_class string, "
+    "aimed_selectivity double, measured_selectivity double, filter string"
+)
+TRUTH = _table("publisher string, sequence bigint, subscription string")
+
+ACCEPTED_PUBLICATIONS = _table(
+    "publisher string, sequence bigint, published_us bigint, first_broker string"
+)
+DELIVERIES = _table(
+    "publisher string, sequence bigint, subscription string, client string, broker string, "
+    "published_us bigint, delivered_us bigint, hops bigint"
+)
+LOAD = _table(
+    "broker string, window_start_us bigint, messages_in bigint, messages_out bigint, "
+    "control_in bigint, control_out bigint, input_busy_us bigint, output_busy_us bigint"
+)
+SELECTIONS = _table(
+    "publisher string, broker string, started_us bigint, requested_us bigint, "
+    "answered_us bigint, decided_us bigint, candidates bigint, target string, rate_now double, "
+    "rate_target double, delay_now_us double, delay_target_us double"
+)
+MIGRATIONS = _table(
+    "publisher string, source string, target string, path_hops bigint, paused_us bigint, "
+    "resumed_us bigint"
+)

@@ -1,0 +1,175 @@
+"""Files as numbered raw rows, with the broken ones marked.
+
+Every reader gives the same columns: `file`, `line` (1-based; the row number in Parquet), `text`
+(the row as written), `broken` (why it cannot be taken apart, or null) and `row`, a struct of the
+file's columns.  A CSV record is one line: a quoted line break makes both its lines broken, which
+is what lets many cores read one file and still number its lines.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class SourceError(ValueError):
+    """Input that cannot be read at all; the message names the file."""
+
+
+def check_files(files: Sequence[Path]) -> None:
+    """SourceError unless there is at least one file, and each exists."""
+    if not files:
+        raise SourceError("no input file was given")
+    for file in files:
+        if not file.exists():
+            raise SourceError(f"{file} does not exist")
+
+
+def numbered_lines(spark: SparkSession, files: Sequence[Path], *, name: str = "") -> DataFrame:
+    """The non-blank lines of text files: file, line (1-based), text.
+
+    Spark reads a large file in blocks; a block's first line is numbered by counting the lines of
+    the blocks before it.  `name` stands for the file where that is only a temporary copy.
+    """
+    check_files(files)
+    # Ids count up within a partition, and a block is never spread over two.
+    lines = (
+        spark.read.option("lineSep", "\n")
+        .text([str(file) for file in files])
+        .select(
+            F.lit(name).alias("file") if name else _plain_path().alias("file"),
+            F.col("_metadata.file_block_start").alias("block"),
+            F.monotonically_increasing_id().alias("id"),
+            F.rtrim(F.col("value"), F.lit("\r")).alias("text"),
+        )
+    )
+    blocks = lines.groupBy("file", "block").agg(
+        F.min("id").alias("first_id"), F.count("*").alias("lines")
+    )
+    offsets = blocks.selectExpr(
+        "file",
+        "block",
+        "sum(lines) OVER (PARTITION BY file ORDER BY block) - lines - first_id AS offset",
+    )
+    return (
+        lines.join(F.broadcast(offsets), ["file", "block"])
+        .select("file", (F.col("id") + F.col("offset") + 1).alias("line"), "text")
+        .where(F.trim("text") != "")
+    )
+
+
+def csv_rows(
+    spark: SparkSession,
+    files: Sequence[Path],
+    needed: Sequence[str],
+    *,
+    delimiter: str = ",",
+    name: str = "",
+) -> DataFrame:
+    """The rows of CSV files with a header line each; files may differ in their columns' order."""
+    lines = numbered_lines(spark, files, name=name)
+    headers: dict[str, list[str]] = {}
+    for row in lines.where("line = 1").orderBy("file").collect():
+        headers.setdefault(row["text"], []).append(row["file"])
+    if not headers:
+        raise SourceError(f"{files[0]}: the first line must be the header with the column names")
+    tables = []
+    for header, of_files in headers.items():
+        names = _header_names(header, delimiter, needed, of_files[0])
+        tables.append(_split(lines.where(F.col("file").isin(of_files)), names, needed, delimiter))
+    table = tables[0]
+    for other in tables[1:]:
+        table = table.unionByName(other)
+    return table
+
+
+def _header_names(header: str, delimiter: str, needed: Sequence[str], file: str) -> list[str]:
+    names = next(csv.reader([header.removeprefix(_BYTE_ORDER_MARK)], delimiter=delimiter))
+    names = [name.strip() for name in names]
+    if missing := [name for name in needed if name not in names]:
+        raise SourceError(
+            f"{file}: no column {', '.join(map(repr, missing))}; "
+            f"the header has {', '.join(map(repr, names))}"
+        )
+    if repeated := sorted({name for name in needed if names.count(name) > 1}):
+        raise SourceError(f"{file}: the header has the column {repeated[0]!r} more than once")
+    return names
+
+
+def _split(
+    lines: DataFrame, names: Sequence[str], needed: Sequence[str], delimiter: str
+) -> DataFrame:
+    # Positions as names: a header may hold anything, and what is not needed may repeat.
+    schema = ", ".join([f"c{position} string" for position in range(len(names))])
+    options = {
+        "sep": delimiter,
+        "quote": '"',
+        "escape": '"',
+        "columnNameOfCorruptRecord": "corrupt",
+        "maxCharsPerColumn": "-1",
+    }
+    fields = F.from_csv("text", f"{schema}, corrupt string", options)
+    odd_quotes = F.length(F.regexp_replace("text", '[^"]', "")) % 2 == 1
+    wrong_width = f"the number of columns is not the header's {len(names)}"
+    broken = (
+        F.when(odd_quotes, "unbalanced quote (a quoted field cannot span lines)")
+        .when(F.col("fields.corrupt").isNotNull(), wrong_width)
+        .alias("broken")
+    )
+    row = F.struct(*(F.col(f"fields.c{names.index(name)}").alias(name) for name in needed))
+    return (
+        lines.where("line > 1")
+        .withColumn("fields", fields)
+        .select("file", "line", "text", broken, row.alias("row"))
+    )
+
+
+def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[str]) -> DataFrame:
+    """The rows of Parquet files or folders; `line` counts the rows of each file from 1."""
+    check_files(files)
+    table = spark.read.parquet(*(str(file) for file in files))
+    if missing := [name for name in needed if name not in table.columns]:
+        raise SourceError(
+            f"{files[0]}: no column {', '.join(map(repr, missing))}; "
+            f"the table has {', '.join(map(repr, table.columns))}"
+        )
+    columns = [F.col(f"`{name}`") for name in needed]
+    return table.select(
+        _plain_path().alias("file"),
+        (F.col("_metadata.row_index") + 1).alias("line"),
+        F.to_json(F.struct(*columns)).alias("text"),
+        F.lit(None).cast("string").alias("broken"),
+        F.struct(*columns).alias("row"),
+    )
+
+
+def table_rows(
+    spark: SparkSession, files: Sequence[Path], needed: Sequence[str], *, delimiter: str = ","
+) -> DataFrame:
+    """The rows of CSV or Parquet files, by the ending of the names (a folder is Parquet)."""
+    check_files(files)
+    parquet = [file for file in files if file.is_dir() or file.suffix == ".parquet"]
+    if not parquet:
+        return csv_rows(spark, files, needed, delimiter=delimiter)
+    if len(parquet) < len(files):
+        raise SourceError("CSV and Parquet files cannot be mixed in one command")
+    return parquet_rows(spark, files, needed)
+
+
+def cut_text() -> str:
+    """The SQL expression for `text`, cut to what a rejects table keeps."""
+    return f"left(text, {REJECTED_TEXT_CHARACTERS}) AS text"
+
+
+def _plain_path() -> Column:
+    # Spark gives a URI: file:/a%20b.csv.  A plus sign stands for itself there.
+    encoded = F.regexp_replace(F.col("_metadata.file_path"), r"\+", "%2B")
+    return F.url_decode(F.regexp_replace(encoded, "^file:/+", "/"))

@@ -1,0 +1,181 @@
+"""Raw rows become publications, or rejects: nothing is dropped in between.
+
+`apply_mapping` types the columns of a mapping, computes what it derives and gives every row
+either a publication or a reason; `publications` and `rejects` are its two halves, so their
+counts add up to the rows that were read.  A publisher's publications are numbered from 0 by
+event time, then file name and line, whatever the partitioning.
+
+In Parquet, NaN is a missing value, as pandas writes it; a whole number may be stored as a
+double.  Text is a number only as digits, sign, point and exponent: `NaN`, `inf` or Java's `1d`
+are refused.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    FractionalType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from shoal.pipeline.sources.declaration import (
+    EPOCH_UNITS_PER_SECOND,
+    SPARK_TYPES,
+    AttributeType,
+    Mapping,
+    MappingError,
+    TimeRule,
+)
+from shoal.pipeline.sources.files import cut_text
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NOUNS: dict[AttributeType, str] = {
+    "string": "text",
+    "integer": "an integer of 64 bits",
+    "double": "a number",
+    "boolean": "true or false",
+}
+
+
+def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
+    """Type raw rows: file, line, text, reason, publisher, time_us, attributes.
+
+    `reason` is null exactly for the rows that are publications.  `where` names the mapping in
+    the MappingError for an expression that Spark does not accept.
+    """
+    row_type = rows.schema["row"].dataType
+    assert isinstance(row_type, StructType)
+    values: dict[str, Column] = {}
+    problems: list[Column] = []
+    for name, rule in mapping.rules.items():
+        kind = row_type[str(rule.column)].dataType
+        source = _present(F.col("row").getField(str(rule.column)), kind, mapping)
+        value = _typed(source, kind, rule.type)
+        values[name] = value
+        problems.append(_problem(f"column '{rule.column}'", source, value, _NOUNS[rule.type]))
+        if rule.required:
+            problems.append(F.when(source.isNull(), f"column '{rule.column}' is missing"))
+    typed = rows.withColumns(values)
+    time, time_problem = _event_time(row_type, mapping, where, typed)
+    typed = typed.withColumn("event_time", time)
+    derived = {
+        name: _expression(typed, rule.expression, f"{where}: derived.{name}").cast(
+            SPARK_TYPES[rule.type]
+        )
+        for name, rule in mapping.derived.items()
+    }
+    problems.append(time_problem)
+    # One problem hides the rest only where the row could not be taken apart at all.
+    reason = F.coalesce(F.col("broken"), F.concat_ws("; ", *problems))
+    return typed.withColumns(derived).select(
+        "file",
+        "line",
+        "text",
+        F.when(reason != "", reason).alias("reason"),
+        F.concat_ws(mapping.separator, *(_named(name) for name in mapping.publisher)).alias(
+            "publisher"
+        ),
+        F.unix_micros("event_time").alias("time_us"),
+        F.struct(*(_named(name) for name in mapping.published)).alias("attributes"),
+    )
+
+
+def publications(parsed: DataFrame) -> DataFrame:
+    """The rows that are publications: publisher, sequence, time_us, attributes."""
+    order = Window.partitionBy("publisher").orderBy("time_us", "file", "line")
+    return parsed.where("reason IS NULL").select(
+        "publisher",
+        (F.row_number().over(order) - 1).cast("bigint").alias("sequence"),
+        "time_us",
+        "attributes",
+    )
+
+
+def rejects(parsed: DataFrame) -> DataFrame:
+    """The rows that are not: file, line, reason, text."""
+    refused = parsed.where("reason IS NOT NULL").selectExpr("file", "line", "reason", cut_text())
+    return refused.orderBy("file", "line")
+
+
+def _named(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _present(source: Column, kind: DataType, mapping: Mapping) -> Column:
+    if isinstance(kind, FloatType | DoubleType):
+        return F.when(~F.isnan(source), source)
+    if isinstance(kind, StringType):
+        return F.when(~source.isin(["", *mapping.null_values]), source)
+    return source
+
+
+def _typed(source: Column, kind: DataType, wanted: AttributeType) -> Column:
+    target = SPARK_TYPES[wanted]
+    if isinstance(kind, StringType) and wanted != "string":
+        text = F.trim(source)
+        if wanted == "double":
+            text = F.when(text.rlike(_NUMBER), text)
+        return text.try_cast(target)
+    value = source.try_cast(target)
+    if isinstance(kind, FractionalType) and wanted == "integer":
+        return F.when(value == source, value)
+    return value
+
+
+def _problem(place: str, source: Column, value: Column, noun: str) -> Column:
+    said = F.concat(F.lit(f"{place}: '"), source.cast("string"), F.lit(f"' is not {noun}"))
+    return F.when(source.isNotNull() & value.isNull(), said)
+
+
+def _expression(typed: DataFrame, text: str, where: str) -> Column:
+    try:
+        expression = F.expr(text)
+        typed.select(expression)
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise MappingError(f"{where}: {reason}") from None
+    return expression
+
+
+def _event_time(
+    row_type: StructType, mapping: Mapping, where: str, typed: DataFrame
+) -> tuple[Column, Column]:
+    rule = mapping.time
+    if rule.expression is not None:
+        time = _expression(typed, rule.expression, f"{where}: time.expression")
+        return time, F.when(time.isNull(), "the event time cannot be computed")
+    kind = row_type[str(rule.column)].dataType
+    source = _present(F.col("row").getField(str(rule.column)), kind, mapping)
+    time = _parsed_time(source, kind, rule, where)
+    missing = F.when(source.isNull(), f"time column '{rule.column}' is missing")
+    noun = f"a time of the form {rule.format}"
+    return time, F.coalesce(missing, _problem(f"time column '{rule.column}'", source, time, noun))
+
+
+def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> Column:
+    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        time = source.cast("timestamp")
+    elif rule.format is None:
+        raise MappingError(f"{where}: time.format: column {rule.column!r} is text and needs one")
+    elif units := EPOCH_UNITS_PER_SECOND.get(rule.format):
+        scale = 1_000_000 // units
+        return F.timestamp_micros(F.try_multiply(source.try_cast("bigint"), F.lit(scale)))
+    else:
+        time = F.try_to_timestamp(source.cast("string"), F.lit(rule.format))
+    return F.to_utc_timestamp(time, rule.zone) if rule.zone != "UTC" else time
+
+
+def union(tables: list[DataFrame]) -> DataFrame:
+    """All rows of tables of one shape."""
+    return reduce(DataFrame.unionByName, tables)

@@ -1,0 +1,71 @@
+"""Tables come into being whole: written beside their place, then moved into it.
+
+`new_folder` gives a temporary folder next to the wanted one and renames it at the end of the
+block; an interrupted or failed block leaves nothing behind and keeps what was there before.
+Reading names the missing file or column instead of letting Spark's own words through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
+from pyspark.sql.types import StructType
+
+
+class TableError(ValueError):
+    """A table that is missing, in the way, or not of the shape that is needed."""
+
+
+@contextlib.contextmanager
+def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A folder to fill, which becomes `target` when the block ends without an error."""
+    if target.exists() and not overwrite:
+        raise TableError(f"{target} exists already; give another place, or --overwrite")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        filled = work / "new"
+        filled.mkdir()
+        yield filled
+        if target.exists():
+            target.rename(work / "old")
+        filled.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def write_table(table: DataFrame, path: Path) -> None:
+    """Write a table into a folder that `new_folder` gave."""
+    table.write.parquet(str(path))
+
+
+def write_small_table(table: DataFrame, path: Path) -> None:
+    """Write a table that fits one file (a row per broker, say) as a folder with one part."""
+    write_table(table.coalesce(1), path)
+
+
+def read_table(spark: SparkSession, path: Path, schema: StructType) -> DataFrame:
+    """The columns of `schema` from the table at `path`; TableError names what is missing.
+
+    Number columns may be stored in any width; they come back in the schema's type.
+    """
+    if not path.exists():
+        raise TableError(f"{path} does not exist")
+    try:
+        table = spark.read.parquet(str(path))
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise TableError(f"{path} cannot be read as a Parquet table: {reason}") from error
+    missing = [field.name for field in schema if field.name not in table.columns]
+    if missing:
+        raise TableError(
+            f"{path} lacks the column {', '.join(map(repr, missing))}; "
+            f"it has {', '.join(table.columns)}"
+        )
+    return table.select(*(F.col(field.name).cast(field.dataType) for field in schema))
