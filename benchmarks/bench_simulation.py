@@ -1,0 +1,107 @@
+"""How fast the simulator is: message hops per second on one core, 63 brokers.
+
+A balanced binary tree of 63 brokers, 35 publishers, 700 subscriptions of which each publication
+matches about five, publications one at a time (no batching helps).  A hop is one message carried
+over one link: publisher to broker, broker to broker, broker to subscriber.  Prints hops per
+second for the tree and for GRAPE, medians of several runs, and what one broker input costs.
+
+    python benchmarks/bench_simulation.py [--publications N] [--runs N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from random import Random
+
+from shoal.broker.messages import Publish
+from shoal.language import parse
+from shoal.model import Advertisement, Publication, Subscription
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.world import World
+
+BROKERS = 63
+PUBLISHERS = 35
+SUBSCRIBERS_EACH = 20
+START_US = 10_000_000
+INTERVAL_US = 20_000
+
+
+def build(system: str, publications: int, seed: int) -> World:
+    random = Random(seed)
+    links = [(f"B{(number - 1) // 2}", f"B{number}") for number in range(1, BROKERS)]
+    world = World(
+        links,
+        SYSTEMS[system](Parameters()),
+        ConstantUnderlay(2_000),
+        costs=ServiceCosts(processing_us=50, matching_us=100, transmission_us=20),
+    )
+    for number in range(PUBLISHERS):
+        publisher = f"P{number}"
+        promise = f"carrier = 'C{number % 12}' AND origin = 'O{number // 12}'"
+        world.add_publisher(publisher, f"B{random.randrange(BROKERS)}", "somewhere")
+        advertisement = Advertisement(
+            id=f"{publisher}.A", publisher=publisher, filter=parse(promise)
+        )
+        world.advertise(0, advertisement)
+        for index in range(SUBSCRIBERS_EACH):
+            client = f"{publisher}.S{index}"
+            share = random.choices([0.1, 0.5, 1.0], [70, 25, 5])[0]
+            text = promise if share == 1.0 else f"{promise} AND delay > {100 - share * 100:g}"
+            subscription = Subscription(id=client, client=client, filter=parse(text))
+            world.add_subscriber(client, "somewhere")
+            world.subscribe(5_000_000, f"B{random.randrange(BROKERS)}", subscription)
+    for number in range(publications):
+        publisher = random.randrange(PUBLISHERS)
+        publication = Publication(
+            publisher=f"P{publisher}",
+            sequence=number,
+            published_us=START_US + number * INTERVAL_US,
+            attributes={
+                "carrier": f"C{publisher % 12}",
+                "origin": f"O{publisher // 12}",
+                "delay": random.randrange(101),
+                "distance": random.randrange(3_000),
+                "flight": number,
+            },
+        )
+        world.request(publication.published_us, publication.publisher, Publish((publication,)))
+    return world
+
+
+def measure(system: str, publications: int, seed: int) -> tuple[int, int, float]:
+    """(message hops, deliveries, seconds) of the publishing part of one run."""
+    world = build(system, publications, seed)
+    world.run(START_US - 1)
+    set_up = sum(row.messages_in for row in world.load_rows())
+    start = time.perf_counter()
+    world.run()
+    seconds = time.perf_counter() - start
+    deliveries = len(world.trace.deliveries)
+    taken_in = sum(row.messages_in for row in world.load_rows()) - set_up
+    return taken_in + deliveries, deliveries, seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--publications", type=int, default=20_000)
+    parser.add_argument("--runs", type=int, default=3)
+    arguments = parser.parse_args()
+    print(f"{BROKERS} brokers, {PUBLISHERS} publishers, {arguments.publications} publications")
+    for system in SYSTEMS:
+        runs = [measure(system, arguments.publications, 1) for _ in range(arguments.runs)]
+        hops, deliveries, _ = runs[0]
+        seconds = statistics.median(run[2] for run in runs)
+        print(
+            f"{system:22} {hops:>9,} message hops ({deliveries:,} of them deliveries) "
+            f"in {seconds:.2f} s: {hops / seconds:>9,.0f} hops/s, "
+            f"{seconds / (hops - deliveries) * 1e6:.1f} us per broker input"
+        )
+
+
+if __name__ == "__main__":
+    main()

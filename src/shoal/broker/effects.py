@@ -1,0 +1,114 @@
+"""The broker's door: inputs that drivers bring, effects that drivers carry out.
+
+Inputs and effects are plain data.  A driver (the simulator, the live network) turns what
+happens to a broker into inputs, in the order it happens, and carries the effects out in the
+order they come; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shoal.broker.messages import Message, RoutedPublication
+from shoal.model import BrokerId, ClientId, SubscriptionId
+
+# Names a timer within one broker: the part of the broker that set it, then what for.
+TimerKey = tuple[str, ...]
+
+
+# --- inputs -----------------------------------------------------------------------------------
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message came from a neighbour, in the order it was sent."""
+
+    neighbour: BrokerId
+    message: Message
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """A request came from a client, in the order it was made."""
+
+    client: ClientId
+    request: Message
+
+
+class TimerFired(msgspec.Struct, frozen=True):
+    key: TimerKey
+
+
+class LinkChanged(msgspec.Struct, frozen=True):
+    """The link to a neighbour came up (nothing sent before is in it) or went down."""
+
+    neighbour: BrokerId
+    up: bool
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The driver's monitor: averages of the broker's delays since the last report, in µs.
+
+    `output_us` is queueing, transmission and link delay to each neighbour that was sent
+    something; `client_output_us` the same to the clients.  None: nothing to average.
+    """
+
+    input_queue_us: int | None
+    matching_us: int | None
+    output_us: Mapping[BrokerId, int]
+    client_output_us: int | None
+
+
+Input = Received | Requested | TimerFired | LinkChanged | Measured
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a message to a neighbour, behind all sent to it before."""
+
+    neighbour: BrokerId
+    message: Message
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Deliver a publication to a local client, once, for these subscriptions of its."""
+
+    client: ClientId
+    routed: RoutedPublication
+    subscriptions: tuple[SubscriptionId, ...]
+    hops: int
+
+
+class Notify(msgspec.Struct, frozen=True):
+    """Send a control message to a client (its library acts on it, not its application)."""
+
+    client: ClientId
+    message: Message
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Fire `key` once at `at_us`; a timer of that key that is already set is replaced."""
+
+    key: TimerKey
+    at_us: int
+
+
+class CancelTimer(msgspec.Struct, frozen=True):
+    key: TimerKey
+
+
+class CloseLink(msgspec.Struct, frozen=True):
+    """Give the link up: drop what is in it, tell both ends, then bring it up anew."""
+
+    neighbour: BrokerId
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Something worth a row in the trace (see `shoal.broker.records`)."""
+
+    record: msgspec.Struct
+
+
+Effect = Send | Deliver | Notify | SetTimer | CancelTimer | CloseLink | Record

@@ -1,0 +1,85 @@
+"""The broker: one pure machine, whatever drives it and whichever system it runs.
+
+`handle(input, now_us)` is its only door.  The same object runs in the simulator and behind real
+sockets.  What a peer or client gets wrong becomes effects (a refusal, a record), never an
+exception; what a driver gets wrong (time running backwards) raises.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from shoal.broker.effects import (
+    Effect,
+    Input,
+    LinkChanged,
+    Measured,
+    Notify,
+    Received,
+    Record,
+    Requested,
+    TimerFired,
+)
+from shoal.broker.messages import Ping, Pong, Rejected
+from shoal.broker.records import RefusalRecord
+from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import BrokerContext, ProtocolError, StrategyFactory
+from shoal.model import BrokerId
+
+
+class Broker:
+    """One broker.
+
+    `neighbours` are the brokers it has links to when it starts; `seed` starts the randomness
+    that its system may use.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        neighbours: tuple[BrokerId, ...],
+        system: StrategyFactory,
+        seed: int = 0,
+    ) -> None:
+        self.id = broker_id
+        random = Random(f"{seed}/{broker_id}")
+        self._strategy = system(BrokerContext(broker_id, neighbours, random))
+        self._receive = self._strategy.receive
+        self._now_us = 0
+
+    @property
+    def tables(self) -> RoutingTable:
+        """The routing table, to look at."""
+        return self._strategy.tables
+
+    def handle(self, input: Input, now_us: int) -> list[Effect]:
+        """Take one input at `now_us` (µs, never less than before) and say what to do about it."""
+        if now_us < self._now_us:
+            raise ValueError(f"broker {self.id}: time went back from {self._now_us} to {now_us}")
+        self._now_us = now_us
+        out: list[Effect] = []
+        kind = type(input)
+        if kind is Received:
+            try:
+                self._receive(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
+            except ProtocolError as error:
+                out.append(self._refusal(input.neighbour, error))  # type: ignore[union-attr]
+            return out
+        match input:
+            case Requested(client, Ping(session)):
+                out.append(Notify(client, Pong(session)))
+            case Requested(client, request):
+                try:
+                    self._strategy.request(client, request, now_us, out)
+                except ProtocolError as error:
+                    out += [self._refusal(client, error), Notify(client, Rejected(str(error)))]
+            case TimerFired(key):
+                self._strategy.timer(key, now_us, out)
+            case LinkChanged(neighbour, up):
+                self._strategy.link(neighbour, up, now_us, out)
+            case Measured():
+                self._strategy.measured(input)
+        return out
+
+    def _refusal(self, sender: str, error: ProtocolError) -> Record:
+        return Record(RefusalRecord(broker=self.id, sender=sender, reason=str(error)))

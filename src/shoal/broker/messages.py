@@ -1,0 +1,135 @@
+"""What travels between brokers, and between a broker and its clients.
+
+Every message is an immutable struct with a tag, so that a wire can encode it.  Publications
+travel in batches (a batch of one is fine); the header a batch's member carries beside its
+publication was put there by its first broker and does not change on the way.
+
+What a publisher and its brokers say to each other when it is moved is here too, because every
+client library speaks it; what only the brokers of one system say is in that system's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    MessageId,
+    Publication,
+    Subscription,
+    SubscriptionId,
+)
+
+
+class Message(msgspec.Struct, frozen=True, tag=True):
+    """Base of all messages."""
+
+
+# --- between brokers and from clients ---------------------------------------------------------
+
+
+class Advertise(Message, frozen=True):
+    advertisement: Advertisement
+
+
+class Unadvertise(Message, frozen=True):
+    advertisement_id: AdvertisementId
+
+
+class Subscribe(Message, frozen=True):
+    subscription: Subscription
+
+
+class Unsubscribe(Message, frozen=True):
+    subscription_id: SubscriptionId
+
+
+# --- publications -----------------------------------------------------------------------------
+
+
+class RoutedPublication(msgspec.Struct, frozen=True):
+    """A publication with the headers its first broker gave it.
+
+    `trace_session` is the message ID of the first publication of the trace session this one
+    belongs to, None when it is not traced (relocation paper, 4.1).
+    """
+
+    publication: Publication
+    message_id: MessageId
+    trace_session: MessageId | None = None
+
+
+class PublicationBatch(Message, frozen=True):
+    """Publications on their way; `hops` counts the overlay links travelled so far."""
+
+    publications: tuple[RoutedPublication, ...]
+    hops: int
+
+
+class Publish(Message, frozen=True):
+    """From a publisher to its broker, in the publisher's order."""
+
+    publications: tuple[Publication, ...]
+
+
+# --- the publisher's ping times (4.2): asked, measured, told ----------------------------------
+
+
+class PingRequest(Message, frozen=True):
+    """To a publisher: tell me your round trip to each of these brokers."""
+
+    session: MessageId
+    brokers: tuple[BrokerId, ...]
+
+
+class Ping(Message, frozen=True):
+    """From any client to any broker; answered by a Pong."""
+
+    session: MessageId
+
+
+class Pong(Message, frozen=True):
+    session: MessageId
+
+
+class PingTimes(Message, frozen=True):
+    """From a publisher: the round trips it measured, in µs."""
+
+    session: MessageId
+    round_trip_us: Mapping[BrokerId, int]
+
+
+# --- moving a publisher (3.3) ------------------------------------------------------------------
+
+
+class Relocate(Message, frozen=True):
+    """To a publisher: pause, and go to the last broker of `path` (which starts at this one)."""
+
+    path: tuple[BrokerId, ...]
+
+
+class Paused(Message, frozen=True):
+    """To the source, behind the publisher's last publication there."""
+
+    path: tuple[BrokerId, ...]
+
+
+class MigrationAdvertisement(Message, frozen=True):
+    """To the target: all that the publisher advertises, and the path from its source."""
+
+    path: tuple[BrokerId, ...]
+    advertisements: tuple[Advertisement, ...]
+
+
+class Resume(Message, frozen=True):
+    """To a publisher, from the target: publish here from now on."""
+
+
+class Rejected(Message, frozen=True):
+    """To a client: a request was refused, and why."""
+
+    reason: str

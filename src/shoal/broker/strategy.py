@@ -1,0 +1,72 @@
+"""What an overlay system must provide to the broker machine.
+
+The machine owns the door: it tells inputs apart and refuses what its own side did wrong.  All
+else is the system's: five methods, one per kind of input, each appending effects to `out`, and
+`tables`, for whoever looks at a broker from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.messages import Message
+from shoal.broker.routing_table import RoutingTable
+from shoal.model import BrokerId, ClientId
+
+
+class BrokerContext(msgspec.Struct, frozen=True):
+    """What a system is built from: who this broker is, whom it is linked to, its randomness."""
+
+    broker: BrokerId
+    neighbours: tuple[BrokerId, ...]
+    random: Random
+
+
+class Strategy(Protocol):
+    """One overlay system at one broker."""
+
+    @property
+    def tables(self) -> RoutingTable:
+        """The routing table, to look at."""
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour's message.  ProtocolError when it makes no sense from that neighbour."""
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        """A client's request.  ProtocolError when a client cannot ask that."""
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A timer set earlier fired."""
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        """The link to a neighbour came up or went down."""
+
+    def measured(self, measured: Measured) -> None:
+        """The monitor reports the broker's recent delays."""
+
+
+StrategyFactory = Callable[[BrokerContext], Strategy]
+
+
+class ProtocolError(Exception):
+    """A peer or client sent what the protocol does not allow here; the machine refuses it."""
+
+
+def unexpected(message: object, sender: str) -> ProtocolError:
+    return ProtocolError(f"{type(message).__name__} is not expected from {sender}")
+
+
+__all__: Sequence[str] = (
+    "BrokerContext",
+    "ProtocolError",
+    "Strategy",
+    "StrategyFactory",
+    "unexpected",
+)

@@ -1,0 +1,311 @@
+"""GRAPE at one broker: trace, ask, choose, move (relocation paper, section 4 and 3.3).
+
+Routing is the tree's.  At a publisher's first broker a session runs through the states below,
+again and again; at the brokers downstream there is only tracing, and on a migration's path the
+migration.  All decisions are the first broker's: if it is lost, the publisher's next broker
+starts afresh.
+
+    state       event                   next state
+    tracing     session full            retrieving   trace information requests go downstream
+    retrieving  all answered            pinging      the publisher is asked for ping times
+    retrieving  all answered            moving | tracing    when no ping times are needed
+    pinging     ping times came         moving | tracing
+    retrieving  timeout                 tracing      the session is given up
+    pinging     timeout                 tracing      the session is given up
+    moving      marker came             (gone: the publisher is the target's now)
+
+Between sessions nothing is traced, so every publication costs at most one session's tracing.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from shoal.broker.effects import (
+    CancelTimer,
+    Effect,
+    Measured,
+    Notify,
+    Record,
+    SetTimer,
+    TimerKey,
+)
+from shoal.broker.messages import (
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    PingRequest,
+    PingTimes,
+    PublicationBatch,
+    Publish,
+    Relocate,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.records import SelectionRecord
+from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import BrokerContext
+from shoal.model import BrokerId, ClientId, MessageId
+from shoal.overlays.publisher_relocation.messages import (
+    MigrationComplete,
+    MigrationUpdate,
+    TraceInformationAnswer,
+    TraceInformationRequest,
+)
+from shoal.overlays.publisher_relocation.migration import Migrations
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.publisher_relocation.planner import (
+    BrokerTrace,
+    Decision,
+    Shortlist,
+    Snapshot,
+    choose,
+    shortlist,
+)
+from shoal.overlays.publisher_relocation.tracing import Tracing
+from shoal.overlays.tree.routing import TreeRouting
+
+
+class State(enum.Enum):
+    """Where a publisher's session is."""
+
+    TRACING = "tracing"
+    RETRIEVING = "retrieving"
+    PINGING = "pinging"
+    MOVING = "moving"
+
+
+class _Session:
+    """One publisher's session at its first broker."""
+
+    __slots__ = (
+        "answered_us",
+        "count",
+        "id",
+        "remaining",
+        "requested_us",
+        "snapshot",
+        "started_us",
+        "state",
+    )
+
+    def __init__(self, first: MessageId, now_us: int) -> None:
+        self.id = first
+        self.state = State.TRACING
+        self.count = 0
+        self.started_us = now_us
+        self.requested_us = 0
+        self.answered_us = 0
+        self.snapshot: Snapshot | None = None
+        self.remaining: Shortlist | None = None
+
+
+class PublisherRelocation:
+    """The tree, with publishers that move to better brokers."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self._broker = context.broker
+        self._parameters = parameters
+        self._tree = TreeRouting(context)
+        self._migrations = Migrations(self._tree)
+        self._tracing = Tracing(context.broker, context.neighbours)
+        self._sessions: dict[ClientId, _Session] = {}
+
+    # --- the strategy's inputs ----------------------------------------------------------------
+
+    @property
+    def tables(self) -> RoutingTable:
+        return self._tree.tables
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if type(message) is PublicationBatch:
+            self._forward(message.publications, message.hops, neighbour, out)
+            return
+        match message:
+            case TraceInformationRequest(session):
+                self._tracing.retrieve(session, neighbour, out)
+            case TraceInformationAnswer():
+                traces = self._tracing.answered(neighbour, message, out)
+                if traces is not None:
+                    self._answered(message.session, traces, now_us, out)
+            case MigrationUpdate():
+                self._migrations.update(neighbour, message, out)
+            case MigrationComplete():
+                self._migrations.complete(neighbour, message, out)
+            case Subscribe(subscription):
+                self._migrations.restated(neighbour, subscription.id)
+                self._tree.receive(neighbour, message, now_us, out)
+            case Unsubscribe(subscription_id):
+                self._migrations.restated(neighbour, subscription_id)
+                self._tree.receive(neighbour, message, now_us, out)
+            case _:
+                self._tree.receive(neighbour, message, now_us, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                accepted = self._tree.accept(client, publications, out)
+                self._forward(self._trace(client, accepted, now_us), 0, None, out)
+                self._retrieve_when_full(client, now_us, out)
+            case PingTimes(session_id, round_trip_us):
+                session = self._session(session_id, State.PINGING)
+                if session is not None:
+                    self._decide(session, dict(round_trip_us), now_us, out)
+            case Paused():
+                self._forget(client, out)
+                self._migrations.paused(client, request, out)
+            case MigrationAdvertisement():
+                self._migrations.announce(client, request, out)
+            case _:
+                self._tree.request(client, request, now_us, out)
+                if type(request) is Unadvertise and not self._tree.is_publisher(client):
+                    self._forget(client, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A session waited too long for answers or ping times: give it up."""
+        publisher = key[1]
+        self._tracing.forget(publisher)
+        self._sessions.pop(publisher, None)
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        self._migrations.link_changed(neighbour)
+        self._tree.link(neighbour, up, now_us, out)
+
+    def measured(self, measured: Measured) -> None:
+        self._tracing.measured(measured)
+
+    # --- phase 1: trace and retrieve ----------------------------------------------------------
+
+    def _forward(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        hop: BrokerId | None,
+        out: list[Effect],
+    ) -> None:
+        before = len(out)
+        self._tree.forward(publications, hops, hop, out)
+        self._tracing.note(publications, out[before:])
+
+    def _trace(
+        self, client: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
+    ) -> tuple[RoutedPublication, ...]:
+        """Mark those that belong to the publisher's session, which starts with the first."""
+        if not publications:
+            return publications
+        session = self._sessions.get(client)
+        if session is None:
+            session = self._sessions[client] = _Session(publications[0].message_id, now_us)
+        if session.state is not State.TRACING:
+            return publications
+        space = self._parameters.trace_session_length - session.count
+        session.count += min(space, len(publications))
+        traced = (
+            RoutedPublication(routed.publication, routed.message_id, session.id)
+            for routed in publications[:space]
+        )
+        return (*traced, *publications[space:])
+
+    def _retrieve_when_full(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
+        session = self._sessions.get(client)
+        if session is None or session.state is not State.TRACING:
+            return
+        if session.count < self._parameters.trace_session_length:
+            return
+        session.state = State.RETRIEVING
+        session.requested_us = now_us
+        out.append(SetTimer(_timer(client), now_us + self._parameters.answer_timeout_us))
+        traces = self._tracing.retrieve(session.id, None, out)
+        if traces is not None:
+            self._answered(session.id, traces, now_us, out)
+
+    # --- phase 2: choose ----------------------------------------------------------------------
+
+    def _answered(
+        self,
+        session_id: MessageId,
+        traces: tuple[BrokerTrace, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        session = self._session(session_id, State.RETRIEVING)
+        if session is None:
+            return
+        session.answered_us = now_us
+        session.snapshot = Snapshot(current=self._broker, traces=traces)
+        parameters = self._parameters
+        try:
+            session.remaining = shortlist(session.snapshot, parameters.priority, parameters.weight)
+        except ValueError:  # the tree changed under the session: its answers do not fit together
+            self._forget(session_id.publisher, out)
+            return
+        if not session.remaining.needs_pings:
+            self._decide(session, {}, now_us, out)
+            return
+        session.state = State.PINGING
+        # The current broker is asked for too, so that staying is weighed by the same measure.
+        brokers = tuple(dict.fromkeys((*session.remaining.candidates, self._broker)))
+        publisher = session_id.publisher
+        out.append(SetTimer(_timer(publisher), now_us + parameters.ping_timeout_us))
+        out.append(Notify(publisher, PingRequest(session_id, brokers)))
+
+    def _decide(
+        self,
+        session: _Session,
+        round_trip_us: dict[BrokerId, int],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        assert session.snapshot is not None and session.remaining is not None  # noqa: PT018
+        publisher = session.id.publisher
+        one_way_us = {broker: time_us // 2 for broker, time_us in round_trip_us.items()}
+        try:
+            decision = choose(session.snapshot, session.remaining, one_way_us)
+        except ValueError:  # ping times of brokers that nobody asked for
+            self._forget(publisher, out)
+            return
+        out.append(CancelTimer(_timer(publisher)))
+        out.append(Record(self._record(session, decision, now_us)))
+        if decision.target == self._broker:
+            del self._sessions[publisher]
+            return
+        session.state = State.MOVING
+        out.append(Notify(publisher, Relocate(decision.path)))
+
+    def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
+        return SelectionRecord(
+            publisher=session.id.publisher,
+            broker=self._broker,
+            started_us=session.started_us,
+            requested_us=session.requested_us,
+            answered_us=session.answered_us,
+            decided_us=now_us,
+            candidates=decision.candidates,
+            target=decision.target,
+            rate_now=decision.rate_now,
+            rate_target=decision.rate_target,
+            delay_now_us=decision.delay_now_us,
+            delay_target_us=decision.delay_target_us,
+        )
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def _session(self, session_id: MessageId, state: State) -> _Session | None:
+        """The session of that id if it is in that state; answers to others came too late."""
+        session = self._sessions.get(session_id.publisher)
+        if session is None or session.id != session_id or session.state is not state:
+            return None
+        return session
+
+    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._tracing.forget(publisher)
+        if self._sessions.pop(publisher, None) is not None:
+            out.append(CancelTimer(_timer(publisher)))
+
+
+def _timer(publisher: ClientId) -> TimerKey:
+    return "session", publisher

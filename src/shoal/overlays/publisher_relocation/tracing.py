@@ -1,0 +1,159 @@
+"""Tracing publications: what each broker notes of a trace session (relocation paper, 4.1).
+
+A broker that handles a traced publication notes whether it delivered it (one bit), to how many
+local subscribers, and to which neighbours it went.  When the first broker asks, the request
+follows the same neighbours down, and the answers come back up joined, one message per link.
+
+Only the newest session of a publisher is kept, so what tracing holds is bounded by the number
+of publishers, whatever becomes of a session's first broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.broker.effects import Deliver, Effect, Measured, Send
+from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.strategy import ProtocolError
+from shoal.model import BrokerId, ClientId, MessageId
+from shoal.overlays.publisher_relocation.messages import (
+    TraceInformationAnswer,
+    TraceInformationRequest,
+)
+from shoal.overlays.publisher_relocation.parameters import MAX_TRACE_SESSION_LENGTH
+from shoal.overlays.publisher_relocation.planner import BrokerTrace
+
+
+class _Trace:
+    """What this broker knows of one session."""
+
+    __slots__ = ("bits", "deliveries", "downstream", "session")
+
+    def __init__(self, session: MessageId) -> None:
+        self.session = session
+        self.bits = 0
+        self.deliveries = 0
+        self.downstream: set[BrokerId] = set()
+
+
+class _Retrieval:
+    """A session whose answers are being gathered; `upstream` is None at the first broker."""
+
+    __slots__ = ("gathered", "session", "upstream", "waiting")
+
+    def __init__(
+        self, session: MessageId, upstream: BrokerId | None, waiting: set[BrokerId]
+    ) -> None:
+        self.session = session
+        self.upstream = upstream
+        self.waiting = waiting
+        self.gathered: list[BrokerTrace] = []
+
+
+class Tracing:
+    """The trace sessions that one broker sees."""
+
+    def __init__(self, broker: BrokerId, neighbours: Sequence[BrokerId]) -> None:
+        self._broker = broker
+        self._neighbours = tuple(sorted(neighbours))
+        self._traces: dict[ClientId, _Trace] = {}
+        self._retrievals: dict[ClientId, _Retrieval] = {}
+        self._input_queue_us = 0
+        self._matching_us = 0
+        self._output_us = dict.fromkeys(self._neighbours, 0)
+        self._client_output_us = 0
+
+    def measured(self, measured: Measured) -> None:
+        """Keep the monitor's newest averages; where it has none, the one before stays."""
+        if measured.input_queue_us is not None:
+            self._input_queue_us = measured.input_queue_us
+        if measured.matching_us is not None:
+            self._matching_us = measured.matching_us
+        self._output_us.update(measured.output_us)
+        if measured.client_output_us is not None:
+            self._client_output_us = measured.client_output_us
+
+    def note(
+        self,
+        publications: Sequence[RoutedPublication],
+        effects: Sequence[Effect],
+    ) -> None:
+        """Note what became of the traced ones among `publications`: the effects say it."""
+        if not any(routed.trace_session for routed in publications):
+            return
+        for effect in effects:
+            if type(effect) is Deliver:
+                session = effect.routed.trace_session
+                if session is not None:
+                    trace = self._trace(session)
+                    offset = effect.routed.message_id.number - session.number
+                    if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
+                        trace.bits |= 1 << offset
+                    trace.deliveries += 1
+            elif type(effect) is Send and type(effect.message) is PublicationBatch:
+                for routed in effect.message.publications:
+                    if routed.trace_session is not None:
+                        self._trace(routed.trace_session).downstream.add(effect.neighbour)
+
+    def _trace(self, session: MessageId) -> _Trace:
+        trace = self._traces.get(session.publisher)
+        if trace is None or trace.session != session:
+            # A newer session: whatever was being gathered about an older one was given up.
+            self._retrievals.pop(session.publisher, None)
+            trace = self._traces[session.publisher] = _Trace(session)
+        return trace
+
+    def retrieve(
+        self, session: MessageId, upstream: BrokerId | None, out: list[Effect]
+    ) -> tuple[BrokerTrace, ...] | None:
+        """Ask downstream for a session; the answers, at once, when nobody needs to be asked.
+
+        With an `upstream` the joined answer is sent there, and None returned.
+        """
+        waiting = self._trace(session).downstream - {upstream}
+        retrieval = _Retrieval(session, upstream, waiting)
+        self._retrievals[session.publisher] = retrieval
+        out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))
+        return self._finish(retrieval, out)
+
+    def answered(
+        self, neighbour: BrokerId, message: TraceInformationAnswer, out: list[Effect]
+    ) -> tuple[BrokerTrace, ...] | None:
+        """Take a neighbour's answer; all of them, when it was the first broker's last."""
+        retrieval = self._retrievals.get(message.session.publisher)
+        if retrieval is None or retrieval.session != message.session:
+            return None  # an answer to a session that was given up
+        if neighbour not in retrieval.waiting:
+            raise ProtocolError(f"{neighbour} was not asked about session {message.session}")
+        retrieval.waiting.discard(neighbour)
+        retrieval.gathered.extend(message.traces)
+        return self._finish(retrieval, out)
+
+    def _finish(self, retrieval: _Retrieval, out: list[Effect]) -> tuple[BrokerTrace, ...] | None:
+        if retrieval.waiting:
+            return None
+        session = retrieval.session
+        own = self._traces.pop(session.publisher)
+        traces = (self._payload(own), *retrieval.gathered)
+        del self._retrievals[session.publisher]
+        if retrieval.upstream is None:
+            return traces
+        out.append(Send(retrieval.upstream, TraceInformationAnswer(session, traces)))
+        return None
+
+    def forget(self, publisher: ClientId) -> None:
+        """Drop what is held for a publisher (it left, or its session was given up)."""
+        self._traces.pop(publisher, None)
+        self._retrievals.pop(publisher, None)
+
+    def _payload(self, trace: _Trace) -> BrokerTrace:
+        return BrokerTrace(
+            broker=self._broker,
+            neighbours=self._neighbours,
+            bits=trace.bits,
+            deliveries=trace.deliveries,
+            input_queue_us=self._input_queue_us,
+            matching_us=self._matching_us,
+            output_queue_us=tuple(sorted(self._output_us.items())),
+            client_output_us=self._client_output_us,
+        )

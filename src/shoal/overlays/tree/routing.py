@@ -1,0 +1,295 @@
+"""Content-based routing on a tree of brokers: the PADRES scheme (relocation paper, 2.1).
+
+Advertisements flood the tree and leave their last hops in every SRT.  Subscriptions follow the
+advertisements they overlap back to the publishers and leave their last hops in the PRTs on the
+way.  Publications follow matching subscriptions down.
+
+One invariant says it all, and every operation restores it: a broker has forwarded a
+subscription to neighbour n exactly when the subscription did not come from n and overlaps an
+advertisement that did.  The receiver's table mirrors what the sender forwarded, because links
+keep order and every change is said explicitly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.broker.effects import Deliver, Effect, Measured, Notify, Send, TimerKey
+from shoal.broker.messages import (
+    Advertise,
+    Message,
+    PublicationBatch,
+    Publish,
+    Rejected,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.matching import matches, overlaps
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    MessageId,
+    Publication,
+    Subscription,
+    SubscriptionId,
+)
+
+
+class TreeRouting:
+    """The baseline system: publishers and subscribers stay where they connected."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self.broker = context.broker
+        self.tables = RoutingTable()
+        self._neighbours = sorted(context.neighbours)
+        # What each local publisher may publish; outlives its SRT rows while it is being moved.
+        self._publishers: dict[ClientId, dict[AdvertisementId, Advertisement]] = {}
+        self._message_counts: dict[ClientId, int] = {}
+
+    # --- the strategy's inputs ----------------------------------------------------------------
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if type(message) is PublicationBatch:
+            self.forward(message.publications, message.hops, neighbour, out)
+            return
+        if neighbour not in self._neighbours:
+            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        match message:
+            case Advertise(advertisement):
+                self.add_advertisement(advertisement, neighbour, out)
+            case Unadvertise(advertisement_id):
+                self.remove_advertisement(advertisement_id, neighbour, out)
+            case Subscribe(subscription):
+                self.add_subscription(subscription, neighbour, out)
+            case Unsubscribe(subscription_id):
+                self.remove_subscription(subscription_id, neighbour, out)
+            case _:
+                raise unexpected(message, f"neighbour {neighbour}")
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                self.forward(self.accept(client, publications, out), 0, None, out)
+            case Advertise(advertisement):
+                _check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
+                self.attach_publisher(client, [advertisement])
+                self.add_advertisement(advertisement, None, out)
+            case Unadvertise(advertisement_id):
+                if advertisement_id not in self._publishers.get(client, ()):
+                    raise ProtocolError(f"{client} has no advertisement {advertisement_id} here")
+                self._detach(client, advertisement_id)
+                self.remove_advertisement(advertisement_id, None, out)
+            case Subscribe(subscription):
+                _check_owner(client, subscription.client, "subscription", subscription.id)
+                self.add_subscription(subscription, None, out)
+            case Unsubscribe(subscription_id):
+                entry = self.tables.subscriptions.get(subscription_id)
+                if entry is None or entry.last_hop is not None or entry.client != client:
+                    raise ProtocolError(f"{client} has no subscription {subscription_id} here")
+                self.remove_subscription(subscription_id, None, out)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """The tree sets no timers."""
+
+    def measured(self, measured: Measured) -> None:
+        """The tree does not look at delays."""
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        """Forget what a lost neighbour said; tell a found one all advertisements from elsewhere.
+
+        Its subscriptions come back by themselves: they follow the advertisements.
+        """
+        if neighbour in self._neighbours:
+            self._neighbours.remove(neighbour)
+        for entry in list(self.tables.subscriptions.values()):
+            entry.forwarded_to.discard(neighbour)
+            if entry.last_hop == neighbour:
+                self.remove_subscription(entry.id, neighbour, out)
+        for row in list(self.tables.advertisements_from(neighbour)):
+            self.remove_advertisement(row.advertisement.id, neighbour, out)
+        if up:
+            self._neighbours = sorted([*self._neighbours, neighbour])
+            rows = self.tables.advertisements.values()
+            out.extend(Send(neighbour, Advertise(row.advertisement)) for row in rows)
+
+    # --- advertisements -----------------------------------------------------------------------
+
+    def add_advertisement(
+        self, advertisement: Advertisement, hop: BrokerId | None, out: list[Effect]
+    ) -> None:
+        """Store, flood, and let overlapping subscriptions follow it back.
+
+        On a tree an advertisement changes sides only by a migration, which says so itself; the
+        same one from another side is an older copy still under way and changes nothing.
+        """
+        known = self.tables.advertisements.get(advertisement.id)
+        if known is not None:
+            if known.advertisement == advertisement or known.last_hop != hop:
+                return
+            self.remove_advertisement(advertisement.id, hop, out)
+        self.tables.advertisements[advertisement.id] = AdvertisementEntry(advertisement, hop)
+        self._flood(Advertise(advertisement), hop, out)
+        if hop is not None:
+            self.follow(hop, [advertisement], out)
+
+    def remove_advertisement(
+        self, advertisement_id: AdvertisementId, hop: BrokerId | None, out: list[Effect]
+    ) -> None:
+        """Undo `add_advertisement`: flood, and take back subscriptions only it asked for."""
+        entry = self.tables.advertisements.get(advertisement_id)
+        if entry is None or entry.last_hop != hop:
+            return
+        del self.tables.advertisements[advertisement_id]
+        self._flood(Unadvertise(advertisement_id), hop, out)
+        if hop is not None:
+            out.extend(Send(hop, Unsubscribe(entry.id)) for entry in self.release(hop))
+
+    def follow(
+        self, hop: BrokerId, advertisements: Iterable[Advertisement], out: list[Effect]
+    ) -> None:
+        """Forward to neighbour `hop` the subscriptions that overlap new advertisements there."""
+        filters = [advertisement.filter for advertisement in advertisements]
+        for entry in self.tables.subscriptions.values():
+            if entry.last_hop == hop or hop in entry.forwarded_to:
+                continue
+            wish = entry.subscription.filter
+            if any(overlaps(wish, promise) for promise in filters):
+                entry.forwarded_to.add(hop)
+                out.append(Send(hop, Subscribe(entry.subscription)))
+
+    def release(self, hop: BrokerId) -> list[SubscriptionEntry]:
+        """Mark as no longer forwarded to neighbour `hop`, and return, what nothing there wants."""
+        released = [
+            entry
+            for entry in self.tables.subscriptions.values()
+            if hop in entry.forwarded_to and not self._wanted(entry.subscription, hop)
+        ]
+        for entry in released:
+            entry.forwarded_to.discard(hop)
+        return released
+
+    def _wanted(self, subscription: Subscription, hop: BrokerId) -> bool:
+        return any(
+            overlaps(subscription.filter, row.advertisement.filter)
+            for row in self.tables.advertisements_from(hop)
+        )
+
+    def _flood(self, message: Message, hop: BrokerId | None, out: list[Effect]) -> None:
+        out.extend(Send(neighbour, message) for neighbour in self._neighbours if neighbour != hop)
+
+    # --- subscriptions ------------------------------------------------------------------------
+
+    def add_subscription(
+        self, subscription: Subscription, hop: BrokerId | None, out: list[Effect]
+    ) -> None:
+        """Store, and forward along overlapping advertisements.  A known id is replaced."""
+        known = self.tables.subscriptions.get(subscription.id)
+        if known is not None:
+            if known.subscription == subscription and known.last_hop == hop:
+                return
+            self.remove_subscription(subscription.id, known.last_hop, out)
+        entry = self.tables.add_subscription(subscription, hop)
+        for neighbour in self._neighbours:
+            if neighbour != hop and self._wanted(subscription, neighbour):
+                entry.forwarded_to.add(neighbour)
+                out.append(Send(neighbour, Subscribe(subscription)))
+
+    def remove_subscription(
+        self, subscription_id: SubscriptionId, hop: BrokerId | None, out: list[Effect]
+    ) -> None:
+        """Undo `add_subscription`, at exactly the neighbours it was forwarded to."""
+        entry = self.tables.subscriptions.get(subscription_id)
+        if entry is None or entry.last_hop != hop:
+            return
+        self.tables.remove_subscription(entry)
+        message = Unsubscribe(subscription_id)
+        out.extend(Send(neighbour, message) for neighbour in sorted(entry.forwarded_to))
+
+    # --- local publishers ---------------------------------------------------------------------
+
+    def attach_publisher(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
+        """Let a client publish here what these advertisements promise."""
+        promises = self._publishers.setdefault(client, {})
+        for advertisement in advertisements:
+            promises[advertisement.id] = advertisement
+
+    def detach_publisher(self, client: ClientId) -> None:
+        """Refuse the client's publications from now on."""
+        self._publishers.pop(client, None)
+
+    def is_publisher(self, client: ClientId) -> bool:
+        """Whether the client has advertised here and not left."""
+        return client in self._publishers
+
+    def _detach(self, client: ClientId, advertisement_id: AdvertisementId) -> None:
+        promises = self._publishers[client]
+        del promises[advertisement_id]
+        if not promises:
+            self.detach_publisher(client)
+
+    # --- publications -------------------------------------------------------------------------
+
+    def accept(
+        self, client: ClientId, publications: tuple[Publication, ...], out: list[Effect]
+    ) -> tuple[RoutedPublication, ...]:
+        """Number the publications that their publisher's advertisements promise.
+
+        The others are refused one by one: they would reach only some of their subscribers.
+        """
+        promises = self._publishers.get(client)
+        if not promises:
+            raise ProtocolError(f"{client} has not advertised at {self.broker}")
+        filters = [promise.filter for promise in promises.values()]
+        number = self._message_counts.get(client, 0)
+        accepted = []
+        for publication in publications:
+            _check_owner(client, publication.publisher, "publication", str(publication.sequence))
+            if any(matches(promise, publication.attributes) for promise in filters):
+                message_id = MessageId(self.broker, client, number)
+                accepted.append(RoutedPublication(publication, message_id))
+                number += 1
+            else:
+                reason = f"publication {publication.sequence} matches no advertisement of {client}"
+                out.append(Notify(client, Rejected(reason)))
+        self._message_counts[client] = number
+        return tuple(accepted)
+
+    def forward(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        hop: BrokerId | None,
+        out: list[Effect],
+    ) -> None:
+        """Send publications to each neighbour with a match but `hop`, deliver to local clients."""
+        remote: dict[BrokerId, list[RoutedPublication]] = {}
+        match = self.tables.match
+        for routed in publications:
+            local: dict[ClientId, list[SubscriptionId]] = {}
+            reached = {hop}
+            for entry in match(routed.publication.attributes):
+                neighbour = entry.last_hop
+                if neighbour is None:
+                    local.setdefault(entry.client, []).append(entry.id)
+                elif neighbour not in reached:
+                    reached.add(neighbour)
+                    remote.setdefault(neighbour, []).append(routed)
+            for client, subscriptions in local.items():
+                out.append(Deliver(client, routed, tuple(subscriptions), hops))
+        for neighbour, batch in remote.items():
+            out.append(Send(neighbour, PublicationBatch(tuple(batch), hops + 1)))
+
+
+def _check_owner(client: ClientId, owner: ClientId, what: str, name: str) -> None:
+    if client != owner:
+        raise ProtocolError(f"{what} {name} belongs to {owner}, not to {client}")

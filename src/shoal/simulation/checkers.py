@@ -1,0 +1,189 @@
+"""Judges that stand outside: they see what was asked and what was delivered, never how.
+
+`check_deliveries` compares a run's deliveries with the naive truth over the global picture:
+nothing lost, nothing twice, nothing that nobody asked for, each publisher's order kept.
+`expected_tables` computes every broker's routing table from where clients are, by paths in the
+tree; `check_tables` compares.
+
+A subscription takes a while to reach the publishers.  Within `settle_us` of the moment it is
+made or taken back, a delivery is allowed and not required.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from shoal.broker.routing_table import RoutingTable
+from shoal.matching import matches, overlaps
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    Publication,
+    Subscription,
+    SubscriptionId,
+)
+from shoal.simulation.nodes import Delivery
+
+PublicationKey = tuple[ClientId, int]
+DeliveryKey = tuple[PublicationKey, SubscriptionId]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription, and when its client made it and took it back (None: never), in µs."""
+
+    subscription: Subscription
+    from_us: int
+    until_us: int | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, publication and subscription by name; all empty when nothing did."""
+
+    required: int
+    lost: tuple[DeliveryKey, ...]
+    duplicates: tuple[DeliveryKey, ...]
+    phantoms: tuple[DeliveryKey, ...]
+    out_of_order: tuple[DeliveryKey, ...]
+
+    def __bool__(self) -> bool:
+        """True when all is well."""
+        return not (self.lost or self.duplicates or self.phantoms or self.out_of_order)
+
+
+def check_deliveries(
+    publications: Iterable[Publication],
+    wishes: Sequence[Wish],
+    deliveries: Sequence[Delivery],
+    settle_us: int,
+) -> Verdict:
+    """Judge deliveries, which must be in the order they reached their subscribers."""
+    counts: Counter[DeliveryKey] = Counter()
+    out_of_order = []
+    newest: dict[tuple[SubscriptionId, ClientId], int] = {}
+    for delivery in deliveries:
+        publisher, sequence = delivery.publication.key
+        for subscription_id in delivery.subscriptions:
+            key = (delivery.publication.key, subscription_id)
+            counts[key] += 1
+            if newest.get((subscription_id, publisher), -1) > sequence:
+                out_of_order.append(key)
+            newest[subscription_id, publisher] = sequence
+    required: set[DeliveryKey] = set()
+    allowed: set[DeliveryKey] = set()
+    for publication in publications:
+        for wish in wishes:
+            key = (publication.key, wish.subscription.id)
+            if not matches(wish.subscription.filter, publication.attributes):
+                continue
+            if _is_within(wish, publication.published_us, settle_us):
+                allowed.add(key)
+            if _is_within(wish, publication.published_us, -settle_us):
+                required.add(key)
+    return Verdict(
+        required=len(required),
+        lost=tuple(sorted(required - counts.keys())),
+        duplicates=tuple(sorted(key for key, count in counts.items() if count > 1)),
+        phantoms=tuple(sorted(counts.keys() - allowed)),
+        out_of_order=tuple(out_of_order),
+    )
+
+
+def _is_within(wish: Wish, published_us: int, margin_us: int) -> bool:
+    """Whether the wish, made longer by a margin at both ends, held at that time."""
+    if published_us < wish.from_us - margin_us:
+        return False
+    return wish.until_us is None or published_us < wish.until_us + margin_us
+
+
+class TableRows(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's table as plain rows, to compare.
+
+    advertisements   id → last hop (None: local)
+    subscriptions    id → (last hop, the neighbours it was forwarded to)
+    """
+
+    advertisements: dict[AdvertisementId, BrokerId | None]
+    subscriptions: dict[SubscriptionId, tuple[BrokerId | None, frozenset[BrokerId]]]
+
+
+def expected_tables(
+    links: Iterable[tuple[BrokerId, BrokerId]],
+    advertisements: Iterable[tuple[Advertisement, BrokerId]],
+    subscriptions: Iterable[tuple[Subscription, BrokerId]],
+) -> dict[BrokerId, TableRows]:
+    """Every broker's table, from each client's broker and paths in the tree alone."""
+    neighbours: dict[BrokerId, list[BrokerId]] = defaultdict(list)
+    for left, right in links:
+        neighbours[left].append(right)
+        neighbours[right].append(left)
+    towards = {broker: _towards(broker, neighbours) for broker in list(neighbours)}
+    advertised = list(advertisements)
+    tables = {
+        broker: TableRows(
+            advertisements={
+                advertisement.id: towards[home][broker] for advertisement, home in advertised
+            },
+            subscriptions={},
+        )
+        for broker in neighbours
+    }
+    for subscription, home in subscriptions:
+        forwarded: dict[BrokerId, set[BrokerId]] = {home: set()}
+        for advertisement, publisher_home in advertised:
+            if overlaps(subscription.filter, advertisement.filter):
+                here = home
+                while (next_hop := towards[publisher_home][here]) is not None:
+                    forwarded[here].add(next_hop)
+                    forwarded.setdefault(next_hop, set())
+                    here = next_hop
+        for broker, hops in forwarded.items():
+            row = (towards[home][broker], frozenset(hops))
+            tables[broker].subscriptions[subscription.id] = row
+    return tables
+
+
+def _towards(
+    home: BrokerId, neighbours: Mapping[BrokerId, Sequence[BrokerId]]
+) -> dict[BrokerId, BrokerId | None]:
+    """For every broker: the next hop to `home`."""
+    hops: dict[BrokerId, BrokerId | None] = {home: None}
+    reached = [home]
+    for broker in reached:
+        for neighbour in neighbours[broker]:
+            if neighbour not in hops:
+                hops[neighbour] = broker
+                reached.append(neighbour)
+    return hops
+
+
+def check_tables(
+    expected: Mapping[BrokerId, TableRows], actual: Mapping[BrokerId, RoutingTable]
+) -> list[str]:
+    """One line for each row that differs; empty when the tables are as they should be."""
+    problems = []
+    for broker in sorted(expected):
+        rows, table = expected[broker], actual[broker]
+        found = TableRows(
+            advertisements={name: row.last_hop for name, row in table.advertisements.items()},
+            subscriptions={
+                name: (row.last_hop, frozenset(row.forwarded_to))
+                for name, row in table.subscriptions.items()
+            },
+        )
+        for what in ("advertisements", "subscriptions"):
+            problems += _differences(f"{broker}: {what}", getattr(rows, what), getattr(found, what))
+    return problems
+
+
+def _differences(where: str, want: Mapping[str, object], have: Mapping[str, object]) -> list[str]:
+    missing = "no row"
+    return [
+        f"{where} {name}: {have.get(name, missing)}, should be {want.get(name, missing)}"
+        for name in sorted(want.keys() | have.keys())
+        if want.get(name, missing) != have.get(name, missing)
+    ]

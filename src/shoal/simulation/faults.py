@@ -1,0 +1,59 @@
+"""What goes wrong on purpose: lossy links, links that break, brokers that crash.
+
+`LinkFaults` makes every overlay link lose, delay and reorder messages at random (seeded); brokers
+then run behind `shoal.broker.links`.  Crashes and cuts are events that the world takes at a set
+time (`World.crash`, `World.cut`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from shoal.broker.effects import Received
+from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.nodes import BrokerNode, Link
+
+
+class LinkFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """How bad the overlay links are.
+
+    loss        probability that a message is lost, 0 to below 1
+    jitter_us   additional delay, uniform between 0 and this; messages overtake each other
+    """
+
+    loss: float = 0.0
+    jitter_us: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.loss < 1:
+            raise ValueError(f"loss: {self.loss} is not between 0 and below 1")
+        if self.jitter_us < 0:
+            raise ValueError(f"jitter_us: {self.jitter_us} is negative")
+
+    def __bool__(self) -> bool:
+        return bool(self.loss or self.jitter_us)
+
+
+class FaultyLink(Link):
+    """A link that loses and reorders."""
+
+    def __init__(
+        self,
+        queue: EventQueue,
+        target: BrokerNode,
+        latency_us: int,
+        transmission_us: int,
+        close: Callable[[], None],
+        faults: LinkFaults,
+        random: Random,
+    ) -> None:
+        super().__init__(queue, target, latency_us, transmission_us, close)
+        self._faults = faults
+        self._random = random
+
+    def carry(self, input: Received, departure_us: int) -> None:
+        if self._random.random() >= self._faults.loss:
+            super().carry(input, departure_us + self._random.randint(0, self._faults.jitter_us))

@@ -1,0 +1,342 @@
+"""The inhabitants of a simulated world: brokers with queues, links, publishers.
+
+These are drivers: they bring inputs to the pure machines, in order and at the right virtual
+time, and carry their effects out.  The paths of a publication (`BrokerNode.receive`,
+`Link.send`) are the simulator's inner loop and written for speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import heappush
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from shoal.broker.effects import (
+    CancelTimer,
+    CloseLink,
+    Deliver,
+    Effect,
+    Input,
+    Notify,
+    Received,
+    Record,
+    Requested,
+    Send,
+    SetTimer,
+    TimerFired,
+    TimerKey,
+)
+from shoal.broker.links import Frame
+from shoal.broker.messages import Message, PublicationBatch, Publish, Rejected
+from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker
+from shoal.broker.routing_table import RoutingTable
+from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.service import Meter, Monitor, ServiceCosts
+
+
+class Machine(Protocol):
+    """A broker, with or without reliable links around it."""
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def tables(self) -> RoutingTable: ...
+
+    def handle(self, input: Input, now_us: int) -> list[Effect]: ...
+
+
+class Delivery(NamedTuple):
+    """A publication reached a subscriber."""
+
+    publication: Publication
+    subscriptions: tuple[SubscriptionId, ...]
+    client: ClientId
+    broker: BrokerId
+    delivered_us: int
+    hops: int
+
+
+class Published(NamedTuple):
+    """A publisher handed a publication to the network, at this broker."""
+
+    publication: Publication
+    broker: BrokerId
+
+
+class Refused(NamedTuple):
+    """A broker rejected a client's request."""
+
+    client: ClientId
+    reason: str
+    at_us: int
+
+
+class Trace:
+    """Everything that happened and is worth a row, in the order it happened."""
+
+    def __init__(self) -> None:
+        self.published: list[Published] = []
+        self.deliveries: list[Delivery] = []
+        self.refused: list[Refused] = []
+        self.records: list[msgspec.Struct] = []
+
+
+class Link:
+    """One direction of an overlay link: an output queue, transmission, and the way."""
+
+    def __init__(
+        self,
+        queue: EventQueue,
+        target: BrokerNode,
+        latency_us: int,
+        transmission_us: int,
+        close: Callable[[], None],
+    ) -> None:
+        self.close = close
+        self._queue = queue
+        self.target = target
+        self.latency_us = latency_us
+        self._transmission_us = transmission_us
+        self._free_us = 0
+        self._waited_us = 0
+        self._sent = 0
+
+    def send(self, input: Received, units: int, ready_us: int) -> int:
+        """Queue a message that is ready at `ready_us`; the output's busy time for it."""
+        busy_us = units * self._transmission_us
+        free_us = self._free_us
+        start_us = free_us if free_us > ready_us else ready_us
+        self._waited_us += start_us - ready_us
+        self._sent += 1
+        self._free_us = end_us = start_us + busy_us
+        self.carry(input, end_us)
+        return busy_us
+
+    def carry(self, input: Received, departure_us: int) -> None:
+        """Bring the message to the other end, in order."""
+        queue = self._queue
+        queue.made += 1
+        heappush(
+            queue.heap,
+            (departure_us + self.latency_us, queue.made, self.target.receive, input),
+        )
+
+    def measure_us(self) -> int:
+        """Average delay from output queue to the other end since the last call."""
+        waited_us = self._waited_us // self._sent if self._sent else 0
+        self._waited_us = self._sent = 0
+        return waited_us + self._transmission_us + self.latency_us
+
+
+class BrokerNode:
+    """A broker machine with its input queue, its links and its clients' output queue."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        queue: EventQueue,
+        costs: ServiceCosts,
+        trace: Trace,
+        meter: Meter,
+        client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
+        publishers: Mapping[ClientId, PublisherNode],
+    ) -> None:
+        self.id = machine.id
+        self.links: dict[BrokerId, Link] = {}
+        self.meter = meter
+        self._queue = queue
+        self._costs = costs
+        self._trace = trace
+        self._monitor = Monitor()
+        self._client_latency_us = client_latency_us
+        self._publishers = publishers
+        self._free_us = 0
+        self._client_free_us = 0
+        self._timers: dict[TimerKey, int] = {}
+        self.start(machine)
+
+    def start(self, machine: Machine) -> None:
+        """Run this machine from now on (at first, and after a crash)."""
+        self.running = True
+        self.machine = machine
+        self._handle = machine.handle
+        self._subscriptions = machine.tables.subscriptions
+
+    def stop(self) -> None:
+        """Crash: take nothing more in, and forget the timers."""
+        self.running = False
+        self._timers.clear()
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def receive(self, now_us: int, input: Any) -> None:
+        """A message or request arrives: wait for its turn, serve it, handle it."""
+        if not self.running:
+            return
+        message: Any = input.message if type(input) is Received else input.request
+        kind = type(message)
+        if kind is Frame:
+            message = message.message
+            kind = type(message)
+        costs = self._costs
+        free_us = self._free_us
+        start_us = free_us if free_us > now_us else now_us
+        meter = self.meter
+        if start_us >= meter.window_end_us:
+            meter.roll(start_us)
+        if kind is PublicationBatch or kind is Publish:
+            units = len(message.publications)
+            matching_us = units * (
+                costs.matching_us
+                + costs.matching_per_subscription_ns * len(self._subscriptions) // 1_000
+            )
+            meter.messages_in += units
+            service_us = costs.processing_us + matching_us
+            monitor = self._monitor
+            monitor.handled += 1
+            monitor.input_queue_us += start_us - now_us
+            monitor.matching_us += service_us
+        else:
+            meter.messages_in += 1
+            meter.control_in += 1
+            service_us = costs.processing_us
+        meter.input_busy_us += service_us
+        self._free_us = done_us = start_us + service_us
+        self._carry_out(self._handle(input, done_us), done_us)
+
+    def bring(self, now_us: int, input: Input) -> None:
+        """An input that costs no service: a link's change, the monitor's report."""
+        if not self.running:
+            return
+        now_us = max(now_us, self._free_us)
+        self._carry_out(self._handle(input, now_us), now_us)
+
+    def _fire(self, now_us: int, argument: tuple[TimerKey, int]) -> None:
+        key, number = argument
+        if self._timers.get(key) == number:
+            del self._timers[key]
+            self.bring(now_us, TimerFired(key))
+
+    def report(self, now_us: int) -> None:
+        """Tell the machine its recent delays, as a monitor beside it would."""
+        output_us = {name: link.measure_us() for name, link in self.links.items()}
+        self.bring(now_us, self._monitor.report(output_us))
+
+    # --- effects ------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect], now_us: int) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect, now_us)  # type: ignore[arg-type]
+            elif kind is Deliver:
+                self._deliver(effect, now_us)  # type: ignore[arg-type]
+            else:
+                self._control(effect, now_us)
+
+    def _send(self, effect: Send, now_us: int) -> None:
+        message = effect.message
+        inner = message.message if type(message) is Frame else message
+        meter = self.meter
+        if type(inner) is PublicationBatch:
+            units = len(inner.publications)
+        else:
+            units = 1
+            meter.control_out += 1
+        meter.messages_out += units
+        link = self.links.get(effect.neighbour)
+        if link is not None:  # a broker may still send while it learns that a link is down
+            meter.output_busy_us += link.send(Received(self.id, message), units, now_us)
+
+    def _deliver(self, effect: Deliver, now_us: int) -> None:
+        transmission_us = self._costs.client_transmission_us
+        free_us = self._client_free_us
+        start_us = free_us if free_us > now_us else now_us
+        self._client_free_us = end_us = start_us + transmission_us
+        meter = self.meter
+        meter.messages_out += 1
+        meter.output_busy_us += transmission_us
+        client = effect.client
+        way_us = self._client_latency_us[self.id, client]
+        monitor = self._monitor
+        monitor.delivered += 1
+        monitor.client_output_us += end_us - now_us + way_us
+        self._trace.deliveries.append(
+            Delivery(
+                effect.routed.publication,
+                effect.subscriptions,
+                client,
+                self.id,
+                end_us + way_us,
+                effect.hops,
+            )
+        )
+
+    def _control(self, effect: Effect, now_us: int) -> None:
+        match effect:
+            case Notify(client, message):
+                self.meter.messages_out += 1
+                self.meter.control_out += 1
+                self._notify(client, message, now_us)
+            case SetTimer(key, at_us):
+                self._timers[key] = number = self._queue.made + 1
+                self._queue.push(max(at_us, now_us), self._fire, (key, number))
+            case CancelTimer(key):
+                self._timers.pop(key, None)
+            case Record(record):
+                self._trace.records.append(record)
+            case CloseLink(neighbour):
+                self.links[neighbour].close()
+
+    def _notify(self, client: ClientId, message: Message, now_us: int) -> None:
+        at_us = now_us + self._client_latency_us[self.id, client]
+        if isinstance(message, Rejected):
+            self._trace.refused.append(Refused(client, message.reason, at_us))
+        publisher = self._publishers.get(client)
+        if publisher is not None:
+            self._queue.push(at_us, publisher.notified, (self.id, message))
+
+
+class PublisherNode:
+    """A publisher's client: carries its requests to brokers and their answers back."""
+
+    def __init__(
+        self,
+        machine: Publisher,
+        queue: EventQueue,
+        trace: Trace,
+        brokers: Mapping[BrokerId, BrokerNode],
+        client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
+    ) -> None:
+        self.machine = machine
+        self._queue = queue
+        self._trace = trace
+        self._brokers = brokers
+        self._client_latency_us = client_latency_us
+
+    def request(self, now_us: int, request: Message) -> None:
+        """The application asks."""
+        self.carry_out(self.machine.request(request, now_us), now_us)
+
+    def notified(self, now_us: int, argument: tuple[BrokerId, Message]) -> None:
+        broker, message = argument
+        self.carry_out(self.machine.notified(broker, message, now_us), now_us)
+
+    def carry_out(self, effects: list[PublisherEffect], now_us: int) -> None:
+        client = self.machine.client
+        for effect in effects:
+            match effect:
+                case ToBroker(broker, request):
+                    if isinstance(request, Publish):
+                        self._trace.published += [
+                            Published(publication, broker) for publication in request.publications
+                        ]
+                    at_us = now_us + self._client_latency_us[broker, client]
+                    node = self._brokers[broker]
+                    self._queue.push(at_us, node.receive, Requested(client, request))
+                case Record(record):
+                    self._trace.records.append(record)

@@ -1,0 +1,176 @@
+"""A whole network from one seed: a tree, publishers and subscribers that come and go, moves.
+
+`RandomNetwork(seed).run()` gives a list of problems, empty when every judge is content.  The
+seed decides everything, so a failing one replays exactly.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from shoal.broker.messages import Publish
+from shoal.language import parse
+from shoal.model import Advertisement, Attributes, Publication, Subscription
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.publisher_relocation.planner import Priority
+from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.checkers import (
+    Wish,
+    check_deliveries,
+    check_tables,
+    expected_tables,
+)
+from shoal.simulation.faults import LinkFaults
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.world import World
+
+SECOND_US = 1_000_000
+# Above any propagation through the largest tree below, migrations and resent frames included.
+SETTLE_US = 6 * SECOND_US
+END_US = 60 * SECOND_US
+CLASSES = ("stock", "flight", "sport", "news")
+
+
+class SeededUnderlay:
+    """Every pair of places at its own distance, the same in both directions."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def latency_us(self, source_place: str, target_place: str) -> int:
+        pair = "/".join(sorted((source_place, target_place)))
+        return Random(f"{self._seed}/{pair}").randint(100, 30_000)
+
+
+class RandomNetwork:
+    def __init__(self, seed: int, *, system: str, lossy: bool = False) -> None:
+        self.random = random = Random(f"{system}/{seed}")
+        size = random.randint(2, 14)
+        self.brokers = [f"B{number}" for number in range(size)]
+        self.links = [
+            (self.brokers[random.randrange(number)], self.brokers[number])
+            for number in range(1, size)
+        ]
+        parameters = Parameters(
+            trace_session_length=random.randint(3, 25),
+            priority=random.choice(list(Priority)),
+            weight=random.randint(0, 100),
+        )
+        self.world = World(
+            self.links,
+            SYSTEMS[system](parameters),
+            SeededUnderlay(seed),
+            seed=seed,
+            costs=ServiceCosts(
+                processing_us=random.randint(0, 500),
+                matching_us=random.randint(0, 500),
+                transmission_us=random.randint(0, 200),
+            ),
+            link_faults=LinkFaults(loss=0.05, jitter_us=40_000) if lossy else None,
+        )
+        self.publications: list[Publication] = []
+        self.wishes: list[tuple[Wish, str]] = []
+        self.kept_advertisements: list[Advertisement] = []
+        for number in range(random.randint(1, 5)):
+            self._add_publisher(f"P{number}")
+        for number in range(random.randint(1, 14)):
+            self._add_subscriber(f"S{number}")
+
+    # --- clients ------------------------------------------------------------------------------
+
+    def _add_publisher(self, client: str) -> None:
+        """Advertisements that come and go; a stream of publications that they promise."""
+        random = self.random
+        self.world.add_publisher(client, random.choice(self.brokers), f"place of {client}")
+        spans = []
+        for number in range(random.randint(1, 3)):
+            name, limit = random.choice(CLASSES), random.choice([30, 60, 100])
+            text = f"class = '{name}' AND x < {limit}"
+            advertisement = Advertisement(
+                id=f"{client}.A{number}", publisher=client, filter=parse(text)
+            )
+            from_us = random.randint(0, 20 * SECOND_US) if number else 0
+            self.world.advertise(from_us, advertisement)
+            until_us = END_US
+            if random.random() < 0.3:
+                until_us = random.randint(from_us + 2 * SETTLE_US, END_US)
+                self.world.unadvertise(until_us, advertisement)
+            else:
+                self.kept_advertisements.append(advertisement)
+            spans.append((from_us + SETTLE_US, until_us, name, limit))
+        interval_us = random.randint(20_000, 400_000)
+        now_us, sequence = SETTLE_US, 0
+        while now_us < END_US - SECOND_US:
+            promised = [span for span in spans if span[0] <= now_us < span[1]]
+            if promised:
+                self._publish(client, sequence, now_us, *random.choice(promised)[2:])
+                sequence += 1
+            now_us += random.randint(1, 2 * interval_us)
+
+    def _publish(self, client: str, sequence: int, now_us: int, name: str, limit: int) -> None:
+        attributes: Attributes = {"class": name, "x": self.random.randrange(limit)}
+        publication = Publication(
+            publisher=client, sequence=sequence, published_us=now_us, attributes=attributes
+        )
+        self.publications.append(publication)
+        self.world.request(now_us, client, Publish((publication,)))
+
+    def _add_subscriber(self, client: str) -> None:
+        random = self.random
+        self.world.add_subscriber(client, f"place of {client}")
+        for number in range(random.randint(1, 3)):
+            subscription = Subscription(
+                id=f"{client}.S{number}", client=client, filter=parse(self._filter_text())
+            )
+            broker = random.choice(self.brokers)
+            from_us = random.choice([0, random.randint(0, 40 * SECOND_US)])
+            until_us = None
+            if random.random() < 0.4:
+                until_us = random.randint(from_us + SECOND_US, END_US)
+                self.world.unsubscribe(until_us, broker, subscription)
+            self.world.subscribe(from_us, broker, subscription)
+            wish = Wish(subscription=subscription, from_us=from_us, until_us=until_us)
+            self.wishes.append((wish, broker))
+
+    def _filter_text(self) -> str:
+        random = self.random
+        name, low = random.choice(CLASSES), random.randrange(100)
+        return random.choice(
+            [
+                f"class = '{name}'",
+                f"class = '{name}' AND x > {low}",
+                f"class = '{name}' AND x BETWEEN {low} AND {low + 30}",
+                f"class IN ('{name}', 'sport') AND NOT x < {low}",
+                f"class LIKE '{name[:2]}%' OR x = {low}",
+                f"x <> {low}",
+                f"class = '{name}' AND y IS NOT NULL",
+            ]
+        )
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def run(self) -> list[str]:
+        self.world.run()
+        trace = self.world.trace
+        problems = [f"refused: {refusal}" for refusal in trace.refused]
+        if len(trace.published) != len(self.publications):
+            problems.append(f"{len(self.publications) - len(trace.published)} never handed over")
+        verdict = check_deliveries(
+            self.publications,
+            [wish for wish, _ in self.wishes],
+            sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
+            SETTLE_US,
+        )
+        self.required = verdict.required
+        if not verdict:
+            problems.append(str(verdict))
+        expected = expected_tables(
+            self.links,
+            [
+                (advertisement, self.world.publisher_broker(advertisement.publisher))
+                for advertisement in self.kept_advertisements
+            ],
+            [(wish.subscription, home) for wish, home in self.wishes if wish.until_us is None],
+        )
+        tables = {name: node.machine.tables for name, node in self.world.brokers.items()}
+        return problems + check_tables(expected, tables)
