@@ -1,4 +1,4 @@
-"""Small runs, as `shoal simulate` and `shoal summarise` would have written them, invented by seed."""
+"""Small invented runs, as `shoal simulate` and `shoal summarise` would have written them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ def _summary_row(
         "input_load": 12.2 * factor, "output_load": 12.2 * factor,
         "input_utilisation": 0.0432 * factor, "output_utilisation": 0.113 * factor,
         "delay_mean_us": 64_210.5 * delay_factor, "delay_p50_us": 58_000.0 * delay_factor,
-        "delay_p99_us": 181_000.0 * delay_factor, "settled_delay_mean_us": 64_000.0 * delay_factor**2,
+        "delay_p99_us": 181_000.0 * delay_factor,
+        "settled_delay_mean_us": 64_000.0 * delay_factor**2,
         "hops_mean": 5.31 * delay_factor, "message_overhead": 0.0213 + 0.03 * bool(number),
         "publisher_wait_mean_us": 212_000.0 if number else None,
         "selection_time_mean_us": 1_312_000.0 if number else None, "migrations": migrations,

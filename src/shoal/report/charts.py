@@ -102,15 +102,15 @@ def _grid(
     marks = []
     for y in ticks(0.0, y_end, 4):
         marks.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y_at(y), y2=y_at(y), class_="grid"))
-        marks.append(tag("text", quantity(y), x=LEFT - 8, y=y_at(y) + 4, class_="tick end"))
+        marks.append(tag("text", axis_label(y), x=LEFT - 8, y=y_at(y) + 4, class_="tick end"))
     for x in ticks(0.0, x_end, 12):
-        label = f"{quantity_plain(x)} {time_unit}"
+        label = f"{axis_label(x)} {time_unit}"
         marks.append(tag("line", x1=x_at(x), x2=x_at(x), y1=bottom, y2=bottom + 4, class_="grid"))
         marks.append(tag("text", label, x=x_at(x), y=bottom + 16, class_="tick middle"))
     return join(marks)
 
 
-def quantity_plain(value: float) -> str:
+def axis_label(value: float) -> str:
     """An axis label: no digits beyond those that say something."""
     return f"{value:,.6g}"
 
@@ -137,7 +137,7 @@ def _line(
 def _rug(line: Series, x_at: Callable[[float], float], y: float) -> Markup:
     return tag(
         "g",
-        tag("text", "moves", x=LEFT - 8, y=y + 8, class_="tick end", fill=line.colour),
+        tag("text", "moves", x=LEFT - 8, y=y + 8, class_="tick end", style=f"fill:{line.colour}"),
         [
             tag("path", tag("title", label), d=f"M{x_at(x):.1f} {y}v9", stroke=line.colour)
             for x, label in line.moves
@@ -178,7 +178,7 @@ def bar_chart(
     marks = []
     for y in ticks(0.0, y_end, 4):
         marks.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y_at(y), y2=y_at(y), class_="grid"))
-        marks.append(tag("text", quantity(y), x=LEFT - 8, y=y_at(y) + 4, class_="tick end"))
+        marks.append(tag("text", axis_label(y), x=LEFT - 8, y=y_at(y) + 4, class_="tick end"))
     for index, broker in enumerate(shown):
         x = LEFT + index * slot
         values = before.get(broker, 0.0), after.get(broker, 0.0)

@@ -159,15 +159,15 @@ def _cell(metric: Metric, run: Run, reference: Run) -> Markup:
 def headline(runs: Sequence[Run]) -> Markup:
     """What came out, in one paragraph, good or bad."""
     reference = runs[0]
-    return tag("p", [_sentence(run, reference) for run in runs[1:]], proof(runs), class_="headline")
+    sentences = [_sentence(run, reference) for run in runs[1:]]
+    start = f"Against {reference.name}, " if sentences else None
+    return tag("p", start, sentences, proof(runs), class_="headline")
 
 
 def _sentence(run: Run, reference: Run) -> Markup:
     rate = _effect(run, reference, "message_rate_per_s", "the average broker message rate")
     delay = _effect(run, reference, "delay_mean_us", "the mean delivery delay")
-    return join(
-        "Against ", reference.name, ", ", tag("b", run.name), " ", rate, " and ", delay, ". "
-    )
+    return join(tag("b", run.name), " ", rate, " and ", delay, ". ")
 
 
 def _effect(run: Run, reference: Run, column: str, what: str) -> Markup:

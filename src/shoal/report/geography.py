@@ -18,15 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from shoal.report.layout import Point, fit, spread, tree_layout
 
-WIDTH, HEIGHT = 960, 600
+WIDTH, HEIGHT = 840, 500
 MARGIN = 36
 
 # Scale of the contiguous states: they fill the drawing's width.
-SCALE = 1240.0
+SCALE = 1040.0
 # Points of an outline closer than this on the drawing are not worth their bytes.
 OUTLINE_STEP = 1.1
 
@@ -71,20 +69,18 @@ class Region(NamedTuple):
 
 
 CONTIGUOUS = Region(
-    (), 24.0, 49.6, -125.5, -66.0, Conic(-96.6, 38.7, (29.5, 45.5), SCALE, 480, 285)
+    (), 24.0, 49.6, -125.5, -66.0, Conic(-96.6, 38.7, (29.5, 45.5), SCALE, 421, 245)
 )
 INSETS = (
     Region(
         ("AK",), 50.5, 72.0, -180.0, -129.0,
-        Conic(-156.0, 58.5, (55, 65), SCALE * 0.32, 110, 512),
+        Conic(-156.0, 58.5, (55, 65), SCALE * 0.35, 118, 454),
     ),
     Region(
-        ("HI",), 18.0, 23.0, -161.0, -154.0,
-        Conic(-157.5, 20.6, (8, 18), SCALE * 0.9, 268, 545),
+        ("HI",), 18.0, 23.0, -161.0, -154.0, Conic(-160.0, 19.9, (8, 18), SCALE, 224, 465)
     ),
     Region(
-        ("PR",), 17.5, 18.8, -68.2, -64.2,
-        Conic(-66.2, 18.2, (8, 18), SCALE, 850, 560),
+        ("PR",), 17.5, 18.8, -68.2, -64.2, Conic(-66.0, 18.0, (8, 18), SCALE, 772, 476)
     ),
 )  # fmt: skip
 
@@ -161,10 +157,10 @@ def _outlines(regions: Sequence[Region]) -> list[str]:
 
 
 def _path(points: Iterable[tuple[float, float]], region: Region) -> str:
-    """Rings are separated by NaN; rings and details too small to see are left out."""
+    """Rings are separated by NaN; those off the drawing or too small to see are left out."""
     rings: list[list[Point]] = [[]]
     for latitude, longitude in points:
-        if np.isnan(latitude) or np.isnan(longitude):
+        if not region.holds(latitude, longitude):
             rings.append([])
             continue
         point = region.projection.project(float(latitude), float(longitude))

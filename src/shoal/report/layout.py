@@ -18,7 +18,7 @@ import numpy as np
 Point = tuple[float, float]
 
 # Points closer than this (pixels of the drawing) cannot be told apart or pointed at.
-APART = 17.0
+APART = 19.0
 # Enough for clusters of tens of brokers; a drawing that is not settled by then is still readable.
 SPREAD_ROUNDS = 120
 # Beyond this many points the drawing is a texture, and every pair would be compared.

@@ -5,14 +5,14 @@ are connected there; an arc leads from a publisher's first broker to its last, a
 publishers went that way.
 
 >>> _radius(100.0, 100.0), _radius(25.0, 100.0) < _radius(100.0, 100.0)
-(15.0, True)
+(17.0, True)
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shoal.report.figures import quantity
@@ -20,10 +20,10 @@ from shoal.report.geography import HEIGHT, WIDTH, Placement
 from shoal.report.layout import Point
 from shoal.report.markup import Markup, tag
 
-LARGEST_RADIUS = 15.0
-SMALLEST_RADIUS = 3.0
+LARGEST_RADIUS = 17.0
+SMALLEST_RADIUS = 3.5
 # The busiest brokers are named even where no publisher is.
-NAMED_BY_LOAD = 12
+NAMED_BY_LOAD = 10
 # An arc bends aside by this share of its length, so that ways there and back stay apart.
 BEND = 0.18
 
@@ -135,38 +135,45 @@ def _labels(drawing: Drawing, radii: Mapping[str, float]) -> list[Markup]:
     hosts = sorted(
         drawing.publishers, key=lambda broker: (-len(drawing.publishers[broker]), broker)
     )
-    taken = [
-        (x - radii[broker], y - radii[broker], x + radii[broker], y + radii[broker])
+    discs = {
+        broker: (x - radii[broker], y - radii[broker], x + radii[broker], y + radii[broker])
         for broker, (x, y) in drawing.placement.points.items()
-    ]
+    }
+    written: list[Box] = []
     labels = []
     for broker in dict.fromkeys([*hosts, *by_load[:NAMED_BY_LOAD]]):
         number = len(drawing.publishers.get(broker, ()))
         text = f"{broker} · {number}" if number else broker
-        box = _free_box(drawing.placement.points[broker], radii[broker] + 4, len(text), taken)
+        # Where publishers are matters more than the discs of brokers without any.
+        kept = [discs[other] for other in (hosts if number else discs)]
+        box = _free_box(
+            drawing.placement.points[broker], radii[broker] + 4, len(text), kept + written
+        )
         if box is None:
             continue
-        taken.append(box)
-        labels.append(tag("text", text, x=box[0], y=box[3] - 3, class_="host" if number else None))
+        written.append(box)
+        labels.append(tag("text", text, x=box[0], y=box[3] - 4, class_="host" if number else None))
     return labels
 
 
-def _free_box(point: Point, gap: float, characters: int, taken: Iterable[Box]) -> Box | None:
+def _free_box(point: Point, gap: float, characters: int, taken: Sequence[Box]) -> Box | None:
     """The first place beside the point where the text covers nothing; None when all do."""
-    (x, y), width, height = point, characters * 7.4 + 2, 14.0
-    corners = (
-        (x + gap, y - height / 2),
-        (x - gap - width, y - height / 2),
-        (x - width / 2, y - gap - height),
-        (x - width / 2, y + gap),
-        (x + gap * 0.7, y - gap * 0.7 - height),
-        (x + gap * 0.7, y + gap * 0.7),
-    )
-    for left, top in corners:
-        box = (left, top, left + width, top + height)
-        inside = left >= 0 and top >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT
-        if inside and not any(_overlap(box, other) for other in taken):
-            return box
+    (x, y), width, height = point, characters * 8.4 + 2, 17.0
+    for away in (gap, gap + 9, gap + 18):
+        corners = (
+            (x + away, y - height / 2),
+            (x - away - width, y - height / 2),
+            (x - width / 2, y - away - height),
+            (x - width / 2, y + away),
+            (x + away * 0.7, y - away * 0.7 - height),
+            (x + away * 0.7, y + away * 0.7),
+            (x - away * 0.7 - width, y - away * 0.7 - height),
+        )
+        for left, top in corners:
+            box = (left, top, left + width, top + height)
+            inside = left >= 0 and top >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT
+            if inside and not any(_overlap(box, other) for other in taken):
+                return box
     return None
 
 

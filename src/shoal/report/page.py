@@ -153,8 +153,8 @@ def _panel(
 ) -> Markup:
     sides = []
     if run is not reference:
-        sides.append((reference, colours[0], f"{reference.name}: publishers stay where they began"))
-    sides.append((run, colours[1], f"{run.name}: where the publishers ended"))
+        sides.append((reference, colours[0], _map_title(reference)))
+    sides.append((run, colours[1], _map_title(run)))
     maps = [
         tag(
             "figure",
@@ -181,6 +181,10 @@ def _panel(
         tag("h3", "Who moved where"),
         _movers(run),
     )  # fmt: skip
+
+
+def _map_title(run: Run) -> str:
+    return f"{run.name}: {'where publishers went' if run.migrations else 'no publisher moves'}"
 
 
 def _bars_note(reference: Run, run: Run) -> Markup:
@@ -244,7 +248,10 @@ def _movers(run: Run) -> Markup:
             f"{figures.seconds(steps[-1]['resumed_us'])} s",
             f"{figures.milliseconds(sum(waits) / len(waits))} ms",
         )  # fmt: skip
-        rows.append(tag("tr", [tag("td", cell) for cell in cells]))
+        rows.append(
+            tag("tr", [tag("td", cell, class_="number" if at > 3 else None)
+                       for at, cell in enumerate(cells)])
+        )  # fmt: skip
     table = tag(
         "table",
         tag("thead", tag("tr", [tag("th", label, scope="col") for label in head])),

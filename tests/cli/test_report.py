@@ -1,0 +1,33 @@
+from pathlib import Path
+
+import pytest
+
+from shoal.cli.main import main
+from tests.report.fake_runs import make_runs
+
+
+def shoal(*words: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_a_report_is_written_where_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, summary = make_runs(tmp_path)
+    out = tmp_path / "new" / "page.html"
+    assert shoal("report", *runs, "--summary", summary, "--out", out, "--title", "Hello") == 0
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert f"{out}: 3 runs" in capsys.readouterr().out
+
+
+def test_a_missing_summary_is_a_message_not_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, _ = make_runs(tmp_path)
+    assert shoal("report", runs[0], "--summary", tmp_path / "none") == 2
+    message = capsys.readouterr().err
+    assert "runs.parquet: no such table" in message
+    assert "Traceback" not in message

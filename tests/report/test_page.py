@@ -1,0 +1,140 @@
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.report.inputs import Run, read_runs
+from shoal.report.page import render
+from tests.report.fake_runs import AIRPORTS, make_runs
+
+VOID = {"meta", "br", "input"}
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag is closed; keeps text, tags and attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "script" not in self.open and "style" not in self.open:
+            self.text += data
+
+    def count(self, tag: str, **attributes: str) -> int:
+        return sum(
+            name == tag and all(found.get(key) == value for key, value in attributes.items())
+            for name, found in self.tags
+        )
+
+
+def runs_of(root: Path, **arguments: Any) -> list[Run]:
+    return read_runs(*make_runs(root, **arguments))
+
+
+def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:
+    text = render(runs_of(tmp_path))
+    page = Page(text)
+    for _, attributes in page.tags:
+        assert not attributes.keys() & {"src", "href", "xlink:href", "srcset", "data", "action"}
+    assert not re.search(r"https?://|url\(|@import|fetch\(|import\(", text)
+
+
+def test_runs_stand_side_by_side_with_changes_against_the_first(tmp_path: Path) -> None:
+    page = Page(render(runs_of(tmp_path)))
+    assert "Against baseline, load100 cut the average broker message rate by 31.0 %" in page.text
+    assert "raised the mean delivery delay by 6.00 % (64.2 → 68.1 ms)" in page.text
+    assert "All 393,216 deliveries that Spark expects in 3 runs arrived, each exactly once." in (
+        page.text
+    )
+    assert page.count("span", **{"class": "change better"}) > 10
+    assert page.count("button", role="tab") == 2
+    assert page.count("svg", **{"class": "map"}) == 4
+    assert page.count("svg", **{"class": "lines"}) == 2
+
+
+def test_losses_are_said_first_and_loud(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    runs[2].metrics["lost"] = 7
+    text = render(runs)
+    assert "Of 393,216 expected deliveries in 3 runs: 7 lost, 0 duplicated, 0 phantom." in text
+    assert "each exactly once" not in text
+    assert '<td class="fault">7</td>' in text
+
+
+def test_names_from_data_are_escaped(tmp_path: Path) -> None:
+    text = render(runs_of(tmp_path), title="<script>alert(1)</script>")
+    assert "<script>alert" not in text
+    assert "<Intl>" not in text
+    assert "Luis Munoz Marin &lt;Intl&gt; &amp; more" in text
+
+
+def test_every_move_is_listed_and_marked(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    page = Page(render(runs))
+    moved = sum(len({row["publisher"] for row in run.migrations}) for run in runs)
+    assert page.count("td", **{"class": "number"}) == 4 * moved
+    moves = sum(len(run.migrations) for run in runs)
+    ticks = [a for tag, a in page.tags if tag == "path" and str(a.get("d", "")).endswith("v9")]
+    assert len(ticks) == 2 * moves
+
+
+def test_one_run_alone_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
+    page = Page(render(runs_of(tmp_path, names=["only"])))
+    assert page.count("button") == 0
+    assert page.count("svg", **{"class": "map"}) == 1
+    assert "Against" not in page.text
+    assert "All 131,072 deliveries that Spark expects arrived, each exactly once." in page.text
+
+
+@pytest.mark.parametrize(
+    ("places", "outlined"),
+    [
+        (AIRPORTS, True),
+        ([("Paris", 48.9, 2.4, "Paris"), ("Berlin", 52.5, 13.4, "Berlin")], False),
+        ([("north", None, None, ""), ("south", None, None, ""), ("east", 1.0, 2.0, "")], False),
+        ([("alone", 40.0, -80.0, "Alone")], True),
+    ],
+)
+def test_brokers_are_drawn_with_and_without_a_country_around(
+    tmp_path: Path, places: Any, outlined: bool
+) -> None:
+    text = render(runs_of(tmp_path, places=places))
+    assert len(Page(text).text) > 2000
+    assert ('<g class="states"><path' in text) is outlined
+
+
+def test_the_readings_under_the_pointer_are_the_timeline(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    data = re.search(r'id="readings">(.*?)</script>', render(runs))
+    assert data is not None
+    readings = json.loads(data[1])
+    delay = readings["Delay"]["series"][0]
+    assert delay["x"][:3] == [0.0, 5.0, 10.0]
+    assert delay["y"][10] is None
+    assert float(delay["y"][0]) == pytest.approx(
+        runs[0].timeline[0]["delay_mean_us"] / 1000, rel=0.01
+    )
+
+
+def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
+    assert render(runs_of(tmp_path / "a")) == render(runs_of(tmp_path / "b"))
