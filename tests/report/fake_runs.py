@@ -67,7 +67,7 @@ def make_runs(
                 homes[publisher % len(homes)],
             )
             last, moves = home, 0
-            for _ in range(rng.choice((0, 1, 1, 1, 2)) if number else 0):
+            for _ in range(rng.choice((0, 1, 1, 1, 2)) if number and len(brokers) > 1 else 0):
                 target = rng.choice([broker for broker in brokers if broker != last])
                 paused = (migrations[-1]["paused_us"] if moves else 0) + rng.randrange(
                     10**6, 9 * 10**7
