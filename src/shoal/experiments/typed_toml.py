@@ -1,0 +1,195 @@
+"""TOML into typed structs, with errors that name the file, the key and what is allowed.
+
+A key nobody knows is an error, not a silent nothing: it names the key by its whole path and the
+nearest one that exists.  Overrides (`key.path=value`, from a command line) are typed like the
+file.  Where a table is one of several kinds (its key `kind` says which), overriding the kind
+drops the keys of the former one.
+
+>>> class Speed(msgspec.Struct, frozen=True):
+...     limit_kmh: int = 100
+>>> convert({"limit_kmh": 50}, Speed, "roads.toml").limit_kmh
+50
+>>> convert({"limit": 50}, Speed, "roads.toml")
+Traceback (most recent call last):
+shoal.experiments.typed_toml.TomlError: roads.toml: limit: unknown key; did you mean limit_kmh?
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+T = TypeVar("T")
+
+KIND = "kind"
+OVERRIDE = "--set"
+
+
+class TomlError(ValueError):
+    """A file or an override that does not say what its type asks for."""
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The file as nested dictionaries; TomlError when it cannot be read as TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TomlError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise TomlError(f"{path}: byte {error.start} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise TomlError(f"{path}: {error}") from None
+
+
+def override(data: dict[str, Any], settings: Iterable[str], target: type) -> list[str]:
+    """Put `key.path=value` settings into `data`; returns their paths.
+
+    A value is read as TOML where it is TOML, else (and where a text is expected) taken as text.
+    """
+    parsed = [_split(setting) for setting in settings]
+    # A change of kind first: it drops what the former kind had, not what is set beside it.
+    parsed.sort(key=lambda setting: setting[0][-1] != KIND)
+    for keys, text in parsed:
+        table = data
+        for position, key in enumerate(keys[:-1], start=1):
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                where = ".".join(keys[:position])
+                raise TomlError(f"{OVERRIDE} {'.'.join(keys)}: {where} is not a table")
+        value = _value(text, _type_at(data, inspect.type_info(target), keys))
+        if keys[-1] == KIND and table.get(KIND) != value:
+            table.clear()
+        table[keys[-1]] = value
+    return [".".join(keys) for keys, _ in parsed]
+
+
+def convert(data: dict[str, Any], target: type[T], label: str, overridden: Sequence[str] = ()) -> T:
+    """`data` as a `target`; TomlError names `label` (or the override) and the path of the key."""
+
+    def fail(path: str, problem: str) -> TomlError:
+        origin = OVERRIDE if any(_concerns(key, path) for key in overridden) else label
+        return TomlError(f"{origin}: {path}: {problem}" if path else f"{origin}: {problem}")
+
+    kind = inspect.type_info(target)
+    problem = _first_problem(data, kind, "")
+    if problem is not None:
+        raise fail(*problem)
+    try:
+        return msgspec.convert(data, target)
+    except msgspec.ValidationError as error:
+        raise fail(*_explain(str(error), data, kind)) from None
+
+
+def _concerns(key: str, path: str) -> bool:
+    """Whether an override of `key` is what put a problem at `path`."""
+    given = key.removesuffix(f".{KIND}").split(".")
+    found = re.split(r"[.\[]", path)
+    shared = min(len(given), len(found))
+    return given[:shared] == found[:shared]
+
+
+def _split(setting: str) -> tuple[list[str], str]:
+    path, equals, text = setting.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise TomlError(f"{OVERRIDE} {setting}: write key.path=value")
+    return keys, text.strip()
+
+
+def _value(text: str, kind: inspect.Type | None) -> Any:
+    if isinstance(kind, inspect.StrType):
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _type_at(data: Any, kind: inspect.Type, keys: Sequence[str]) -> inspect.Type | None:
+    """The type of the value at this path of `data`; None where there is no such key."""
+    for key in keys:
+        struct = _struct(data, kind)
+        fields = {field.encode_name: field.type for field in struct.fields} if struct else {}
+        if key not in fields:
+            return None
+        kind = fields[key]
+        data = data.get(key, {}) if isinstance(data, dict) else {}
+    return kind
+
+
+def _kinds(kind: inspect.Type) -> dict[str, inspect.StructType]:
+    """The structs of a tagged union by the value of their key `kind`."""
+    if not isinstance(kind, inspect.UnionType):
+        return {}
+    structs = [one for one in kind.types if isinstance(one, inspect.StructType)]
+    return {str(struct.tag): struct for struct in structs if struct.tag_field == KIND}
+
+
+def _struct(data: Any, kind: inspect.Type) -> inspect.StructType | None:
+    if isinstance(kind, inspect.StructType):
+        return kind
+    return _kinds(kind).get(str(data.get(KIND))) if isinstance(data, dict) else None
+
+
+def _first_problem(data: Any, kind: inspect.Type, path: str) -> tuple[str, str] | None:
+    """Path and description of the first unknown key or unknown kind."""
+    if isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(data, list):
+        items = ((item, kind.item_type, f"{path}[{n}]") for n, item in enumerate(data))
+        return next(filter(None, (_first_problem(*item) for item in items)), None)
+    if not isinstance(data, dict):
+        return None
+    kinds = _kinds(kind)
+    if kinds and data.get(KIND) not in kinds:
+        found = f"{data[KIND]!r} is none" if KIND in data else "is missing"
+        return _join(path, KIND), f"{found}; use one of {', '.join(kinds)}"
+    struct = _struct(data, kind)
+    if struct is None:
+        return None
+    fields = {field.encode_name: field.type for field in struct.fields}
+    for key, value in data.items():
+        if key in fields:
+            problem = _first_problem(value, fields[key], _join(path, key))
+            if problem is not None:
+                return problem
+        elif key != struct.tag_field:
+            return _join(path, key), _unknown(key, list(fields))
+    return None
+
+
+def _unknown(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key; did you mean {near[0]}?"
+    return f"unknown key; known here: {', '.join(known) or 'none'}"
+
+
+def _explain(message: str, data: Any, kind: inspect.Type) -> tuple[str, str]:
+    """msgspec's message as the path of the key and a sentence about it."""
+    problem, _, place = message.partition(" - at `$")
+    path = place.rstrip("`").lstrip(".")
+    missing = re.fullmatch(r"Object missing required field `(\w+)`", problem)
+    if missing:
+        return _join(path, missing[1]), "is missing"
+    # A struct's own check names its key first, as in "weight: 140 is not ...".
+    own = re.match(r"(\w+): ", problem)
+    if own:
+        return _join(path, own[1]), problem[own.end() :]
+    keys = re.sub(r"\[\d+\]", "", path).split(".")
+    expected = _type_at(data, kind, keys)
+    if isinstance(expected, inspect.LiteralType):
+        return path, f"{problem}; use one of {', '.join(sorted(map(str, expected.values)))}"
+    if isinstance(expected, inspect.EnumType):
+        values = ", ".join(str(member.value) for member in expected.cls)
+        return path, f"{problem}; use one of {values}"
+    return path, problem.replace("`", "").replace("object", "a table").replace("array", "a list")
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,128 @@
+"""Scenarios: complete after a round trip, paths that travel, wrong keys by name."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.experiments.scenario import (
+    BalancedTree,
+    Crash,
+    Faults,
+    Geography,
+    LinkDown,
+    LinksFile,
+    Matrix,
+    Scenario,
+    ScenarioError,
+    Service,
+    check_faults,
+    dump_scenario,
+    load_scenario,
+    parse_scenario,
+)
+from shoal.experiments.typed_toml import TomlError
+from shoal.overlays.publisher_relocation.planner import Priority
+from shoal.simulation.service import ServiceCosts
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.toml"
+MINIMAL = "name = 'x'\nworkload.path = 'w'\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_example_is_the_papers_setting() -> None:
+    scenario = load_scenario(EXAMPLE)
+    assert scenario.topology == BalancedTree(fan_out=2)
+    assert isinstance(scenario.underlay, Geography)
+    assert scenario.relocation.trace_session_length == 100
+    assert scenario.workload.path == str((EXAMPLE.parent / "../demo/workload").resolve())
+
+
+def test_the_examples_figures_are_the_defaults() -> None:
+    example = load_scenario(EXAMPLE)
+    bare = parse_scenario({"name": "load100", "workload": {"path": example.workload.path}})
+    assert example == bare
+
+
+def test_a_dumped_scenario_is_complete_and_reads_back(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "a",
+        MINIMAL
+        + "[underlay]\nkind = 'matrix'\npath = '../rtt.csv'\n"
+        + "[topology]\nkind = 'links'\n"
+        + "[relocation]\npriority = 'delay'\nweight = 75\n"
+        + "[[faults.crashes]]\nbroker = 'B1'\nat_us = 5\nback_us = 9\n"
+        + "[[faults.link_downs]]\nleft = 'B1'\nright = 'B2'\nat_us = 5\nback_us = 9\n",
+    )
+    scenario = load_scenario(path)
+    assert scenario.relocation.priority is Priority.DELAY
+    assert scenario.underlay == Matrix(path=str(tmp_path / "rtt.csv"))
+    assert scenario.topology == LinksFile()
+    text = dump_scenario(scenario, tmp_path / "runs" / "one")
+    assert load_scenario(written(tmp_path / "runs" / "one", text)) == scenario
+    data = tomllib.loads(text)
+    assert data["workload"]["path"] == "../../a/w"
+    assert set(data) == set(Scenario.__struct_fields__)
+    assert set(data["service"]) == set(Service.__struct_fields__)
+
+
+def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "scenarios", MINIMAL)
+    monkeypatch.chdir(tmp_path)
+    scenario = load_scenario(path, ["workload.path=data/flights", "seed=9"])
+    assert scenario.workload.path == str(tmp_path / "data" / "flights")
+    assert scenario.seed == 9
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("relocation.wieght=3", "--set: relocation.wieght: unknown key; did you mean weight?"),
+        ("relocation.weight=140", "--set: relocation.weight: 140 is not between 0 and 100"),
+        ("relocation.priority=both", "use one of load, delay"),
+        ("system=grape", "system: .*; use one of publisher_relocation, tree"),
+        ("underlay.kind=moon", "underlay.kind: 'moon' is none; use one of"),
+        ("underlay.kind=matrix", "underlay.path: is missing"),
+        ("faults.link_loss=1.5", "faults.link_loss: Expected float <= 0.9"),
+        ("service.processing_us=0", "service.processing_us: Expected int >= 1"),
+        ("name=", "name: Expected str of length >= 1"),
+        (
+            "faults.crashes=[{broker='B', at_us=5, back_us=5}]",
+            r"faults.crashes\[0\].back_us: 5 is not after at_us = 5",
+        ),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(TomlError, match=message):
+        load_scenario(written(tmp_path, MINIMAL), [setting])
+
+
+def test_the_file_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "sed = 3\n" + MINIMAL)
+    with pytest.raises(TomlError) as caught:
+        load_scenario(path, ["name=y"])
+    assert str(caught.value) == f"{path}: sed: unknown key; did you mean seed?"
+
+
+def test_faults_need_their_brokers_and_links() -> None:
+    crash = Faults(crashes=(Crash(broker="B9", at_us=1, back_us=2),))
+    with pytest.raises(ScenarioError, match=r"faults.crashes\[0\].broker: no broker 'B9'"):
+        check_faults(crash, ["B1"], [])
+    down = Faults(link_downs=(LinkDown(left="B2", right="B1", at_us=1, back_us=2),))
+    check_faults(down, ["B1", "B2"], [("B1", "B2")])
+    with pytest.raises(ScenarioError, match="no link between 'B2' and 'B1'"):
+        check_faults(down, ["B1", "B2"], [])
+
+
+def test_the_costs_are_those_of_the_simulator() -> None:
+    assert Service.__struct_fields__ == ServiceCosts.__struct_fields__
+    assert ServiceCosts(**msgspec.structs.asdict(Service())).processing_us == 500
