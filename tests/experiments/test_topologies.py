@@ -5,15 +5,21 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.experiments import scenario
+from shoal.experiments.run_files import BrokerRow, LinkRow
 from shoal.experiments.topologies import (
     Link,
     TopologyError,
     balanced_tree,
+    build_links,
     check_tree,
     line,
     minimum_spanning_tree,
@@ -97,6 +103,34 @@ def test_a_degree_bound_costs_length() -> None:
     assert max(degrees(free).values()) > 2
     assert max(degrees(bounded).values()) == 2
     assert length_km(free, where) < length_km(bounded, where)
+
+
+def test_a_scenarios_topology(tmp_path: Path) -> None:
+    where = places(9, 4)
+    rows = [BrokerRow(broker=n, latitude=a, longitude=b) for n, (a, b) in where.items()]
+    brokers = list(where)
+    for section, expected in (
+        (scenario.BalancedTree(fan_out=3), balanced_tree(brokers, 3)),
+        (scenario.Line(), line(brokers)),
+        (scenario.Star(), star(brokers)),
+        (scenario.Star(centre="B4"), star(brokers, "B4")),
+        (scenario.RandomTree(), random_tree(brokers, 6)),
+        (scenario.MinimumSpanningTree(), minimum_spanning_tree(where)),
+        (scenario.MinimumSpanningTree(max_degree=2), minimum_spanning_tree(where, 2)),
+    ):
+        assert build_links(section, rows, None, 6) == expected
+    shuffled = build_links(scenario.Line(order="shuffled"), rows, None, 6)
+    assert shuffled != line(brokers)
+    assert shuffled == build_links(scenario.Line(order="shuffled"), rows, None, 6)
+    pq.write_table(pa.Table.from_pylist([{"left": "B0", "right": "B1"}]), tmp_path / "l.parquet")
+    from_file = scenario.LinksFile(path=str(tmp_path / "l.parquet"))
+    assert build_links(from_file, rows[:2], None, 6) == [("B0", "B1")]
+    own = [LinkRow(left="B1", right="B0")]
+    assert build_links(scenario.LinksFile(), rows[:2], own, 6) == [("B1", "B0")]
+    with pytest.raises(TopologyError, match="workload has no links"):
+        build_links(scenario.LinksFile(), rows, None, 6)
+    with pytest.raises(TopologyError, match="7 of 9 brokers cannot be reached"):
+        build_links(from_file, rows, None, 6)
 
 
 @pytest.mark.parametrize(

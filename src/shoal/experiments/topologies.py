@@ -16,7 +16,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from shoal.experiments import scenario
+from shoal.experiments.run_files import BrokerRow, LinkRow, read_rows
+from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
@@ -25,6 +29,40 @@ Link = tuple[BrokerId, BrokerId]
 
 class TopologyError(ValueError):
     """Links that are no tree over the brokers, or a parameter that allows none."""
+
+
+def build_links(
+    section: scenario.Topology,
+    brokers: Sequence[BrokerRow],
+    workload_links: Sequence[LinkRow] | None,
+    seed: int,
+) -> list[Link]:
+    """The links that a scenario's `[topology]` asks for; TopologyError when there are none."""
+    names = [row.broker for row in brokers]
+    match section:
+        case scenario.BalancedTree():
+            return balanced_tree(_ordered(names, section.order, seed), section.fan_out)
+        case scenario.Line():
+            return line(_ordered(names, section.order, seed))
+        case scenario.Star():
+            return star(names, section.centre or None)
+        case scenario.RandomTree():
+            return random_tree(names, seed)
+        case scenario.MinimumSpanningTree():
+            return minimum_spanning_tree(coordinates_of(brokers), section.max_degree or None)
+        case scenario.LinksFile():
+            rows = read_rows(Path(section.path), LinkRow) if section.path else workload_links
+            if rows is None:
+                raise TopologyError("topology.path: the workload has no links; name a table")
+            links = [(row.left, row.right) for row in rows]
+            check_tree(names, links)
+            return links
+
+
+def _ordered(brokers: list[BrokerId], order: scenario.BrokerOrder, seed: int) -> list[BrokerId]:
+    if order == "workload":
+        return brokers
+    return random.Random(seed).sample(brokers, len(brokers))
 
 
 def balanced_tree(brokers: Sequence[BrokerId], fan_out: int) -> list[Link]:

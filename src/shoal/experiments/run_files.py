@@ -1,0 +1,373 @@
+"""Files of the simulator: a workload's tables are read, a run's tables are written.
+
+A table is a Parquet file, or a folder of Parquet part files as Spark writes them.  The small
+tables become rows; the events stay columns and are handed out one by one in the order of the
+replay.  A run's tables have declared columns and types, hold nothing but data (no times, no
+machine), and appear all together or not at all.
+
+>>> RUN_TABLES["migrations"].names
+['publisher', 'source', 'target', 'path_hops', 'paused_us', 'resumed_us']
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+
+from shoal.experiments.scenario import Scenario, dump_scenario
+from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
+
+Row = TypeVar("Row", bound="TableRow")
+
+# Events turned into Python at once; a few megabytes.
+EVENT_BATCH_ROWS = 8_192
+
+
+class RunFileError(ValueError):
+    """A table that is missing, misshapen or contradicts another one; names file and column."""
+
+
+class TableRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a small table; fields are columns, those with a default may be missing or null."""
+
+
+class BrokerRow(TableRow, frozen=True, kw_only=True):
+    broker: BrokerId
+    latitude: float | None = None
+    longitude: float | None = None
+    name: str | None = None
+    # The place in the order of brokers; without this column, the order of the rows.
+    rank: int = 0
+
+
+class PublisherRow(TableRow, frozen=True, kw_only=True):
+    publisher: ClientId
+    advertisement_id: AdvertisementId
+    advertisement: str
+    broker: BrokerId
+    latitude: float | None = None
+    longitude: float | None = None
+
+
+class SubscriptionRow(TableRow, frozen=True, kw_only=True):
+    subscription: SubscriptionId
+    client: ClientId
+    broker: BrokerId
+    filter: str
+
+
+class LinkRow(TableRow, frozen=True, kw_only=True):
+    left: BrokerId
+    right: BrokerId
+
+
+class Event(NamedTuple):
+    """One publication to replay; attributes that are null in the table are missing here."""
+
+    replay_us: int
+    publisher: ClientId
+    sequence: int
+    time_us: int
+    attributes: dict[str, Value]
+
+
+class Events:
+    """The events in replay order: by time, then publisher, then sequence."""
+
+    def __init__(self, table: Any) -> None:
+        order = [(key, "ascending") for key in ("replay_us", "publisher", "sequence")]
+        self._table = table.sort_by(order)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def last_replay_us(self) -> int:
+        """The replay time of the last event; 0 when there is none."""
+        return int(self._table["replay_us"][-1].as_py()) if len(self) else 0
+
+    @property
+    def publishers(self) -> list[ClientId]:
+        """The publishers that have events, sorted."""
+        return sorted(self._table["publisher"].unique().to_pylist())
+
+    def __iter__(self) -> Iterator[Event]:
+        for batch in self._table.to_batches(max_chunksize=EVENT_BATCH_ROWS):
+            struct = batch.column("attributes")
+            names = [field.name for field in struct.type]
+            columns = [column.to_pylist() for column in struct.flatten()]
+            rows = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
+            keys = [batch.column(name).to_pylist() for name in EVENT_KEYS]
+            for replay_us, publisher, sequence, time_us, values in zip(*keys, rows, strict=True):
+                attributes = {
+                    name: value
+                    for name, value in zip(names, values, strict=True)
+                    if value is not None
+                }
+                yield Event(replay_us, publisher, sequence, time_us, attributes)
+
+
+EVENT_KEYS = ("replay_us", "publisher", "sequence", "time_us")
+
+
+class Workload(NamedTuple):
+    """What `shoal workload` made; `links` is None when it made none."""
+
+    brokers: list[BrokerRow]
+    publishers: list[PublisherRow]
+    subscriptions: list[SubscriptionRow]
+    events: Events
+    links: list[LinkRow] | None
+
+
+def read_workload(path: Path) -> Workload:
+    """The workload in a folder, checked: known brokers and publishers, nothing named twice.
+
+    Brokers come in the order of their rank, all others by identifier.
+    """
+    if not path.is_dir():
+        raise RunFileError(f"{path}: no such folder; make a workload with `shoal workload`")
+    brokers = read_rows(path / "brokers.parquet", BrokerRow)
+    brokers.sort(key=lambda row: row.rank)
+    publishers = read_rows(path / "publishers.parquet", PublisherRow)
+    publishers.sort(key=lambda row: (row.publisher, row.advertisement_id))
+    subscriptions = read_rows(path / "subscriptions.parquet", SubscriptionRow)
+    subscriptions.sort(key=lambda row: row.subscription)
+    events = Events(_read_events(_existing(path, "events")))
+    links = path / "links.parquet"
+    workload = Workload(
+        brokers=brokers,
+        publishers=publishers,
+        subscriptions=subscriptions,
+        events=events,
+        links=read_rows(links, LinkRow) if links.exists() else None,
+    )
+    _check_workload(path, workload)
+    return workload
+
+
+def read_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """A small table as rows of `kind`, in file order; RunFileError names the column."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    dataset = _dataset(path)
+    present = [name for name in fields if name in dataset.schema.names]
+    lacking = [name for name, field in fields.items() if field.required and name not in present]
+    if lacking:
+        raise RunFileError(f"{path}: column {lacking[0]!r} is missing")
+    rows = []
+    for number, row in enumerate(dataset.to_table(columns=present).to_pylist()):
+        try:
+            given = {name: value for name, value in row.items() if value is not None}
+            rows.append(msgspec.convert(given, kind))
+        except msgspec.ValidationError as error:
+            raise RunFileError(f"{path}: row {number}: {error}") from None
+    return rows
+
+
+def read_columns(path: Path, names: Sequence[str]) -> list[list[Any]]:
+    """Columns of a Parquet or CSV table as lists; RunFileError when one is missing."""
+    dataset = _dataset(path, "csv" if path.suffix == ".csv" else "parquet")
+    for name in names:
+        if name not in dataset.schema.names:
+            found = ", ".join(dataset.schema.names)
+            raise RunFileError(f"{path}: column {name!r} is missing; found: {found}")
+    table = dataset.to_table(columns=list(names))
+    return [table[name].to_pylist() for name in names]
+
+
+def _existing(path: Path, name: str) -> Path:
+    """`name`, or `name.parquet`, whichever there is."""
+    plain, parquet = path / name, path / f"{name}.parquet"
+    return parquet if parquet.exists() and not plain.exists() else plain
+
+
+def _dataset(path: Path, form: str = "parquet") -> Any:
+    if not path.exists():
+        raise RunFileError(f"{path}: no such table")
+    try:
+        # A folder written by Spark also holds _SUCCESS and checksums; names with "_" or "." in
+        # front are left out by default.
+        return ds.dataset(path, format=form)
+    except (pa.ArrowException, OSError) as error:
+        raise RunFileError(f"{path}: not a {form} table: {error}") from None
+
+
+def _read_events(path: Path) -> Any:
+    dataset = _dataset(path)
+    for name in (*EVENT_KEYS, "attributes"):
+        if name not in dataset.schema.names:
+            raise RunFileError(f"{path}: column {name!r} is missing")
+        kind = dataset.schema.field(name).type
+        if name in ("replay_us", "sequence", "time_us") and not pa.types.is_integer(kind):
+            raise RunFileError(f"{path}: column {name!r} is {kind}, not an integer")
+    attributes = dataset.schema.field("attributes").type
+    if not pa.types.is_struct(attributes):
+        raise RunFileError(f"{path}: column 'attributes' is {attributes}, not a struct")
+    for field in attributes:
+        kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+        text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        if not text and not any(kind(field.type) for kind in kinds):
+            raise RunFileError(
+                f"{path}: attribute {field.name!r} is {field.type}; "
+                "use strings, integers, doubles or booleans"
+            )
+    table = dataset.to_table(columns=[*EVENT_KEYS, "attributes"])
+    for name in (*EVENT_KEYS, "attributes"):
+        if table[name].null_count:
+            raise RunFileError(f"{path}: column {name!r} has nulls")
+    return table
+
+
+def _check_workload(path: Path, workload: Workload) -> None:
+    brokers = [row.broker for row in workload.brokers]
+    subscriptions = [row.subscription for row in workload.subscriptions]
+    advertisements = [row.advertisement_id for row in workload.publishers]
+    for table, names in (
+        ("brokers", brokers),
+        ("subscriptions", subscriptions),
+        ("publishers", advertisements),
+    ):
+        known = set()
+        for name in names:
+            if name in known:
+                raise RunFileError(f"{path / table}.parquet: {name!r} is listed twice")
+            known.add(name)
+    if not brokers:
+        raise RunFileError(f"{path / 'brokers.parquet'}: no brokers")
+    known = set(brokers)
+    attached = [("publishers", row.publisher, row.broker) for row in workload.publishers]
+    attached += [("subscriptions", row.subscription, row.broker) for row in workload.subscriptions]
+    for table, name, broker in attached:
+        if broker not in known:
+            raise RunFileError(f"{path / table}.parquet: {name!r} is at unknown broker {broker!r}")
+    publishers: dict[ClientId, BrokerId] = {}
+    for row in workload.publishers:
+        first = publishers.setdefault(row.publisher, row.broker)
+        if first != row.broker:
+            raise RunFileError(
+                f"{path / 'publishers'}.parquet: {row.publisher!r} is at {first!r} "
+                f"and at {row.broker!r}"
+            )
+    for publisher in workload.events.publishers:
+        if publisher not in publishers:
+            raise RunFileError(f"{path / 'events'}: unknown publisher {publisher!r}")
+
+
+def _schema(**columns: Any) -> Any:
+    return pa.schema(list(columns.items()))
+
+
+_TEXT, _INTEGER, _DOUBLE = pa.string(), pa.int64(), pa.float64()
+
+RUN_TABLES: Mapping[str, Any] = {
+    "brokers": _schema(broker=_TEXT, latitude=_DOUBLE, longitude=_DOUBLE, name=_TEXT),
+    "links": _schema(left=_TEXT, right=_TEXT),
+    "publications": _schema(
+        publisher=_TEXT, sequence=_INTEGER, published_us=_INTEGER, first_broker=_TEXT
+    ),
+    "deliveries": _schema(
+        publisher=_TEXT,
+        sequence=_INTEGER,
+        subscription=_TEXT,
+        client=_TEXT,
+        broker=_TEXT,
+        published_us=_INTEGER,
+        delivered_us=_INTEGER,
+        hops=_INTEGER,
+    ),
+    "load": _schema(
+        broker=_TEXT,
+        window_start_us=_INTEGER,
+        messages_in=_INTEGER,
+        messages_out=_INTEGER,
+        control_in=_INTEGER,
+        control_out=_INTEGER,
+        input_busy_us=_INTEGER,
+        output_busy_us=_INTEGER,
+    ),
+    "selections": _schema(
+        publisher=_TEXT,
+        broker=_TEXT,
+        started_us=_INTEGER,
+        requested_us=_INTEGER,
+        answered_us=_INTEGER,
+        decided_us=_INTEGER,
+        candidates=_INTEGER,
+        target=_TEXT,
+        rate_now=_DOUBLE,
+        rate_target=_DOUBLE,
+        delay_now_us=_DOUBLE,
+        delay_target_us=_DOUBLE,
+    ),
+    "migrations": _schema(
+        publisher=_TEXT,
+        source=_TEXT,
+        target=_TEXT,
+        path_hops=_INTEGER,
+        paused_us=_INTEGER,
+        resumed_us=_INTEGER,
+    ),
+}
+
+
+def write_run(
+    path: Path,
+    tables: Mapping[str, Mapping[str, Sequence[Any]]],
+    checks: Mapping[str, Any],
+    scenario: Scenario,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write a run's folder: every table of RUN_TABLES (one not given is empty), checks, scenario.
+
+    `tables` holds columns as sequences of equal length.  Everything is written beside the folder
+    first and then put in its place, so a folder called `path` is always a whole run.  An existing
+    folder is replaced only with `overwrite`, and only if it is empty or a run.
+    """
+    check_target(path, overwrite=overwrite)
+    unknown = [name for name in tables if name not in RUN_TABLES]
+    if unknown:
+        raise RunFileError(f"table {unknown[0]!r}: a run has no such table")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    for name, schema in RUN_TABLES.items():
+        table = _arrow_table(name, tables.get(name, {}), schema)
+        pq.write_table(table, partial / f"{name}.parquet", compression="zstd", compression_level=3)
+    text = json.dumps(checks, indent=2, sort_keys=True)
+    (partial / "checks.json").write_text(text + "\n", encoding="utf-8")
+    (partial / "scenario.toml").write_text(dump_scenario(scenario, path), encoding="utf-8")
+    if path.exists():
+        shutil.rmtree(path)
+    partial.rename(path)
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """RunFileError unless a run may be written to `path`; ask before a long run, not after it."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not (path / "checks.json").is_file():
+        raise RunFileError(f"{path}: exists and is no run; choose another folder")
+    if not overwrite:
+        raise RunFileError(f"{path}: holds a run already; choose another folder, or overwrite it")
+
+
+def _arrow_table(name: str, columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:
+    if not columns:
+        return schema.empty_table()
+    if sorted(columns) != sorted(schema.names):
+        found = ", ".join(columns)
+        raise RunFileError(f"table {name!r} has the columns {', '.join(schema.names)}, not {found}")
+    try:
+        return pa.table({column: columns[column] for column in schema.names}, schema=schema)
+    except (pa.ArrowException, TypeError) as error:
+        raise RunFileError(f"table {name!r}: {error}") from None

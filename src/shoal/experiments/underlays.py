@@ -1,0 +1,65 @@
+"""From a scenario's `[underlay]` to latencies between the brokers' places.
+
+A broker is its own place, and clients stand where a broker is: a subscriber with the broker it
+subscribes at, a publisher with its first broker, wherever it connects later.
+
+>>> from shoal.experiments.scenario import Constant
+>>> build_underlay(Constant(latency_us=7_000), [BrokerRow(broker="A")], seed=1).latency_us("A", "B")
+7000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shoal.experiments import scenario
+from shoal.experiments.run_files import BrokerRow, read_columns
+from shoal.model import BrokerId
+from shoal.simulation.underlay import (
+    ConstantUnderlay,
+    Coordinates,
+    GeographicUnderlay,
+    MatrixUnderlay,
+    Underlay,
+    UnderlayError,
+)
+
+MATRIX_COLUMNS = ("src", "dst", "rtt_ms")
+
+
+def build_underlay(section: scenario.Underlay, brokers: Sequence[BrokerRow], seed: int) -> Underlay:
+    """The underlay whose places are the brokers; UnderlayError or RunFileError says why not."""
+    match section:
+        case scenario.Constant():
+            return ConstantUnderlay(section.latency_us, local_latency_us=section.local_latency_us)
+        case scenario.Geography():
+            return GeographicUnderlay(
+                coordinates(brokers),
+                hop_cost_us=section.hop_cost_us,
+                local_latency_us=section.local_latency_us,
+            )
+        case scenario.Matrix():
+            sources, targets, rtt_ms = read_columns(Path(section.path), MATRIX_COLUMNS)
+            return MatrixUnderlay(
+                sources,
+                targets,
+                rtt_ms,
+                places=[row.broker for row in brokers],
+                seed=seed,
+                fill_missing=section.fill_missing,
+                local_latency_us=section.local_latency_us,
+            )
+
+
+def coordinates(brokers: Sequence[BrokerRow]) -> dict[BrokerId, Coordinates]:
+    """Where the brokers are; UnderlayError names one that the workload has no place for."""
+    found = {}
+    for row in brokers:
+        if row.latitude is None or row.longitude is None:
+            raise UnderlayError(
+                f"broker {row.broker!r} has no coordinates; use brokers that have them, or "
+                'underlay.kind = "constant" or "matrix"'
+            )
+        found[row.broker] = (row.latitude, row.longitude)
+    return found

@@ -1,0 +1,200 @@
+"""Reading workloads and writing runs: order, missing attributes, contradictions, equal bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.experiments.run_files import (
+    RUN_TABLES,
+    BrokerRow,
+    LinkRow,
+    RunFileError,
+    SubscriptionRow,
+    read_columns,
+    read_workload,
+    write_run,
+)
+from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
+
+
+def write_workload(folder: Path, **changed: list[dict[str, Any]]) -> Path:
+    tables: dict[str, list[dict[str, Any]]] = {
+        "brokers": [
+            {"broker": "EWR", "latitude": 40.7, "longitude": -74.2, "name": "Newark", "rank": 2},
+            {"broker": "ATL", "latitude": None, "longitude": None, "name": None, "rank": 1},
+        ],
+        "publishers": [
+            {
+                "publisher": "UA-EWR",
+                "advertisement_id": "UA-EWR#0",
+                "advertisement": "carrier = 'UA'",
+                "broker": "EWR",
+                "latitude": 40.7,
+                "longitude": -74.2,
+            }
+        ],
+        "subscriptions": [
+            {
+                "subscription": name,
+                "client": f"c{name}",
+                "broker": "ATL",
+                "publisher": "UA-EWR",
+                "rate_class": "high",
+                "aimed_selectivity": 1.0,
+                "measured_selectivity": 1.0,
+                "filter": "TRUE",
+            }
+            for name in ("s2", "s1")
+        ],
+        "events": [event(1, 50), event(0, 20, dep_delay=3, cancelled=None), event(2, 50)],
+        **changed,
+    }
+    for name, rows in tables.items():
+        target = folder / ("events/part-0.parquet" if name == "events" else f"{name}.parquet")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), target)
+    (folder / "events" / "_SUCCESS").touch()
+    return folder
+
+
+def event(sequence: int, replay_us: int, **attributes: Any) -> dict[str, Any]:
+    return {
+        "publisher": "UA-EWR",
+        "sequence": sequence,
+        "time_us": 1_000_000 + sequence,
+        "replay_us": replay_us,
+        "attributes": {"carrier": "UA", "dep_delay": None, "cancelled": False, **attributes},
+    }
+
+
+def test_a_workload_in_order(tmp_path: Path) -> None:
+    workload = read_workload(write_workload(tmp_path))
+    assert workload.brokers == [
+        BrokerRow(broker="ATL", rank=1),
+        BrokerRow(broker="EWR", latitude=40.7, longitude=-74.2, name="Newark", rank=2),
+    ]
+    assert [row.publisher for row in workload.publishers] == ["UA-EWR"]
+    assert workload.subscriptions[0] == SubscriptionRow(
+        subscription="s1", client="cs1", broker="ATL", filter="TRUE"
+    )
+    assert workload.links is None
+    assert (len(workload.events), workload.events.last_replay_us) == (3, 50)
+    events = list(workload.events)
+    assert [(one.replay_us, one.sequence) for one in events] == [(20, 0), (50, 1), (50, 2)]
+    assert events[0].attributes == {"carrier": "UA", "dep_delay": 3}
+    assert events[1].attributes == {"carrier": "UA", "cancelled": False}
+    assert events[0].time_us == 1_000_000
+
+
+def test_events_may_lie_in_parts_and_links_may_exist(tmp_path: Path) -> None:
+    write_workload(tmp_path, links=[{"left": "ATL", "right": "EWR"}])
+    part = pa.Table.from_pylist([event(3, 10, dep_delay=7, cancelled=True)])
+    pq.write_table(part, tmp_path / "events" / "part-1.parquet")
+    workload = read_workload(tmp_path)
+    assert workload.links == [LinkRow(left="ATL", right="EWR")]
+    first = next(iter(workload.events))
+    assert (first.sequence, first.attributes["dep_delay"]) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"brokers": [{"broker": "A"}, {"broker": "A"}]}, "brokers.parquet: 'A' is listed twice"),
+        ({"brokers": [{"name": "A"}]}, "brokers.parquet: column 'broker' is missing"),
+        ({"brokers": [{"broker": "EWR"}]}, "subscriptions.parquet: 's1' is at unknown broker"),
+        ({"brokers": [{"broker": None}]}, "brokers.parquet: row 0: .*`broker`"),
+        ({"links": [{"left": 3, "right": "A"}]}, r"links.parquet: row 0: Expected `str`, got"),
+        ({"events": [{**event(0, 1), "publisher": "X"}]}, "events: unknown publisher 'X'"),
+        ({"events": [{**event(0, 1), "time_us": None}, event(1, 2)]}, "'time_us' has nulls"),
+        ({"events": [{**event(0, 1), "replay_us": 1.5}]}, "'replay_us' is double, not an int"),
+        ({"events": [{**event(0, 1), "attributes": 3}]}, "'attributes' is int64, not a struct"),
+        ({"events": [event(0, 1, tags=["a"])]}, "attribute 'tags' is list<.*; use strings"),
+        ({"events": [{"publisher": "UA-EWR"}]}, "events: column 'replay_us' is missing"),
+    ],
+)
+def test_workloads_that_contradict_themselves(
+    tmp_path: Path, changed: dict[str, list[dict[str, Any]]], message: str
+) -> None:
+    with pytest.raises(RunFileError, match=message):
+        read_workload(write_workload(tmp_path, **changed))
+
+
+def test_missing_and_foreign_files(tmp_path: Path) -> None:
+    with pytest.raises(RunFileError, match="no such folder; make a workload"):
+        read_workload(tmp_path / "nowhere")
+    write_workload(tmp_path)
+    (tmp_path / "brokers.parquet").write_text("not parquet")
+    with pytest.raises(RunFileError, match=r"brokers\.parquet: not a parquet table"):
+        read_workload(tmp_path)
+    (tmp_path / "brokers.parquet").unlink()
+    with pytest.raises(RunFileError, match=r"brokers\.parquet: no such table"):
+        read_workload(tmp_path)
+
+
+def test_columns_of_a_csv(tmp_path: Path) -> None:
+    path = tmp_path / "rtt.csv"
+    path.write_text("src,dst,rtt_ms,n\na,b,1.5,3\na,c,,3\n")
+    columns = read_columns(path, ("src", "dst", "rtt_ms"))
+    assert columns == [["a", "a"], ["b", "c"], [1.5, None]]
+    with pytest.raises(RunFileError, match="'rtt' is missing; found: src, dst, rtt_ms, n"):
+        read_columns(path, ("rtt",))
+
+
+def scenario(tmp_path: Path) -> Scenario:
+    return parse_scenario({"name": "run", "workload": {"path": str(tmp_path / "workload")}})
+
+
+def deliveries(count: int) -> dict[str, list[Any]]:
+    numbers = list(range(count))
+    names = [f"n{number % 7}" for number in numbers]
+    texts = ("publisher", "subscription", "client", "broker")
+    return {name: names if name in texts else numbers for name in RUN_TABLES["deliveries"].names}
+
+
+def test_a_run_is_whole_and_reproducible(tmp_path: Path) -> None:
+    checks = {"published": 3, "seed": 1}
+    for name in ("one", "two"):
+        write_run(tmp_path / name, {"deliveries": deliveries(5_000)}, checks, scenario(tmp_path))
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert files == sorted([*(f"{t}.parquet" for t in RUN_TABLES), "checks.json", "scenario.toml"])
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    table = pq.read_table(tmp_path / "one" / "deliveries.parquet")
+    assert table.schema == RUN_TABLES["deliveries"]
+    assert table.num_rows == 5_000
+    assert pq.read_table(tmp_path / "one" / "migrations.parquet").num_rows == 0
+    assert load_scenario(tmp_path / "one" / "scenario.toml") == scenario(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
+    run, plan = tmp_path / "run", scenario(tmp_path)
+    write_run(run, {}, {"published": 1}, plan)
+    with pytest.raises(RunFileError, match="holds a run already"):
+        write_run(run, {}, {}, plan)
+    write_run(run, {}, {"published": 2}, plan, overwrite=True)
+    assert '"published": 2' in (run / "checks.json").read_text()
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.tex").touch()
+    with pytest.raises(RunFileError, match="exists and is no run"):
+        write_run(precious, {}, {}, plan, overwrite=True)
+    assert (precious / "thesis.tex").exists()
+
+
+def test_wrong_tables(tmp_path: Path) -> None:
+    plan = scenario(tmp_path)
+    with pytest.raises(RunFileError, match="table 'queues': a run has no such table"):
+        write_run(tmp_path / "run", {"queues": {}}, {}, plan)
+    with pytest.raises(RunFileError, match="table 'links' has the columns left, right, not left"):
+        write_run(tmp_path / "run", {"links": {"left": []}}, {}, plan)
+    with pytest.raises(RunFileError, match="table 'links': "):
+        write_run(tmp_path / "run", {"links": {"left": [1], "right": ["A"]}}, {}, plan)
+    with pytest.raises(RunFileError, match="table 'links': "):
+        write_run(tmp_path / "run", {"links": {"left": ["A"], "right": []}}, {}, plan)
+    assert not (tmp_path / "run").exists()

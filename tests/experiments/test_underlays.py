@@ -1,0 +1,40 @@
+"""From `[underlay]` to latencies between brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.experiments.run_files import BrokerRow, RunFileError
+from shoal.experiments.scenario import Constant, Geography, Matrix
+from shoal.experiments.underlays import build_underlay
+from shoal.simulation.underlay import UnderlayError
+
+BROKERS = [
+    BrokerRow(broker="JFK", latitude=40.63975, longitude=-73.77893),
+    BrokerRow(broker="LAX", latitude=33.94254, longitude=-118.40807),
+]
+
+
+def test_each_kind(tmp_path: Path) -> None:
+    constant = build_underlay(Constant(latency_us=3_000), BROKERS, seed=1)
+    assert constant.latency_us("JFK", "LAX") == 3_000
+    geography = build_underlay(Geography(hop_cost_us=0), BROKERS, seed=1)
+    assert geography.latency_us("JFK", "LAX") == pytest.approx(19_883, rel=0.003)
+    path = tmp_path / "rtt.csv"
+    path.write_text("src,dst,rtt_ms\n1,2,8.0\n")
+    matrix = build_underlay(Matrix(path=str(path), local_latency_us=7), BROKERS, seed=1)
+    assert matrix.latency_us("JFK", "LAX") == 4_000
+    assert matrix.latency_us("JFK", "JFK") == 7
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnderlayError, match="broker 'X' has no coordinates; use"):
+        build_underlay(Geography(), [BrokerRow(broker="X")], seed=1)
+    with pytest.raises(RunFileError, match="no such table"):
+        build_underlay(Matrix(path=str(tmp_path / "rtt.parquet")), BROKERS, seed=1)
+    path = tmp_path / "rtt.csv"
+    path.write_text("src,dst,ms\n1,2,8.0\n")
+    with pytest.raises(RunFileError, match="column 'rtt_ms' is missing; found: src, dst, ms"):
+        build_underlay(Matrix(path=str(path)), BROKERS, seed=1)
