@@ -1,0 +1,96 @@
+"""`shoal simulate`: a run is written and summed up; mistakes are one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shoal.cli import main as cli
+from shoal.experiments import runner
+from shoal.experiments.run_files import RUN_TABLES
+from shoal.experiments.scenario import Scenario, load_scenario
+
+
+@pytest.fixture
+def short_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the simulator: a run of two deliveries."""
+
+    def run_scenario(scenario: Scenario, progress: Callable[[int, int], None]) -> runner.RunResult:
+        progress(0, 0)
+        progress(500_000, 1_000_000)
+        tables = {name: {column: [] for column in RUN_TABLES[name].names} for name in RUN_TABLES}
+        tables["deliveries"] = {
+            **{key: ["x", "y"] for key in ("publisher", "subscription", "client", "broker")},
+            "sequence": [0, 1],
+            "published_us": [0, 1_000],
+            "delivered_us": [4_000, 7_000],
+            "hops": [1, 2],
+        }
+        checks = {
+            "published": 2,
+            "delivered": 2,
+            "seed": scenario.seed,
+            "virtual_end_us": 1_500_000,
+        }
+        return runner.RunResult(tables=tables, checks=checks)
+
+    monkeypatch.setattr(runner, "run_scenario", run_scenario)
+
+
+@pytest.fixture
+def scenario_file(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario.toml"
+    path.write_text("name = 'short'\nworkload.path = 'workload'\n")
+    return path
+
+
+def simulate(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["simulate", *map(str, arguments)])
+    return int(caught.value.code or 0)
+
+
+@pytest.mark.usefixtures("short_run")
+def test_a_run_is_written_and_summed_up(
+    scenario_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs" / "short"
+    assert simulate(scenario_file, "--out", out, "--set", "seed=7") == 0
+    printed = capsys.readouterr().out
+    assert "mean delivery delay (ms)" in printed
+    assert "5.0" in printed
+    assert "1.50" in printed
+    assert f"run written to {out}" in printed
+    assert json.loads((out / "checks.json").read_text())["seed"] == 7
+    assert load_scenario(out / "scenario.toml").seed == 7
+    assert simulate(scenario_file, "--out", out) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert simulate(scenario_file, "--out", out, "--overwrite") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "sed=7"], "shoal: --set: sed: unknown key; did you mean seed?"),
+        (["--set", "relocation.weight=7000"], "relocation.weight: 7000 is not between"),
+        ([], "workload: no such folder; make a workload with `shoal workload`"),
+    ],
+)
+def test_mistakes(
+    scenario_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert simulate(scenario_file, "--out", tmp_path / "run", *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(tmp_path / "none.toml", "--out", tmp_path / "run") == 2
+    assert "none.toml: cannot be read: No such file" in capsys.readouterr().err
