@@ -336,7 +336,9 @@ def _differences(runs: Sequence[Run]) -> Markup | None:
     """The scenario keys whose values are not the same in all runs."""
     flat = [dict(_flatten(run.scenario)) for run in runs]
     keys = sorted({key for scenario in flat for key in scenario})
-    differing = [key for key in keys if len({scenario.get(key) for scenario in flat}) > 1]
+    differing = [
+        key for key in keys if key != "name" and len({scenario.get(key) for scenario in flat}) > 1
+    ]
     if not differing:
         return None
     head = tag("tr", tag("th", "setting"), [tag("th", run.name, scope="col") for run in runs])
@@ -349,7 +351,11 @@ def _differences(runs: Sequence[Run]) -> Markup | None:
         for key in differing
     ]
     return join(
-        tag("p", "The runs differ in these settings and in nothing else:", class_="note"),
+        tag(
+            "p",
+            "The runs have other values for these settings, and the same for all others:",
+            class_="note",
+        ),
         tag("table", tag("thead", head), tag("tbody", rows), class_="settings"),
     )
 
