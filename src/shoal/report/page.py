@@ -19,6 +19,7 @@ from shoal.report.charts import MAX_BARS, Series, bar_chart, line_chart, reading
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
 from shoal.report.geography import Placement, place
 from shoal.report.inputs import Row, Run
+from shoal.report.journeys import movers
 from shoal.report.markup import Markup, join, tag
 from shoal.report.network_map import Drawing, network_map
 
@@ -179,7 +180,7 @@ def _panel(
         ),
         _bars_note(reference, run),
         tag("h3", "Who moved where"),
-        _movers(run),
+        movers(run),
     )  # fmt: skip
 
 
@@ -224,43 +225,6 @@ def _drawing(run: Run, colour: str, placement: Placement, largest: float, title:
 def _broker_name(row: Row) -> str:
     name = row["name"]
     return f"{row['broker']}, {name}" if name and name != row["broker"] else str(row["broker"])
-
-
-def _movers(run: Run) -> Markup:
-    """A row per publisher that moved, with its whole journey."""
-    journeys: dict[str, list[Row]] = {}
-    for migration in run.migrations:
-        journeys.setdefault(migration["publisher"], []).append(migration)
-    stayed = len(run.moves) - sum(row["publisher"] in journeys for row in run.moves)
-    if not journeys:
-        return tag("p", f"None of the {figures.count(stayed)} publishers moved.", class_="note")
-    names = {row["broker"]: row["name"] for row in run.brokers}
-    order = sorted(journeys.items(), key=lambda item: (item[1][0]["resumed_us"], item[0]))
-    head = ("publisher", "journey", "from", "to", "overlay hops", "first move", "last move", "wait")
-    rows = []
-    for publisher, steps in order:
-        stops = [steps[0]["source"], *(step["target"] for step in steps)]
-        waits = [step["resumed_us"] - step["paused_us"] for step in steps]
-        cells = (
-            publisher, " → ".join(stops), names.get(stops[0]) or stops[0],
-            names.get(stops[-1]) or stops[-1], str(sum(step["path_hops"] for step in steps)),
-            f"{figures.seconds(steps[0]['resumed_us'])} s",
-            f"{figures.seconds(steps[-1]['resumed_us'])} s",
-            f"{figures.milliseconds(sum(waits) / len(waits))} ms",
-        )  # fmt: skip
-        rows.append(
-            tag("tr", [tag("td", cell, class_="number" if at > 3 else None)
-                       for at, cell in enumerate(cells)])
-        )  # fmt: skip
-    table = tag(
-        "table",
-        tag("thead", tag("tr", [tag("th", label, scope="col") for label in head])),
-        tag("tbody", rows),
-        class_="movers",
-    )
-    moves = f"{figures.count(len(run.migrations))} moves of {figures.count(len(journeys))}"
-    note = f"{moves} publishers; {figures.count(stayed)} stayed where they began."
-    return join(tag("p", note, class_="note"), tag("div", table, class_="scroll"))
 
 
 def _time_unit(runs: Sequence[Run]) -> tuple[str, float]:
