@@ -56,13 +56,16 @@ class _VirtualTime:
     """A bar on stderr; called with the virtual time reached and the virtual time of the end."""
 
     def __init__(self, name: str) -> None:
+        console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:.0f} of {task.total:.0f} s virtual time"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
+            # Into a file or pipe a bar leaves only empty lines.
+            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task(name, total=1)
 
