@@ -1,0 +1,153 @@
+"""Predicates as small Python functions, for the parts of a filter that an index must still test.
+
+Each function takes a publication's attributes and says whether the predicate is TRUE; unknown
+counts as not TRUE, which is all that matching asks of a conjunction's parts.
+
+>>> from shoal.model import Operator, predicate
+>>> test = compile_conjunction([predicate("distance", Operator.GT, 500)])
+>>> test({"distance": 500.5}), test({"distance": "far"}), test({})
+(True, False, False)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+from shoal.language.like import CACHED_PATTERNS, Wildcard, elements
+from shoal.matching.domains import number_successor, string_successor
+from shoal.model import Attributes, Kind, Operator, Predicate
+
+Test = Callable[[Attributes], bool]
+
+TYPES: dict[Kind, tuple[type, ...]] = {
+    Kind.BOOLEAN: (bool,),
+    Kind.NUMBER: (int, float),
+    Kind.STRING: (str,),
+}
+
+# Which comparisons become `at least` (True) and which `below` (False), and which of them need
+# the operand's successor for that.
+RISING = {Operator.GE: True, Operator.GT: True, Operator.LT: False, Operator.LE: False}
+_NEEDS_SUCCESSOR = (Operator.GT, Operator.LE)
+
+
+def threshold(tested: Predicate) -> Any:
+    """The bound of an order comparison of numbers or strings, as `at least` or `below` it."""
+    operand = tested.operand
+    if tested.operator not in _NEEDS_SUCCESSOR:
+        return operand
+    if isinstance(operand, str):
+        return string_successor(operand)
+    assert isinstance(operand, int | float)
+    return number_successor(operand)
+
+
+def compile_conjunction(predicates: Sequence[Predicate]) -> Test:
+    """One function that is TRUE when every predicate is."""
+    tests = tuple(map(compile_predicate, predicates))
+    if len(tests) == 1:
+        return tests[0]
+
+    def test(attributes: Attributes) -> bool:
+        for each in tests:  # noqa: SIM110  # all() would build a generator for each publication
+            if not each(attributes):
+                return False
+        return True
+
+    return test
+
+
+def compile_predicate(tested: Predicate) -> Test:
+    """One predicate as a function."""
+    name = tested.attribute
+    match tested.operator:
+        case Operator.IS_NULL:
+            return lambda attributes: attributes.get(name) is None
+        case Operator.IS_NOT_NULL:
+            return lambda attributes: attributes.get(name) is not None
+    assert tested.kind is not None
+    types = TYPES[tested.kind]
+    if tested.operator in RISING and tested.kind is not Kind.BOOLEAN:
+        return _order_test(name, types, threshold(tested), rising=RISING[tested.operator])
+    if tested.operator in (Operator.LIKE, Operator.NOT_LIKE):
+        assert isinstance(tested.operand, str)
+        return _shape_test(name, tested.operand, wanted=tested.operator is Operator.LIKE)
+    wanted, listed = _finite_form(tested)
+    return _membership_test(name, types, listed, wanted=wanted)
+
+
+def _finite_form(tested: Predicate) -> tuple[bool, Collection[Any]]:
+    """Equality, lists and comparisons of booleans, as being in a set or not."""
+    operand = tested.operand
+    match tested.operator:
+        case Operator.IN | Operator.NOT_IN:
+            assert isinstance(operand, tuple)
+            return tested.operator is Operator.IN, frozenset(operand)
+        case Operator.EQ | Operator.NE:
+            return tested.operator is Operator.EQ, (operand,)
+        case Operator.LT | Operator.GE:
+            below = [value for value in (False, True) if value < operand]  # type: ignore[operator]
+            return tested.operator is Operator.LT, below
+        case _:
+            below = [value for value in (False, True) if value <= operand]  # type: ignore[operator]
+            return tested.operator is Operator.LE, below
+
+
+def _order_test(name: str, types: tuple[type, ...], bound: Any, *, rising: bool) -> Test:
+    # NaN is below nothing in Python, which makes it at least every bound, as it should be.
+    if rising:
+
+        def at_least(attributes: Attributes) -> bool:
+            value = attributes.get(name)
+            return type(value) in types and not value < bound
+
+        return at_least
+
+    def below(attributes: Attributes) -> bool:
+        value = attributes.get(name)
+        return type(value) in types and value < bound
+
+    return below
+
+
+def _membership_test(
+    name: str, types: tuple[type, ...], listed: Collection[Any], *, wanted: bool
+) -> Test:
+    def test(attributes: Attributes) -> bool:
+        value = attributes.get(name)
+        return type(value) in types and (value in listed) is wanted
+
+    return test
+
+
+def _shape_test(name: str, pattern: str, *, wanted: bool) -> Test:
+    has_shape = shape(pattern)
+
+    def test(attributes: Attributes) -> bool:
+        value = attributes.get(name)
+        return type(value) is str and has_shape(value) is wanted
+
+    return test
+
+
+@lru_cache(CACHED_PATTERNS)
+def shape(pattern: str) -> Callable[[str], bool]:
+    """A LIKE pattern as a function of the text.
+
+    Between two `%` the leftmost place is always good enough, so each step is an atomic group
+    and no pattern can make the search go back: time is linear in text times pattern.
+    """
+    runs: list[list[str]] = [[]]
+    for element in elements(pattern):
+        if element is Wildcard.ANY_RUN:
+            runs.append([])
+        else:
+            runs[-1].append("." if isinstance(element, Wildcard) else re.escape(element))
+    first, *middle, last = ("".join(run) for run in [*runs, []][: max(2, len(runs))])
+    steps = "".join(f"(?>.*?{run})" for run in middle)
+    tail = f".*{last}" if len(runs) > 1 else ""
+    expression = re.compile(first + steps + tail, re.DOTALL)
+    return lambda text: expression.fullmatch(text) is not None

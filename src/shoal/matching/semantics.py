@@ -1,0 +1,119 @@
+r"""The naive truth: a filter evaluated on a publication, straight from the definitions.
+
+A predicate on a missing attribute, or on a value of another kind than its operand, is unknown
+(None); AND, OR and NOT are Kleene's, as in SQL; a filter matches only when it is TRUE.  Every
+faster matcher is held against this one.
+
+>>> from shoal.language import parse
+>>> late = parse("dep_delay > 30 OR cancelled")
+>>> matches(late, {"dep_delay": 45}), matches(late, {"dep_delay": 5})
+(True, False)
+>>> evaluate(late, {"dep_delay": 5}) is None  # cancelled is missing, so nobody can tell
+True
+>>> like("50% off", r"50\% o__")
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.language.like import Wildcard, elements
+from shoal.model import (
+    And,
+    Attributes,
+    Constant,
+    Expression,
+    Filter,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Value,
+    compare,
+    kind_of,
+)
+
+_BY_ORDER: dict[Operator, Callable[[int], bool]] = {
+    Operator.EQ: lambda order: order == 0,
+    Operator.NE: lambda order: order != 0,
+    Operator.LT: lambda order: order < 0,
+    Operator.LE: lambda order: order <= 0,
+    Operator.GT: lambda order: order > 0,
+    Operator.GE: lambda order: order >= 0,
+}
+
+
+def matches(filter: Filter, attributes: Attributes) -> bool:
+    """Whether a publication with these attributes is one that the filter asks for."""
+    return evaluate(filter.expression, attributes) is True
+
+
+def evaluate(filter: Filter | Expression, attributes: Attributes) -> bool | None:
+    """TRUE, FALSE or unknown (None)."""
+    expression = filter.expression if isinstance(filter, Filter) else filter
+    match expression:
+        case Predicate():
+            return evaluate_predicate(expression, attributes.get(expression.attribute))
+        case Constant():
+            return expression.value
+        case Not():
+            inner = evaluate(expression.operand, attributes)
+            return None if inner is None else not inner
+        case And() | Or():
+            # One FALSE decides AND, one TRUE decides OR.
+            deciding = isinstance(expression, Or)
+            results = {evaluate(operand, attributes) for operand in expression.operands}
+            if deciding in results:
+                return deciding
+            return None if None in results else not deciding
+
+
+def evaluate_predicate(tested: Predicate, value: Value | None) -> bool | None:
+    """One predicate on its attribute's value; None stands for a missing attribute."""
+    if tested.operator is Operator.IS_NULL:
+        return value is None
+    if tested.operator is Operator.IS_NOT_NULL:
+        return value is not None
+    if value is None or kind_of(value) is not tested.kind:
+        return None
+    match tested.operator, tested.operand:
+        case ((Operator.LIKE | Operator.NOT_LIKE), str(pattern)):
+            assert isinstance(value, str)
+            return like(value, pattern) is (tested.operator is Operator.LIKE)
+        case ((Operator.IN | Operator.NOT_IN), tuple(values)):
+            found = any(compare(value, each) == 0 for each in values)
+            return found is (tested.operator is Operator.IN)
+        case operator, operand:
+            assert operand is not None
+            assert not isinstance(operand, tuple)
+            order = compare(value, operand)
+            return None if order is None else _BY_ORDER[operator](order)
+
+
+def like(text: str, pattern: str) -> bool:
+    """Whether the whole text has the shape of a canonical pattern, letter case included.
+
+    Time is at most the product of both lengths, whatever the pattern.
+    """
+    parts = [
+        piece
+        for element in elements(pattern)
+        for piece in (element if isinstance(element, str) else (element,))
+    ]
+    place = at = 0
+    run_place, run_at = -1, 0  # the last ANY_RUN, and how far it reaches so far
+    while at < len(text):
+        part = parts[place] if place < len(parts) else None
+        if part is Wildcard.ANY_RUN:
+            run_place, run_at = place, at
+            place += 1
+        elif part is Wildcard.ANY_ONE or part == text[at]:
+            place += 1
+            at += 1
+        elif run_place >= 0:
+            run_at += 1
+            place, at = run_place + 1, run_at
+        else:
+            return False
+    return all(part is Wildcard.ANY_RUN for part in parts[place:])
