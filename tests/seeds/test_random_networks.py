@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.seeds.random_network import RandomNetwork
 
 from shoal.broker.records import MigrationRecord
+from tests.seeds.random_network import RandomNetwork
 
 QUICK = range(40)
 LOSSY = range(12)

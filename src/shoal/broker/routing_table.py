@@ -8,7 +8,7 @@ entry, so a match yields the entries themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from shoal.matching import MatchIndex
 from shoal.model import (
@@ -34,11 +34,12 @@ class AdvertisementEntry:
 class SubscriptionEntry:
     """One row of the PRT; hashed by identity, as it is its own key in the index."""
 
-    __slots__ = ("client", "forwarded_to", "id", "last_hop", "subscription")
+    __slots__ = ("client", "forwarded_to", "id", "ids", "last_hop", "subscription")
 
     def __init__(self, subscription: Subscription, last_hop: BrokerId | None) -> None:
         self.subscription = subscription
         self.id = subscription.id
+        self.ids = (subscription.id,)  # as a delivery names it, made once
         self.client = subscription.client
         self.last_hop = last_hop
         self.forwarded_to: set[BrokerId] = set()
@@ -50,7 +51,9 @@ class RoutingTable:
     def __init__(self) -> None:
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
-        self._index: MatchIndex[SubscriptionEntry] = MatchIndex()
+        self._index = MatchIndex()
+        # The entries whose filters match attributes, in an order that depends on history only.
+        self.match: Callable[[Attributes], list[SubscriptionEntry]] = self._index.match
 
     def add_subscription(
         self, subscription: Subscription, last_hop: BrokerId | None
@@ -64,10 +67,6 @@ class RoutingTable:
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
         self._index.remove(entry)
-
-    def match(self, attributes: Attributes) -> list[SubscriptionEntry]:
-        """The entries whose filters match, in an order that depends on the table's history only."""
-        return self._index.match(attributes)
 
     def advertisements_from(self, hop: BrokerId | None) -> Iterator[AdvertisementEntry]:
         """The rows with this last hop, oldest first."""

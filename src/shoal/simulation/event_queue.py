@@ -29,6 +29,11 @@ class EventQueue:
     def __bool__(self) -> bool:
         return bool(self.heap)
 
+    @property
+    def last_us(self) -> int:
+        """When the last event is due; now when there is none."""
+        return max((event[0] for event in self.heap), default=self.now_us)
+
     def push(self, at_us: int, action: Action, argument: Any) -> None:
         """Run `action(at_us, argument)` at `at_us`, which must not be in the past."""
         if at_us < self.now_us:

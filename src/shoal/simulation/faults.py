@@ -54,6 +54,10 @@ class FaultyLink(Link):
         self._faults = faults
         self._random = random
 
-    def carry(self, input: Received, departure_us: int) -> None:
+    def send(self, input: Received, units: int, ready_us: int) -> int:
+        busy_us = units * self._transmission_us
+        arrival_us = self._depart(ready_us, busy_us) + self.latency_us
         if self._random.random() >= self._faults.loss:
-            super().carry(input, departure_us + self._random.randint(0, self._faults.jitter_us))
+            late_us = self._random.randint(0, self._faults.jitter_us)
+            self._queue.push(arrival_us + late_us, self._receive, input)
+        return busy_us

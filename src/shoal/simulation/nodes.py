@@ -98,7 +98,7 @@ class Link:
     ) -> None:
         self.close = close
         self._queue = queue
-        self.target = target
+        self._receive = target.receive
         self.latency_us = latency_us
         self._transmission_us = transmission_us
         self._free_us = 0
@@ -108,22 +108,21 @@ class Link:
     def send(self, input: Received, units: int, ready_us: int) -> int:
         """Queue a message that is ready at `ready_us`; the output's busy time for it."""
         busy_us = units * self._transmission_us
-        free_us = self._free_us
-        start_us = free_us if free_us > ready_us else ready_us
-        self._waited_us += start_us - ready_us
-        self._sent += 1
-        self._free_us = end_us = start_us + busy_us
-        self.carry(input, end_us)
-        return busy_us
-
-    def carry(self, input: Received, departure_us: int) -> None:
-        """Bring the message to the other end, in order."""
         queue = self._queue
         queue.made += 1
-        heappush(
-            queue.heap,
-            (departure_us + self.latency_us, queue.made, self.target.receive, input),
-        )
+        arrival_us = self._depart(ready_us, busy_us) + self.latency_us
+        heappush(queue.heap, (arrival_us, queue.made, self._receive, input))
+        return busy_us
+
+    def _depart(self, ready_us: int, busy_us: int) -> int:
+        """When the message has left: after those before it, and its own transmission."""
+        free_us = self._free_us
+        self._sent += 1
+        if free_us > ready_us:
+            self._waited_us += free_us - ready_us
+            ready_us = free_us
+        self._free_us = ready_us = ready_us + busy_us
+        return ready_us
 
     def measure_us(self) -> int:
         """Average delay from output queue to the other end since the last call."""
@@ -232,23 +231,26 @@ class BrokerNode:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect, now_us)  # type: ignore[arg-type]
+                self._send(effect.neighbour, effect.message, now_us)  # type: ignore[union-attr]
             elif kind is Deliver:
                 self._deliver(effect, now_us)  # type: ignore[arg-type]
             else:
                 self._control(effect, now_us)
 
-    def _send(self, effect: Send, now_us: int) -> None:
-        message = effect.message
-        inner = message.message if type(message) is Frame else message
+    def _send(self, neighbour: BrokerId, message: Any, now_us: int) -> None:
         meter = self.meter
-        if type(inner) is PublicationBatch:
+        kind = type(message)
+        inner = message
+        if kind is Frame:
+            inner = message.message
+            kind = type(inner)
+        if kind is PublicationBatch:
             units = len(inner.publications)
         else:
             units = 1
             meter.control_out += 1
         meter.messages_out += units
-        link = self.links.get(effect.neighbour)
+        link = self.links.get(neighbour)
         if link is not None:  # a broker may still send while it learns that a link is down
             meter.output_busy_us += link.send(Received(self.id, message), units, now_us)
 

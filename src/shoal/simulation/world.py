@@ -11,9 +11,11 @@ instead of three: the message is handled at once, under the time at which its tu
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from heapq import heappop
 from random import Random
 from typing import Any
 
@@ -231,17 +233,14 @@ class World:
         `progress` is told the virtual time now and then.
         """
         queue = self.queue
+        heap = queue.heap
+        end_us = math.inf if until_us is None else until_us
         with _without_garbage_collection():
-            while queue:
-                at_us = queue.heap[0][0]
-                if until_us is not None and at_us > until_us:
-                    break
-                if at_us >= self._next_report_us:
-                    self._report(at_us, progress)
-                    continue
-                queue.step()
-        if until_us is not None:
-            queue.now_us = max(queue.now_us, until_us)
+            while heap and heap[0][0] <= end_us:
+                if heap[0][0] >= self._next_report_us:
+                    self._report(heap[0][0], progress)
+                queue.now_us, _, action, argument = heappop(heap)
+                action(queue.now_us, argument)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
         now_us = at_us - at_us % MONITOR_INTERVAL_US

@@ -79,7 +79,10 @@ class Tracing:
         effects: Sequence[Effect],
     ) -> None:
         """Note what became of the traced ones among `publications`: the effects say it."""
-        if not any(routed.trace_session for routed in publications):
+        for routed in publications:
+            if routed.trace_session is not None:
+                break
+        else:
             return
         for effect in effects:
             if type(effect) is Deliver:

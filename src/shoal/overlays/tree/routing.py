@@ -47,6 +47,7 @@ class TreeRouting:
     def __init__(self, context: BrokerContext) -> None:
         self.broker = context.broker
         self.tables = RoutingTable()
+        self._match = self.tables.match
         self._neighbours = sorted(context.neighbours)
         # What each local publisher may publish; outlives its SRT rows while it is being moved.
         self._publishers: dict[ClientId, dict[AdvertisementId, Advertisement]] = {}
@@ -273,21 +274,31 @@ class TreeRouting:
     ) -> None:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients."""
         remote: dict[BrokerId, list[RoutedPublication]] = {}
-        match = self.tables.match
+        match = self._match
         for routed in publications:
-            local: dict[ClientId, list[SubscriptionId]] = {}
-            reached = {hop}
+            local: dict[ClientId, tuple[SubscriptionId, ...]] = {}
+            reached = [hop]  # a handful of neighbours: a list beats a set
             for entry in match(routed.publication.attributes):
                 neighbour = entry.last_hop
                 if neighbour is None:
-                    local.setdefault(entry.client, []).append(entry.id)
+                    client = entry.client
+                    local[client] = local[client] + entry.ids if client in local else entry.ids
                 elif neighbour not in reached:
-                    reached.add(neighbour)
-                    remote.setdefault(neighbour, []).append(routed)
-            for client, subscriptions in local.items():
-                out.append(Deliver(client, routed, tuple(subscriptions), hops))
-        for neighbour, batch in remote.items():
-            out.append(Send(neighbour, PublicationBatch(tuple(batch), hops + 1)))
+                    reached.append(neighbour)
+                    if neighbour in remote:
+                        remote[neighbour].append(routed)
+                    else:
+                        remote[neighbour] = [routed]
+            if local:
+                for client, subscriptions in local.items():
+                    out.append(Deliver(client, routed, subscriptions, hops))
+        if remote:
+            hops += 1
+            whole = PublicationBatch(publications, hops)
+            for neighbour, part in remote.items():
+                is_whole = len(part) == len(publications)
+                batch = whole if is_whole else PublicationBatch(tuple(part), hops)
+                out.append(Send(neighbour, batch))
 
 
 def _check_owner(client: ClientId, owner: ClientId, what: str, name: str) -> None:

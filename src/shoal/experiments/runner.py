@@ -1,0 +1,147 @@
+"""One scenario, run in the simulator: workload in, trace tables and first checks out.
+
+Clients start one after the other, advertisements first, then subscriptions; when all has
+settled, the events are replayed at their times.  Faults happen at the times the scenario gives,
+counted from the start of the run like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from shoal.broker.messages import Publish
+from shoal.experiments.run_files import Event, RunFileError, Workload, read_workload
+from shoal.experiments.scenario import Scenario, check_faults
+from shoal.experiments.topologies import Link, build_links
+from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
+from shoal.experiments.underlays import build_underlay
+from shoal.language import FilterSyntaxError, parse
+from shoal.model import Advertisement, Filter, Publication, Subscription
+from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.faults import LinkFaults
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.world import World
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run left: columns by table (see `run_files.RUN_TABLES`), and counts that judge it."""
+
+    tables: Tables
+    checks: Checks
+
+
+def run_scenario(
+    scenario: Scenario, progress: Callable[[int, int], None] | None = None
+) -> RunResult:
+    """Simulate a scenario.
+
+    `progress` is told (virtual time, its end), both in µs, about once per virtual second.  What
+    the scenario names and cannot be used (files, brokers, filters) is a ValueError that says
+    where.
+    """
+    path = Path(scenario.workload.path)
+    workload = read_workload(path)
+    links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
+    check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
+    world = _build_world(scenario, workload, links)
+    subscriptions = _start_clients(world, workload, scenario, path)
+    settled_us = world.queue.last_us + scenario.run.settle_us
+    _Replay(world, iter(workload.events), settled_us).start()
+    for crash in scenario.faults.crashes:
+        world.crash(crash.at_us, crash.broker)
+        world.restart(crash.back_us, crash.broker)
+    for down in scenario.faults.link_downs:
+        world.cut(down.at_us, down.left, down.right)
+        world.heal(down.back_us, down.left, down.right)
+    end_us = settled_us + workload.events.last_replay_us
+    tick = None if progress is None else partial(_tick, progress, end_us)
+    world.run(end_us + scenario.run.drain_us, tick)
+    tables = trace_tables(world, workload, links)
+    return RunResult(tables=tables, checks=check_counts(world, subscriptions, scenario.seed))
+
+
+def _tick(progress: Callable[[int, int], None], end_us: int, now_us: int) -> None:
+    progress(min(now_us, end_us), end_us)
+
+
+def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> World:
+    return World(
+        links,
+        SYSTEMS[scenario.system](scenario.relocation),
+        build_underlay(scenario.underlay, workload.brokers, scenario.seed),
+        brokers=[row.broker for row in workload.brokers],
+        costs=msgspec.convert(msgspec.to_builtins(scenario.service), ServiceCosts),
+        link_faults=LinkFaults(
+            loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
+        ),
+        seed=scenario.seed,
+        window_us=scenario.trace.window_us,
+    )
+
+
+def _start_clients(
+    world: World, workload: Workload, scenario: Scenario, path: Path
+) -> dict[str, Filter]:
+    """Schedule every client's start; the filters by subscription."""
+    spacing_us = scenario.run.client_spacing_us
+    at_us = scenario.run.advertise_at_us
+    started = set()
+    for row in workload.publishers:
+        if row.publisher not in started:
+            started.add(row.publisher)
+            world.add_publisher(row.publisher, row.broker, row.broker)
+        promise = _parse(row.advertisement, path, "publishers", row.advertisement_id)
+        advertisement = Advertisement(
+            id=row.advertisement_id, publisher=row.publisher, filter=promise
+        )
+        world.advertise(at_us, advertisement)
+        at_us += spacing_us
+    at_us = max(at_us, scenario.run.subscribe_at_us)
+    filters = {}
+    for wish in workload.subscriptions:
+        filters[wish.subscription] = _parse(wish.filter, path, "subscriptions", wish.subscription)
+        world.add_subscriber(wish.client, wish.broker)
+        subscription = Subscription(
+            id=wish.subscription, client=wish.client, filter=filters[wish.subscription]
+        )
+        world.subscribe(at_us, wish.broker, subscription)
+        at_us += spacing_us
+    return filters
+
+
+def _parse(text: str, path: Path, table: str, name: str) -> Filter:
+    try:
+        return parse(text)
+    except FilterSyntaxError as error:
+        raise RunFileError(f"{path / table}.parquet: filter of {name!r}: {error}") from None
+
+
+class _Replay:
+    """Feeds events into the world one by one, so that the event queue stays small."""
+
+    def __init__(self, world: World, events: Iterator[Event], start_us: int) -> None:
+        self._world = world
+        self._events = events
+        self._start_us = start_us
+
+    def start(self) -> None:
+        self._schedule_next()
+
+    def _schedule_next(self) -> None:
+        event = next(self._events, None)
+        if event is not None:
+            self._world.queue.push(self._start_us + event.replay_us, self._publish, event)
+
+    def _publish(self, now_us: int, event: Event) -> None:
+        publication = Publication(
+            publisher=event.publisher,
+            sequence=event.sequence,
+            published_us=now_us,
+            attributes=event.attributes,
+        )
+        self._world.request(now_us, event.publisher, Publish((publication,)))
+        self._schedule_next()

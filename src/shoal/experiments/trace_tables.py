@@ -1,0 +1,88 @@
+"""From what a simulated world remembers to the tables and counts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
+from shoal.experiments.run_files import RUN_TABLES, Workload
+from shoal.experiments.topologies import Link
+from shoal.matching import matches
+from shoal.model import Filter, SubscriptionId
+from shoal.simulation.world import World
+
+Tables = Mapping[str, Mapping[str, Sequence[Any]]]
+Checks = Mapping[str, int]
+
+_RECORDS = {"selections": SelectionRecord, "migrations": MigrationRecord}
+
+
+def trace_tables(world: World, workload: Workload, links: Sequence[Link]) -> Tables:
+    """The columns of every table of a run."""
+    trace = world.trace
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "brokers": [
+            (row.broker, row.latitude, row.longitude, row.name) for row in workload.brokers
+        ],
+        "links": list(links),
+        "publications": [
+            (publication.publisher, publication.sequence, publication.published_us, broker)
+            for publication, broker in trace.published
+        ],
+        "deliveries": [
+            (
+                delivery.publication.publisher,
+                delivery.publication.sequence,
+                subscription,
+                delivery.client,
+                delivery.broker,
+                delivery.publication.published_us,
+                delivery.delivered_us,
+                delivery.hops,
+            )
+            for delivery in trace.deliveries
+            for subscription in delivery.subscriptions
+        ],
+        "load": list(world.load_rows()),
+    }
+    for name, kind in _RECORDS.items():
+        columns = RUN_TABLES[name].names
+        records = [record for record in trace.records if isinstance(record, kind)]
+        rows[name] = [tuple(getattr(record, column) for column in columns) for record in records]
+    return {name: _columns(RUN_TABLES[name].names, table) for name, table in rows.items()}
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    if not rows:
+        return dict.fromkeys(names, ())
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], seed: int) -> Checks:
+    """What a run can judge by itself; whether all was delivered, only the truth can tell."""
+    trace = world.trace
+    seen: set[tuple[str, int, SubscriptionId]] = set()
+    newest: dict[tuple[SubscriptionId, str], int] = {}
+    delivered = duplicates = out_of_order = phantoms = 0
+    for delivery in sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us):
+        publisher, sequence = delivery.publication.key
+        for subscription in delivery.subscriptions:
+            delivered += 1
+            key = (publisher, sequence, subscription)
+            duplicates += key in seen
+            seen.add(key)
+            out_of_order += newest.get((subscription, publisher), -1) > sequence
+            newest[subscription, publisher] = sequence
+            phantoms += not matches(subscriptions[subscription], delivery.publication.attributes)
+    return {
+        "published": len(trace.published),
+        "delivered": delivered,
+        "duplicates": duplicates,
+        "out_of_order": out_of_order,
+        "phantoms": phantoms,
+        "refused": len(trace.refused)
+        + sum(isinstance(record, RefusalRecord) for record in trace.records),
+        "seed": seed,
+        "virtual_end_us": world.queue.now_us,
+    }
