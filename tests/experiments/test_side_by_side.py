@@ -1,0 +1,52 @@
+"""Runs made together are the runs made alone; a mistake in one is told, with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.experiments.run_files import RunFileError, write_run
+from shoal.experiments.runner import run_scenario
+from shoal.experiments.scenario import Scenario, parse_scenario
+from shoal.experiments.side_by_side import simulate_all
+from tests.experiments.test_run_files import write_workload
+
+
+def scenario(name: str, workload: Path) -> Scenario:
+    return parse_scenario(
+        {"name": name, "workload": {"path": str(workload)}, "underlay": {"kind": "constant"}}
+    )
+
+
+def test_together_or_alone_the_bytes_are_the_same(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path / "workload")
+    alone = scenario("alone", workload)
+    result = run_scenario(alone)
+    write_run(tmp_path / "alone", result.tables, result.checks, alone)
+    heard: dict[int, float] = {}
+    both = [(scenario(name, workload), tmp_path / name) for name in ("one", "two")]
+    simulate_all(both, heard.__setitem__, processes=2)
+    assert heard == {0: 1.0, 1: 1.0}
+    for _, folder in both:
+        for file in (tmp_path / "alone").glob("*.parquet"):
+            assert (folder / file.name).read_bytes() == file.read_bytes()
+        assert (folder / "checks.json").read_bytes() == (
+            tmp_path / "alone" / "checks.json"
+        ).read_bytes()
+
+
+def test_a_mistake_in_one_run_is_told(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path / "workload")
+    runs = [
+        (scenario("good", workload), tmp_path / "good"),
+        (scenario("bad", tmp_path / "nowhere"), tmp_path / "bad"),
+    ]
+    with pytest.raises(RunFileError, match="nowhere: no such folder"):
+        simulate_all(runs, lambda *_: None, processes=1)
+
+
+def test_nothing_is_run_when_a_folder_is_in_the_way(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path / "workload")
+    with pytest.raises(RunFileError, match="exists and is no run"):
+        simulate_all([(scenario("x", workload), workload)], lambda *_: None)
