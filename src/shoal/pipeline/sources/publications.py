@@ -12,8 +12,6 @@ are refused.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -56,17 +54,17 @@ def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
     """
     row_type = rows.schema["row"].dataType
     assert isinstance(row_type, StructType)
-    values: dict[str, Column] = {}
-    problems: list[Column] = []
+    # Each step is a projection of its own, so that no step computes the one before again.
+    sources, values, problems = {}, {}, []
     for name, rule in mapping.rules.items():
         kind = row_type[str(rule.column)].dataType
-        source = _present(F.col("row").getField(str(rule.column)), kind, mapping)
-        value = _typed(source, kind, rule.type)
-        values[name] = value
-        problems.append(_problem(f"column '{rule.column}'", source, value, _NOUNS[rule.type]))
+        source = f"source of {name}"
+        sources[source] = _present(F.col("row").getField(str(rule.column)), kind, mapping)
+        values[name] = _typed(_named(source), kind, rule.type)
+        problems.append(_problem(f"column '{rule.column}'", source, name, _NOUNS[rule.type]))
         if rule.required:
-            problems.append(F.when(source.isNull(), f"column '{rule.column}' is missing"))
-    typed = rows.withColumns(values)
+            problems.append(F.when(_named(source).isNull(), f"column '{rule.column}' is missing"))
+    typed = rows.withColumns(sources).withColumns(values)
     time, time_problem = _event_time(row_type, mapping, where, typed)
     typed = typed.withColumn("event_time", time)
     derived = {
@@ -133,9 +131,10 @@ def _typed(source: Column, kind: DataType, wanted: AttributeType) -> Column:
     return value
 
 
-def _problem(place: str, source: Column, value: Column, noun: str) -> Column:
-    said = F.concat(F.lit(f"{place}: '"), source.cast("string"), F.lit(f"' is not {noun}"))
-    return F.when(source.isNotNull() & value.isNull(), said)
+def _problem(place: str, source: str, value: str, noun: str) -> Column:
+    text = _named(source).cast("string")
+    said = F.concat(F.lit(f"{place}: '"), text, F.lit(f"' is not {noun}"))
+    return F.when(text.isNotNull() & _named(value).isNull(), said)
 
 
 def _expression(typed: DataFrame, text: str, where: str) -> Column:
@@ -152,15 +151,20 @@ def _event_time(
     row_type: StructType, mapping: Mapping, where: str, typed: DataFrame
 ) -> tuple[Column, Column]:
     rule = mapping.time
+    missing = F.col("event_time").isNull()
     if rule.expression is not None:
         time = _expression(typed, rule.expression, f"{where}: time.expression")
-        return time, F.when(time.isNull(), "the event time cannot be computed")
+        return time, F.when(missing, "the event time cannot be computed")
     kind = row_type[str(rule.column)].dataType
     source = _present(F.col("row").getField(str(rule.column)), kind, mapping)
-    time = _parsed_time(source, kind, rule, where)
-    missing = F.when(source.isNull(), f"time column '{rule.column}' is missing")
-    noun = f"a time of the form {rule.format}"
-    return time, F.coalesce(missing, _problem(f"time column '{rule.column}'", source, time, noun))
+    said = F.concat(
+        F.lit(f"time column '{rule.column}': '"),
+        source.cast("string"),
+        F.lit(f"' is not a time of the form {rule.format}"),
+    )
+    return _parsed_time(source, kind, rule, where), F.when(
+        missing, F.coalesce(said, F.lit(f"time column '{rule.column}' is missing"))
+    )
 
 
 def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> Column:
@@ -174,8 +178,3 @@ def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> 
     else:
         time = F.try_to_timestamp(source.cast("string"), F.lit(rule.format))
     return F.to_utc_timestamp(time, rule.zone) if rule.zone != "UTC" else time
-
-
-def union(tables: list[DataFrame]) -> DataFrame:
-    """All rows of tables of one shape."""
-    return reduce(DataFrame.unionByName, tables)

@@ -1,0 +1,61 @@
+"""What the Spark commands share: a session with a spinner, and errors as messages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from shoal.cli.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MasterOption = Annotated[str, typer.Option("--master", help="Spark master; local by default.")]
+MemoryOption = Annotated[str, typer.Option("--memory", help="Memory for a local Spark.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is at --out already.")
+]
+OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+
+LOCAL_MASTER = "local[*]"
+LOCAL_MEMORY = "4g"
+
+
+@contextlib.contextmanager
+def spark_command(
+    name: str, out: Path, *, overwrite: bool, master: str, memory: str
+) -> Iterator[tuple[SparkSession, Status]]:
+    """A session for one command and its status line; what a user did wrong as UserError."""
+    if out.exists() and not overwrite:
+        raise UserError(f"{out} exists already; give another --out, or --overwrite")
+    from pyspark.errors import PySparkException
+
+    from shoal.pipeline.java import JavaNotFoundError
+    from shoal.pipeline.session import spark_session
+
+    with Console(stderr=True).status("starting Spark") as status:
+        try:
+            with spark_session(f"shoal {name}", master=master, memory=memory) as spark:
+                yield spark, status
+        except (JavaNotFoundError, ValueError) as error:
+            raise UserError(str(error)) from error
+        except PySparkException as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise UserError(f"Spark could not do this: {reason}") from error
+
+
+def print_counts(title: str, counts: dict[str, object]) -> None:
+    """A small table of names and figures on stdout."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    for name, value in counts.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    Console().print(table)
