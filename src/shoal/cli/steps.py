@@ -1,0 +1,75 @@
+"""Progress of a command of several steps: what is going on now, and a line per finished step.
+
+Everything goes to stderr.  On a terminal the current step turns and counts its seconds; anywhere
+else only the lines of finished steps are written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+
+class Step:
+    """A step under way; `result` becomes part of its line when it ends."""
+
+    def __init__(self, progress: Progress, bars: Sequence[str]) -> None:
+        self.result = ""
+        self._progress = progress
+        self._bars = [progress.add_task(f"  {name}", total=1.0) for name in bars]
+
+    def show_share(self, bar: int, share: float) -> None:
+        """Fill the bar with this index to a share of 0 to 1."""
+        self._progress.update(self._bars[bar], completed=share)
+
+    def close(self) -> None:
+        for bar in self._bars:
+            self._progress.remove_task(bar)
+
+
+class Steps:
+    """Use as `with Steps() as steps: with steps.step("reading") as step: ...`."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+
+    def __enter__(self) -> Steps:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    @contextmanager
+    def step(self, name: str, bars: Sequence[str] = ()) -> Iterator[Step]:
+        """One step, with a bar per name in `bars`; its line is written when it succeeds."""
+        started = time.monotonic()
+        task = self._progress.add_task(name, total=None)
+        step = Step(self._progress, bars)
+        try:
+            yield step
+        finally:
+            step.close()
+            self._progress.remove_task(task)
+        line = f"{time.monotonic() - started:6.1f} s  {name}"
+        text = f"{line}: {step.result}" if step.result else line
+        self._console.print(text, soft_wrap=True, markup=False)
