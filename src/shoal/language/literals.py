@@ -37,7 +37,7 @@ _TO_ESCAPE = str.maketrans(
 
 def read_number(text: str) -> int | float:
     """An exact integer, or a double when there is a point or an exponent; else ValueError."""
-    compact = "".join(text.split())
+    compact = re.sub(r"^-\s+", "-", text)
     form = _NUMBER.fullmatch(compact)
     if form is None:
         raise ValueError(f"{text} is not a number")

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.language import parse
+from shoal.matching import MatchIndex, matches
+from shoal.model import Filter, FilterError, Value
+from tests.strategies import attributes, conjunctions, filters
+
+Publication = dict[str, Value]
+ANY_FILTERS = st.one_of(filters(), conjunctions())
+CHANGES = st.tuples(st.integers(0, 9), st.one_of(st.none(), ANY_FILTERS))
+
+
+def is_small(filter: Filter | None) -> bool:
+    try:
+        return filter is None or len(filter.normal_form) >= 0
+    except FilterError:
+        return False
+
+
+def is_bare(index: MatchIndex) -> bool:
+    return len(index) == 0 and not index._tables and not index._scan and not index._filters
+
+
+@given(
+    st.lists(CHANGES.filter(lambda change: is_small(change[1])), max_size=30),
+    st.lists(attributes(), min_size=1, max_size=8),
+)
+@settings(max_examples=300)
+def test_the_index_agrees_with_the_naive_truth_through_churn(
+    changes: list[tuple[int, Filter | None]], publications: list[Publication]
+) -> None:
+    index, truth = MatchIndex(), {}
+    for id, filter in changes:
+        if filter is not None:
+            index.add(id, filter)
+            truth[id] = filter
+        elif truth.pop(id, None) is not None:
+            index.remove(id)
+    assert len(index) == len(truth)
+    offsets, ids = index.match_batch(publications)
+    for number, publication in enumerate(publications):
+        expected = sorted(id for id, filter in truth.items() if matches(filter, publication))
+        assert sorted(index.match(publication)) == expected
+        assert sorted(ids[offsets[number] : offsets[number + 1]]) == expected
+    for id in list(truth):
+        index.remove(id)
+    assert is_bare(index)
+
+
+def test_a_filter_that_matches_in_two_ways_is_named_once() -> None:
+    index = MatchIndex()
+    index.add("s", parse("a > 1 OR a > 2 OR b = 1 OR b LIKE 'x'"))
+    assert index.match({"a": 3, "b": 1}) == ["s"]
+
+
+def test_the_same_id_replaces() -> None:
+    index = MatchIndex()
+    index.add("s", parse("a = 1"))
+    index.add("s", parse("a = 2"))
+    assert index.match({"a": 1}) == []
+    assert index.match({"a": 2}) == ["s"]
+    assert len(index) == 1
+    assert "s" in index
+
+
+def test_removing_what_is_not_there_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        MatchIndex().remove("s")
+
+
+def test_a_filter_too_large_changes_nothing() -> None:
+    index = MatchIndex()
+    index.add("s", parse("a = 1"))
+    large = Filter(parse(" AND ".join(f"(a = {n} OR b = {n})" for n in range(6))).expression)
+    wide = Filter(type(large.expression)((large.expression, parse("c = 1 OR d = 1").expression)))
+    with pytest.raises(FilterError):
+        index.add("s", wide)
+    assert index.match({"a": 1}) == ["s"]
+
+
+def test_kinds_do_not_mix_under_one_key() -> None:
+    index = MatchIndex()
+    for text in ("a = 1", "a = TRUE", "a = 1 AND b = 1", "a = TRUE AND b = FALSE", "a IN (0, 1)"):
+        index.add(text, parse(text))
+    assert index.match({"a": 1.0, "b": 1}) == ["a = 1", "a = 1 AND b = 1", "a IN (0, 1)"]
+    assert index.match({"a": True, "b": False}) == ["a = TRUE", "a = TRUE AND b = FALSE"]
+    assert index.match({"a": True, "b": 1}) == ["a = TRUE"]
+
+
+def test_ids_are_any_hashable_and_batches_may_be_empty() -> None:
+    index = MatchIndex()
+    for id in (("broker", 1), None, 7):
+        index.add(id, parse("TRUE"))
+    assert index.match({}) == [("broker", 1), None, 7]
+    offsets, ids = index.match_batch([])
+    assert offsets.tolist() == [0]
+    assert offsets.dtype == "int64"
+    assert ids == []
+
+
+def test_long_churn_leaves_no_ghosts() -> None:
+    chance = random.Random(7)
+    index, truth = MatchIndex(), {}
+    for _ in range(5_000):
+        id = chance.randrange(200)
+        if id in truth and chance.random() < 0.6:
+            index.remove(id)
+            del truth[id]
+        else:
+            carrier = chance.choice("ABC")
+            truth[id] = parse_once(f"carrier = '{carrier}' AND delay > {chance.randrange(5)}")
+            index.add(id, truth[id])
+    for carrier in "ABC":
+        publication: Publication = {"carrier": carrier, "delay": 3}
+        expected = sorted(id for id, filter in truth.items() if matches(filter, publication))
+        assert sorted(index.match(publication)) == expected
+    for id in truth:
+        index.remove(id)
+    assert is_bare(index)
+
+
+def parse_once(text: str, known: dict[str, Filter] = {}) -> Filter:  # noqa: B006  # a cache
+    if text not in known:
+        known[text] = parse(text)
+    return known[text]
