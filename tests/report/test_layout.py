@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shoal.report.layout import fit, spread, tree_layout
+from shoal.report.layout import APART, fit, spread, tree_layout
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -12,8 +12,8 @@ def test_points_end_apart_and_near_where_they_were(seed: int) -> None:
     rng = random.Random(seed)
     points = {f"b{n}": (rng.uniform(0, 900), rng.uniform(0, 500)) for n in range(60)}
     points |= {"one": (450.0, 250.0), "same": (450.0, 250.0), "too": (450.0, 250.0)}
-    apart = spread(points, 15.0)
-    assert min(math.dist(a, b) for a, b in itertools.combinations(apart.values(), 2)) > 13
+    apart = spread(points)
+    assert min(math.dist(a, b) for a, b in itertools.combinations(apart.values(), 2)) > 0.85 * APART
     assert max(math.dist(points[name], apart[name]) for name in points) < 40
 
 

@@ -18,6 +18,8 @@ from shoal.report.markup import Markup, join, tag
 
 # A smaller change is drowned by which publications happened to be traced first.
 NOTEWORTHY = 0.005
+# With more runs than this, changes stand below the figures instead of beside them.
+WIDE = 4
 
 
 class Metric(NamedTuple):
@@ -132,7 +134,8 @@ def comparison_table(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
         ]
         title = tag("tr", tag("th", group, colspan=len(runs) + 1, scope="rowgroup"), class_="group")
         rows.append(tag("tbody", title, lines))
-    return tag("table", rows, class_="comparison")
+    many = " many" if len(runs) > WIDE else ""
+    return tag("div", tag("table", rows, class_=f"comparison{many}"), class_="wide")
 
 
 def swatch(colour: str) -> Markup:

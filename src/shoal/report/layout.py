@@ -19,10 +19,17 @@ Point = tuple[float, float]
 
 # Points closer than this (pixels of the drawing) cannot be told apart or pointed at.
 APART = 19.0
+# A drawing has room for this many at full size; more are drawn smaller and closer.
+FULL_SIZE_POINTS = 90
 # Enough for clusters of tens of brokers; a drawing that is not settled by then is still readable.
 SPREAD_ROUNDS = 120
 # Beyond this many points the drawing is a texture, and every pair would be compared.
 SPREAD_LIMIT = 1_500
+
+
+def size_factor(points: int) -> float:
+    """How much smaller than at full size discs and distances are, 0 to 1."""
+    return min(1.0, math.sqrt(FULL_SIZE_POINTS / max(points, 1)))
 
 
 def fit(
@@ -48,10 +55,11 @@ def fit(
     return {name: (left + x * x_scale, top + y * y_scale) for name, (x, y) in points.items()}
 
 
-def spread(points: Mapping[str, Point], apart: float = APART) -> dict[str, Point]:
-    """Push points that are closer than `apart` away from each other, half a step each."""
+def spread(points: Mapping[str, Point]) -> dict[str, Point]:
+    """Push points that are closer than APART (less, if they are many) away from each other."""
     if len(points) < 2 or len(points) > SPREAD_LIMIT:
         return dict(points)
+    apart = APART * size_factor(len(points))
     names = sorted(points)
     place = np.array([points[name] for name in names])
     # Points in one place need a direction to leave in; the golden angle never repeats one.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from shoal.report.figures import quantity
 from shoal.report.geography import HEIGHT, WIDTH, Placement
-from shoal.report.layout import Point
+from shoal.report.layout import Point, size_factor
 from shoal.report.markup import Markup, tag
 
 LARGEST_RADIUS = 17.0
@@ -48,8 +48,10 @@ class Drawing:
 def network_map(drawing: Drawing) -> Markup:
     """One SVG; discs of several maps compare when `largest_load` is the same."""
     points = drawing.placement.points
+    size = size_factor(len(points))
     radii = {
-        broker: _radius(drawing.loads.get(broker, 0.0), drawing.largest_load) for broker in points
+        broker: size * _radius(drawing.loads.get(broker, 0.0), drawing.largest_load)
+        for broker in points
     }
     # Small discs last, so that a large one never hides them.
     order = sorted(points, key=lambda broker: (-radii[broker], broker))
