@@ -35,7 +35,8 @@ def outcome_table(runs: Sequence[Run]) -> Table:
                 if run is not runs[0]:
                     change = figures.change(value, before) if metric.compared else ""
                     # Ordinary blanks at the end of a cell would not count in its alignment.
-                    cell.append(change.rjust(9, NO_BREAK_SPACE), _STYLES[verdict(value, before)])
+                    change = change.replace(" ", "").rjust(8, NO_BREAK_SPACE)
+                    cell.append(change, _STYLES[verdict(value, before)])
                 cells.append(cell)
             label = f"  {metric.label}" + (f", {metric.unit}" if metric.unit else "")
             table.add_row(label, *cells)
