@@ -2,15 +2,16 @@
 
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
-back from exactly those.  The publication index holds every subscription's filter under its
-entry, so a match yields the entries themselves.
+back from exactly those.  Entries that overlap know each other, so that a change touches only
+what it concerns.  The publication index holds every subscription's filter under its entry, so a
+match yields the entries themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from shoal.matching import MatchIndex
+from shoal.matching import MatchIndex, overlaps
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -22,19 +23,31 @@ from shoal.model import (
 
 
 class AdvertisementEntry:
-    """One row of the SRT."""
+    """One row of the SRT, with the rows of the PRT that overlap it, oldest first."""
 
-    __slots__ = ("advertisement", "last_hop")
+    __slots__ = ("advertisement", "last_hop", "overlapping")
 
     def __init__(self, advertisement: Advertisement, last_hop: BrokerId | None) -> None:
         self.advertisement = advertisement
         self.last_hop = last_hop
+        self.overlapping: dict[SubscriptionEntry, None] = {}
 
 
 class SubscriptionEntry:
-    """One row of the PRT; hashed by identity, as it is its own key in the index."""
+    """One row of the PRT, with the rows of the SRT that overlap it.
 
-    __slots__ = ("client", "forwarded_to", "id", "ids", "last_hop", "subscription")
+    Hashed by identity, as it is its own key in the index.
+    """
+
+    __slots__ = (
+        "client",
+        "forwarded_to",
+        "id",
+        "ids",
+        "last_hop",
+        "overlapping",
+        "subscription",
+    )
 
     def __init__(self, subscription: Subscription, last_hop: BrokerId | None) -> None:
         self.subscription = subscription
@@ -43,6 +56,11 @@ class SubscriptionEntry:
         self.client = subscription.client
         self.last_hop = last_hop
         self.forwarded_to: set[BrokerId] = set()
+        self.overlapping: dict[AdvertisementEntry, None] = {}
+
+    def is_wanted_by(self, hop: BrokerId) -> bool:
+        """Whether an advertisement from this neighbour asks for the subscription."""
+        return any(row.last_hop == hop for row in self.overlapping)
 
 
 class RoutingTable:
@@ -55,6 +73,21 @@ class RoutingTable:
         # The entries whose filters match attributes, in an order that depends on history only.
         self.match: Callable[[Attributes], list[SubscriptionEntry]] = self._index.match
 
+    def add_advertisement(
+        self, advertisement: Advertisement, last_hop: BrokerId | None
+    ) -> AdvertisementEntry:
+        """Store an advertisement whose id is not in the table."""
+        row = AdvertisementEntry(advertisement, last_hop)
+        self.advertisements[advertisement.id] = row
+        for entry in self.subscriptions.values():
+            _meet(row, entry)
+        return row
+
+    def remove_advertisement(self, row: AdvertisementEntry) -> None:
+        del self.advertisements[row.advertisement.id]
+        for entry in row.overlapping:
+            del entry.overlapping[row]
+
     def add_subscription(
         self, subscription: Subscription, last_hop: BrokerId | None
     ) -> SubscriptionEntry:
@@ -62,12 +95,18 @@ class RoutingTable:
         entry = SubscriptionEntry(subscription, last_hop)
         self.subscriptions[entry.id] = entry
         self._index.add(entry, subscription.filter)
+        for row in self.advertisements.values():
+            _meet(row, entry)
         return entry
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
         self._index.remove(entry)
+        for row in entry.overlapping:
+            del row.overlapping[entry]
 
-    def advertisements_from(self, hop: BrokerId | None) -> Iterator[AdvertisementEntry]:
-        """The rows with this last hop, oldest first."""
-        return (entry for entry in self.advertisements.values() if entry.last_hop == hop)
+
+def _meet(row: AdvertisementEntry, entry: SubscriptionEntry) -> None:
+    if overlaps(entry.subscription.filter, row.advertisement.filter):
+        row.overlapping[entry] = None
+        entry.overlapping[row] = None

@@ -53,11 +53,16 @@ class FaultyLink(Link):
         super().__init__(queue, target, latency_us, transmission_us, close)
         self._faults = faults
         self._random = random
+        self._target = target
+        self._base_latency_us = latency_us
 
     def send(self, input: Received, units: int, ready_us: int) -> int:
-        busy_us = units * self._transmission_us
-        arrival_us = self._depart(ready_us, busy_us) + self.latency_us
-        if self._random.random() >= self._faults.loss:
-            late_us = self._random.randint(0, self._faults.jitter_us)
-            self._queue.push(arrival_us + late_us, self._receive, input)
-        return busy_us
+        lost = self._random.random() < self._faults.loss
+        self._arrive = _vanish if lost else self._target.receive
+        late_us = self._random.randint(0, self._faults.jitter_us)
+        self.latency_us = self._base_latency_us + late_us
+        return super().send(input, units, ready_us)
+
+
+def _vanish(now_us: int, input: Received) -> None:
+    """Where lost messages arrive."""

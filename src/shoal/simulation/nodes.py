@@ -33,7 +33,7 @@ from shoal.broker.messages import Message, PublicationBatch, Publish, Rejected
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker
 from shoal.broker.routing_table import RoutingTable
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
-from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.event_queue import Action, EventQueue
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 
 
@@ -98,7 +98,7 @@ class Link:
     ) -> None:
         self.close = close
         self._queue = queue
-        self._receive = target.receive
+        self._arrive: Action = target.receive
         self.latency_us = latency_us
         self._transmission_us = transmission_us
         self._free_us = 0
@@ -107,22 +107,17 @@ class Link:
 
     def send(self, input: Received, units: int, ready_us: int) -> int:
         """Queue a message that is ready at `ready_us`; the output's busy time for it."""
-        busy_us = units * self._transmission_us
-        queue = self._queue
-        queue.made += 1
-        arrival_us = self._depart(ready_us, busy_us) + self.latency_us
-        heappush(queue.heap, (arrival_us, queue.made, self._receive, input))
-        return busy_us
-
-    def _depart(self, ready_us: int, busy_us: int) -> int:
-        """When the message has left: after those before it, and its own transmission."""
         free_us = self._free_us
-        self._sent += 1
         if free_us > ready_us:
             self._waited_us += free_us - ready_us
             ready_us = free_us
+        self._sent += 1
+        busy_us = units * self._transmission_us
         self._free_us = ready_us = ready_us + busy_us
-        return ready_us
+        queue = self._queue
+        queue.made = made = queue.made + 1
+        heappush(queue.heap, (ready_us + self.latency_us, made, self._arrive, input))
+        return busy_us
 
     def measure_us(self) -> int:
         """Average delay from output queue to the other end since the last call."""
@@ -231,28 +226,29 @@ class BrokerNode:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect.neighbour, effect.message, now_us)  # type: ignore[union-attr]
+                self._send(effect, now_us)  # type: ignore[arg-type]
             elif kind is Deliver:
                 self._deliver(effect, now_us)  # type: ignore[arg-type]
             else:
                 self._control(effect, now_us)
 
-    def _send(self, neighbour: BrokerId, message: Any, now_us: int) -> None:
+    def _send(self, effect: Send, now_us: int) -> None:
+        message: Any = effect.message
+        received = Received(self.id, message)
         meter = self.meter
         kind = type(message)
-        inner = message
         if kind is Frame:
-            inner = message.message
-            kind = type(inner)
+            message = message.message
+            kind = type(message)
         if kind is PublicationBatch:
-            units = len(inner.publications)
+            units = len(message.publications)
         else:
             units = 1
             meter.control_out += 1
         meter.messages_out += units
-        link = self.links.get(neighbour)
+        link = self.links.get(effect.neighbour)
         if link is not None:  # a broker may still send while it learns that a link is down
-            meter.output_busy_us += link.send(Received(self.id, message), units, now_us)
+            meter.output_busy_us += link.send(received, units, now_us)
 
     def _deliver(self, effect: Deliver, now_us: int) -> None:
         transmission_us = self._costs.client_transmission_us

@@ -239,14 +239,18 @@ class World:
             while heap and heap[0][0] <= end_us:
                 if heap[0][0] >= self._next_report_us:
                     self._report(heap[0][0], progress)
-                queue.now_us, _, action, argument = heappop(heap)
-                action(queue.now_us, argument)
+                pause_us = min(end_us, self._next_report_us - 1)
+                while heap and heap[0][0] <= pause_us:
+                    now_us, _, action, argument = heappop(heap)
+                    queue.now_us = now_us
+                    action(now_us, argument)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
+        """The monitors' reports of the last full interval before the event at `at_us`."""
         now_us = at_us - at_us % MONITOR_INTERVAL_US
         self._next_report_us = now_us + MONITOR_INTERVAL_US
         for node in self.brokers.values():
-            node.report(max(now_us, self.queue.now_us))
+            node.report(now_us)
         if progress is not None:
             progress(now_us)
 

@@ -64,7 +64,7 @@ class Migrations:
 
     def paused(self, publisher: ClientId, message: Paused, out: list[Effect]) -> None:
         """At the source: the publisher has sent its last publication here."""
-        if message.path[0] != self._tree.broker:
+        if message.path[:1] != (self._tree.broker,):
             raise ProtocolError(f"{publisher} does not migrate from {self._tree.broker}")
         self._paused[publisher] = message.path
         self._leave(publisher, out)
@@ -102,19 +102,23 @@ class Migrations:
         """Turn the advertisements towards the target and pass the update on to the source."""
         position = path.index(self._tree.broker)
         target_hop = path[position + 1] if position + 1 < len(path) else None
+        rows, left = [], []
         for advertisement in advertisements:
-            entry = self._tree.tables.advertisements.get(advertisement.id)
-            if entry is not None and entry.advertisement == advertisement:
-                entry.last_hop = target_hop
+            known = self._tree.tables.advertisements.get(advertisement.id)
+            if known is not None and known.advertisement == advertisement:
+                known.last_hop = target_hop
+                left.append(known)
             else:  # the publisher's own word has overtaken the flood from its source
-                if entry is not None:
-                    self._tree.remove_advertisement(advertisement.id, entry.last_hop, out)
+                if known is not None:
+                    self._tree.withdraw(known, out)
+                    left.append(known)
                 self._tree.add_advertisement(advertisement, target_hop, out)
+            rows.append(self._tree.tables.advertisements[advertisement.id])
         if target_hop is not None:
-            self._tree.follow(target_hop, advertisements, out)
+            self._tree.follow(target_hop, rows, out)
         if position > 0:
             source_hop = path[position - 1]
-            retracted = tuple(entry.id for entry in self._tree.release(source_hop))
+            retracted = tuple(entry.id for entry in self._tree.release(source_hop, left))
             out.append(
                 Send(source_hop, MigrationUpdate(publisher, path, advertisements, retracted))
             )

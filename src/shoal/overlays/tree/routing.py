@@ -28,7 +28,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
-from shoal.matching import matches, overlaps
+from shoal.matching import MatchIndex
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -50,7 +50,7 @@ class TreeRouting:
         self._match = self.tables.match
         self._neighbours = sorted(context.neighbours)
         # What each local publisher may publish; outlives its SRT rows while it is being moved.
-        self._publishers: dict[ClientId, dict[AdvertisementId, Advertisement]] = {}
+        self._publishers: dict[ClientId, MatchIndex] = {}
         self._message_counts: dict[ClientId, int] = {}
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -116,8 +116,8 @@ class TreeRouting:
             entry.forwarded_to.discard(neighbour)
             if entry.last_hop == neighbour:
                 self.remove_subscription(entry.id, neighbour, out)
-        for row in list(self.tables.advertisements_from(neighbour)):
-            self.remove_advertisement(row.advertisement.id, neighbour, out)
+        for advertisement_id in list(self.tables.advertisements):
+            self.remove_advertisement(advertisement_id, neighbour, out)
         if up:
             self._neighbours = sorted([*self._neighbours, neighbour])
             rows = self.tables.advertisements.values()
@@ -138,52 +138,47 @@ class TreeRouting:
             if known.advertisement == advertisement or known.last_hop != hop:
                 return
             self.remove_advertisement(advertisement.id, hop, out)
-        self.tables.advertisements[advertisement.id] = AdvertisementEntry(advertisement, hop)
+        row = self.tables.add_advertisement(advertisement, hop)
         self._flood(Advertise(advertisement), hop, out)
         if hop is not None:
-            self.follow(hop, [advertisement], out)
+            self.follow(hop, [row], out)
 
     def remove_advertisement(
         self, advertisement_id: AdvertisementId, hop: BrokerId | None, out: list[Effect]
     ) -> None:
         """Undo `add_advertisement`: flood, and take back subscriptions only it asked for."""
-        entry = self.tables.advertisements.get(advertisement_id)
-        if entry is None or entry.last_hop != hop:
+        row = self.tables.advertisements.get(advertisement_id)
+        if row is None or row.last_hop != hop:
             return
-        del self.tables.advertisements[advertisement_id]
-        self._flood(Unadvertise(advertisement_id), hop, out)
+        self.withdraw(row, out)
         if hop is not None:
-            out.extend(Send(hop, Unsubscribe(entry.id)) for entry in self.release(hop))
+            out.extend(Send(hop, Unsubscribe(entry.id)) for entry in self.release(hop, [row]))
 
-    def follow(
-        self, hop: BrokerId, advertisements: Iterable[Advertisement], out: list[Effect]
-    ) -> None:
-        """Forward to neighbour `hop` the subscriptions that overlap new advertisements there."""
-        filters = [advertisement.filter for advertisement in advertisements]
-        for entry in self.tables.subscriptions.values():
-            if entry.last_hop == hop or hop in entry.forwarded_to:
-                continue
-            wish = entry.subscription.filter
-            if any(overlaps(wish, promise) for promise in filters):
-                entry.forwarded_to.add(hop)
-                out.append(Send(hop, Subscribe(entry.subscription)))
+    def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
+        """Drop a row and flood that it is gone; what it asked for is still to be released."""
+        self.tables.remove_advertisement(row)
+        self._flood(Unadvertise(row.advertisement.id), row.last_hop, out)
 
-    def release(self, hop: BrokerId) -> list[SubscriptionEntry]:
-        """Mark as no longer forwarded to neighbour `hop`, and return, what nothing there wants."""
-        released = [
-            entry
-            for entry in self.tables.subscriptions.values()
-            if hop in entry.forwarded_to and not self._wanted(entry.subscription, hop)
-        ]
-        for entry in released:
-            entry.forwarded_to.discard(hop)
+    def follow(self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]) -> None:
+        """Forward to neighbour `hop` what overlaps these advertisements, which now are there."""
+        for row in rows:
+            for entry in row.overlapping:
+                if entry.last_hop != hop and hop not in entry.forwarded_to:
+                    entry.forwarded_to.add(hop)
+                    out.append(Send(hop, Subscribe(entry.subscription)))
+
+    def release(self, hop: BrokerId, rows: Iterable[AdvertisementEntry]) -> list[SubscriptionEntry]:
+        """What neighbour `hop` need not have any more, as these advertisements left it.
+
+        The entries are marked as not forwarded to it.
+        """
+        released = []
+        for row in rows:
+            for entry in row.overlapping:
+                if hop in entry.forwarded_to and not entry.is_wanted_by(hop):
+                    entry.forwarded_to.discard(hop)
+                    released.append(entry)
         return released
-
-    def _wanted(self, subscription: Subscription, hop: BrokerId) -> bool:
-        return any(
-            overlaps(subscription.filter, row.advertisement.filter)
-            for row in self.tables.advertisements_from(hop)
-        )
 
     def _flood(self, message: Message, hop: BrokerId | None, out: list[Effect]) -> None:
         out.extend(Send(neighbour, message) for neighbour in self._neighbours if neighbour != hop)
@@ -201,7 +196,7 @@ class TreeRouting:
             self.remove_subscription(subscription.id, known.last_hop, out)
         entry = self.tables.add_subscription(subscription, hop)
         for neighbour in self._neighbours:
-            if neighbour != hop and self._wanted(subscription, neighbour):
+            if neighbour != hop and entry.is_wanted_by(neighbour):
                 entry.forwarded_to.add(neighbour)
                 out.append(Send(neighbour, Subscribe(subscription)))
 
@@ -220,9 +215,9 @@ class TreeRouting:
 
     def attach_publisher(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
         """Let a client publish here what these advertisements promise."""
-        promises = self._publishers.setdefault(client, {})
+        promises = self._publishers.setdefault(client, MatchIndex())
         for advertisement in advertisements:
-            promises[advertisement.id] = advertisement
+            promises.add(advertisement.id, advertisement.filter)
 
     def detach_publisher(self, client: ClientId) -> None:
         """Refuse the client's publications from now on."""
@@ -234,8 +229,8 @@ class TreeRouting:
 
     def _detach(self, client: ClientId, advertisement_id: AdvertisementId) -> None:
         promises = self._publishers[client]
-        del promises[advertisement_id]
-        if not promises:
+        promises.remove(advertisement_id)
+        if not len(promises):
             self.detach_publisher(client)
 
     # --- publications -------------------------------------------------------------------------
@@ -250,12 +245,11 @@ class TreeRouting:
         promises = self._publishers.get(client)
         if not promises:
             raise ProtocolError(f"{client} has not advertised at {self.broker}")
-        filters = [promise.filter for promise in promises.values()]
         number = self._message_counts.get(client, 0)
         accepted = []
         for publication in publications:
             _check_owner(client, publication.publisher, "publication", str(publication.sequence))
-            if any(matches(promise, publication.attributes) for promise in filters):
+            if promises.match(publication.attributes):
                 message_id = MessageId(self.broker, client, number)
                 accepted.append(RoutedPublication(publication, message_id))
                 number += 1
