@@ -33,6 +33,8 @@ _SQL_SETTINGS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # Attribute names keep their case: `open` and `Open` are two attributes.
     "spark.sql.caseSensitive": "true",
+    # A filter may hold the text ${...}, which is not a variable.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.debug.maxToStringFields": str(PLAN_TEXT_FIELDS),
 }

@@ -1,0 +1,92 @@
+"""Which subscription matches which publication, decided by Spark SQL itself.
+
+Nothing here uses `shoal.matching`: the filters' own texts become conditions (see
+`spark_filters`), and Spark evaluates them.  That makes the result an independent judge of our
+matchers and of what a network delivered.  A chunk of filters is one projection over the
+publications, and the chunks are a union, so that no expression grows beyond what Spark compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name every Spark user knows
+from pyspark.sql.types import LongType, StructType
+
+from shoal.language import FilterSyntaxError
+from shoal.model import Attributes
+from shoal.pipeline.spark_filters import MEMBER_TYPES, mixed_column, mixed_value, spark_condition
+
+SUBSCRIPTION = "subscription"
+# Conditions in one projection; beyond a few hundred Spark stops compiling and interprets.
+FILTERS_PER_PROJECTION = 100
+
+
+def matching_pairs(
+    publications: DataFrame,
+    subscriptions: Sequence[tuple[str, str]],
+    *,
+    key_columns: Sequence[str],
+    attributes: str = "attributes",
+) -> DataFrame:
+    """The pairs that match: the publication's key columns and `subscription`.
+
+    `subscriptions` are (id, filter text), each id once; `attributes` names the struct column
+    with a field per attribute.  ValueError names the subscription whose filter is wrong.
+    """
+    columns = publications.schema[attributes].dataType
+    if not isinstance(columns, StructType):
+        raise ValueError(f"column {attributes!r} is not a struct of attributes")
+    if len({id for id, _ in subscriptions}) < len(subscriptions):
+        raise ValueError("a subscription id is given twice")
+    conditions = [(id, _condition(id, text, columns)) for id, text in subscriptions]
+    key = _fresh_name("key", columns.names)
+    flat = publications.select(
+        F.struct(*key_columns).alias(key), *([f"{attributes}.*"] if columns.names else [])
+    )
+    chunks = [
+        _matched(flat, conditions[start : start + FILTERS_PER_PROJECTION], key)
+        for start in range(0, max(1, len(conditions)), FILTERS_PER_PROJECTION)
+    ]
+    return reduce(DataFrame.union, chunks).select(f"{key}.*", SUBSCRIPTION)
+
+
+def _matched(flat: DataFrame, conditions: Sequence[tuple[str, str]], key: str) -> DataFrame:
+    """The key and each id whose condition is TRUE."""
+    ids = [F.when(F.expr(condition), F.lit(id)) for id, condition in conditions]
+    every = F.array(*ids) if ids else F.array().cast("array<string>")
+    matched = F.filter(every, lambda id: id.isNotNull())
+    return flat.select(key, F.explode(matched).alias(SUBSCRIPTION))
+
+
+def _condition(id: str, text: str, columns: StructType) -> str:
+    try:
+        return spark_condition(text, columns)
+    except FilterSyntaxError as error:
+        raise ValueError(f"subscription {id!r}: {error}") from error
+
+
+def _fresh_name(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def publications_frame(spark: SparkSession, publications: Sequence[Attributes]) -> DataFrame:
+    """A few publications as a table: `number` (from 0) and `attributes`, mixed where they are."""
+    types: dict[str, dict[type, None]] = {}
+    for attributes in publications:
+        for name, value in attributes.items():
+            types.setdefault(name, {})[type(value)] = None
+    fields = [
+        mixed_column(name, [each for each in MEMBER_TYPES if each in found])
+        for name, found in types.items()
+    ]
+    schema = StructType().add("number", LongType()).add("attributes", StructType(fields))
+    rows = [
+        (number, tuple(mixed_value(attributes, field) for field in fields))
+        for number, attributes in enumerate(publications)
+    ]
+    return spark.createDataFrame(rows, schema)
