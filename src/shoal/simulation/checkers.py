@@ -11,7 +11,7 @@ made or taken back, a delivery is allowed and not required.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -116,25 +116,34 @@ def expected_tables(
     advertisements: Iterable[tuple[Advertisement, BrokerId]],
     subscriptions: Iterable[tuple[Subscription, BrokerId]],
 ) -> dict[BrokerId, TableRows]:
-    """Every broker's table, from each client's broker and paths in the tree alone."""
-    neighbours: dict[BrokerId, list[BrokerId]] = defaultdict(list)
+    """Every broker's table, from each client's broker and paths in the tree alone.
+
+    Where links are down there are several trees, and nothing passes between them.
+    """
+    advertised, subscribed = list(advertisements), list(subscriptions)
+    neighbours: dict[BrokerId, list[BrokerId]] = {}
+    for _, home in (*advertised, *subscribed):
+        neighbours.setdefault(home, [])
     for left, right in links:
-        neighbours[left].append(right)
-        neighbours[right].append(left)
-    towards = {broker: _towards(broker, neighbours) for broker in list(neighbours)}
-    advertised = list(advertisements)
+        neighbours.setdefault(left, []).append(right)
+        neighbours.setdefault(right, []).append(left)
+    towards = {broker: _towards(broker, neighbours) for broker in neighbours}
     tables = {
         broker: TableRows(
             advertisements={
-                advertisement.id: towards[home][broker] for advertisement, home in advertised
+                advertisement.id: towards[home][broker]
+                for advertisement, home in advertised
+                if broker in towards[home]
             },
             subscriptions={},
         )
         for broker in neighbours
     }
-    for subscription, home in subscriptions:
+    for subscription, home in subscribed:
         forwarded: dict[BrokerId, set[BrokerId]] = {home: set()}
         for advertisement, publisher_home in advertised:
+            if home not in towards[publisher_home]:
+                continue
             if overlaps(subscription.filter, advertisement.filter):
                 here = home
                 while (next_hop := towards[publisher_home][here]) is not None:

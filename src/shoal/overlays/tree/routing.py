@@ -34,6 +34,8 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
+    Filter,
+    FilterError,
     MessageId,
     Publication,
     Subscription,
@@ -58,17 +60,18 @@ class TreeRouting:
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        self.check_neighbour(neighbour)
         if type(message) is PublicationBatch:
             self.forward(message.publications, message.hops, neighbour, out)
             return
-        if neighbour not in self._neighbours:
-            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
         match message:
             case Advertise(advertisement):
+                check_filter(advertisement.filter, "advertisement", advertisement.id)
                 self.add_advertisement(advertisement, neighbour, out)
             case Unadvertise(advertisement_id):
                 self.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
+                check_filter(subscription.filter, "subscription", subscription.id)
                 self.add_subscription(subscription, neighbour, out)
             case Unsubscribe(subscription_id):
                 self.remove_subscription(subscription_id, neighbour, out)
@@ -80,7 +83,7 @@ class TreeRouting:
             case Publish(publications):
                 self.forward(self.accept(client, publications, out), 0, None, out)
             case Advertise(advertisement):
-                _check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
+                self._check_advertisement(client, advertisement)
                 self.attach_publisher(client, [advertisement])
                 self.add_advertisement(advertisement, None, out)
             case Unadvertise(advertisement_id):
@@ -89,7 +92,7 @@ class TreeRouting:
                 self._detach(client, advertisement_id)
                 self.remove_advertisement(advertisement_id, None, out)
             case Subscribe(subscription):
-                _check_owner(client, subscription.client, "subscription", subscription.id)
+                self._check_subscription(client, subscription)
                 self.add_subscription(subscription, None, out)
             case Unsubscribe(subscription_id):
                 entry = self.tables.subscriptions.get(subscription_id)
@@ -122,6 +125,31 @@ class TreeRouting:
             self._neighbours = sorted([*self._neighbours, neighbour])
             rows = self.tables.advertisements.values()
             out.extend(Send(neighbour, Advertise(row.advertisement)) for row in rows)
+
+    # --- what is refused ----------------------------------------------------------------------
+
+    def check_neighbour(self, neighbour: BrokerId) -> None:
+        """ProtocolError unless there is a link to this broker."""
+        if neighbour not in self._neighbours:
+            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+
+    def _check_advertisement(self, client: ClientId, advertisement: Advertisement) -> None:
+        _check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
+        known = self.tables.advertisements.get(advertisement.id)
+        if known is not None:
+            _check_owner(client, known.advertisement.publisher, "advertisement", advertisement.id)
+            if known.last_hop is not None:
+                # Subscriptions would go on following the copy elsewhere, and miss this one.
+                hop = known.last_hop
+                raise ProtocolError(f"advertisement {advertisement.id} is known from {hop} already")
+
+    def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
+        _check_owner(client, subscription.client, "subscription", subscription.id)
+        check_filter(subscription.filter, "subscription", subscription.id)
+        known = self.tables.subscriptions.get(subscription.id)
+        if known is not None:
+            _check_owner(client, known.client, "subscription", subscription.id)
 
     # --- advertisements -----------------------------------------------------------------------
 
@@ -248,14 +276,17 @@ class TreeRouting:
         number = self._message_counts.get(client, 0)
         accepted = []
         for publication in publications:
-            _check_owner(client, publication.publisher, "publication", str(publication.sequence))
-            if promises.match(publication.attributes):
+            if publication.publisher != client:
+                owner = publication.publisher
+                reason = f"publication {publication.sequence} belongs to {owner}, not to {client}"
+            elif promises.match(publication.attributes):
                 message_id = MessageId(self.broker, client, number)
                 accepted.append(RoutedPublication(publication, message_id))
                 number += 1
+                continue
             else:
                 reason = f"publication {publication.sequence} matches no advertisement of {client}"
-                out.append(Notify(client, Rejected(reason)))
+            out.append(Notify(client, Rejected(reason)))
         self._message_counts[client] = number
         return tuple(accepted)
 
@@ -293,6 +324,14 @@ class TreeRouting:
                 is_whole = len(part) == len(publications)
                 batch = whole if is_whole else PublicationBatch(tuple(part), hops)
                 out.append(Send(neighbour, batch))
+
+
+def check_filter(filter: Filter, what: str, name: str) -> None:
+    """ProtocolError when the filter is too large to route by."""
+    try:
+        filter.normal_form  # noqa: B018  # computed here so that its error is met here
+    except FilterError as error:
+        raise ProtocolError(f"{what} {name}: {error}") from None
 
 
 def _check_owner(client: ClientId, owner: ClientId, what: str, name: str) -> None:
