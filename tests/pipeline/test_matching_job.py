@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from tests.strategies import NUMBERS, STRINGS, attributes, conjunctions, filters
 
+from shoal.cli.main import main
 from shoal.language import format_filter, parse
 from shoal.matching import MatchIndex, matches
 from shoal.model import Filter, FilterError, Value
 from shoal.pipeline.matching_job import matching_pairs, publications_frame
 from shoal.pipeline.session import spark_session
 from shoal.pipeline.spark_filters import spark_condition
+from tests.cli import test_match
+from tests.strategies import NUMBERS, STRINGS, attributes, conjunctions, filters
 
 Publication = dict[str, Value]
 
@@ -146,6 +149,19 @@ def test_three_judges_agree_on_tables(spark: SparkSession) -> None:
 
 def test_three_judges_agree_where_types_mix(spark: SparkSession) -> None:
     check(spark, gather(attributes(NAMES), 80), random_texts(150))
+
+
+def test_the_command_prints_the_same_by_spark(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"--subscriptions": test_match.SUBSCRIPTIONS, "--publications": test_match.PUBLICATIONS}
+    arguments = ["match", "--engine", "spark-sql"]
+    for option, content in files.items():
+        (tmp_path / option).write_text(content, encoding="utf-8")
+        arguments += [option, str(tmp_path / option)]
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert capsys.readouterr().out == test_match.ANSWERS
 
 
 def test_no_publications_and_no_subscriptions(spark: SparkSession) -> None:

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from shoal.cli.main import main
+
+SUBSCRIPTIONS = """\
+{"id": "s1", "filter": "carrier = 'UA' AND dep_delay > 30"}
+{"id": "s2", "filter": "dep_delay > 30.5 OR cancelled"}
+{"id": "s0", "filter": "carrier LIKE 'U%'"}
+"""
+PUBLICATIONS = """\
+{"id": "p1", "attributes": {"carrier": "UA", "dep_delay": 45}}
+{"id": "p2", "attributes": {"carrier": 5, "dep_delay": "45", "cancelled": true}}
+
+{"id": "p1", "attributes": {"carrier": null, "näme": "\\u2028"}}
+"""
+ANSWERS = """\
+{"publication": "p1", "subscriptions": ["s0", "s1", "s2"]}
+{"publication": "p2", "subscriptions": ["s2"]}
+{"publication": "p1", "subscriptions": []}
+"""
+
+
+class Shell:
+    """Runs `shoal match` on two files in a folder."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+
+    def match(
+        self, subscriptions: str | bytes, publications: str | bytes, *options: str
+    ) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr with the folder's name cut out."""
+        for name, content in (("S.jsonl", subscriptions), ("P.jsonl", publications)):
+            data = content if isinstance(content, bytes) else content.encode()
+            (self.folder / name).write_bytes(data)
+        return self.run(
+            *("--subscriptions", str(self.folder / "S.jsonl")),
+            *("--publications", str(self.folder / "P.jsonl"), *options),
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main(["match", *arguments])
+        output = self._capsys.readouterr()
+        code = caught.value.code
+        assert code is None or isinstance(code, int)
+        return code or 0, output.out, output.err.replace(f"{self.folder}/", "")
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("engine", ["index", "naive"])
+def test_one_line_per_publication_in_order(shell: Shell, engine: str) -> None:
+    assert shell.match(SUBSCRIPTIONS, PUBLICATIONS, "--engine", engine) == (0, ANSWERS, "")
+
+
+def test_publications_from_stdin(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shell.folder / "S").write_text(SUBSCRIPTIONS)
+    stdin = io.TextIOWrapper(io.BytesIO(PUBLICATIONS.encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+    found = shell.run("--subscriptions", str(shell.folder / "S"), "--publications", "-")
+    assert found == (0, ANSWERS, "")
+
+
+def test_padres_filters(shell: Shell) -> None:
+    subscription = json.dumps({"id": "s", "filter": "[carrier,eq,'UA'],[dep_delay,>,30]"})
+    code, out, _ = shell.match(subscription, PUBLICATIONS, "--syntax", "padres")
+    assert code == 0
+    assert [json.loads(line)["subscriptions"] for line in out.splitlines()] == [["s"], [], []]
+
+
+def test_marks_of_other_systems_are_no_obstacle(shell: Shell) -> None:
+    subscriptions = b"\xef\xbb\xbf" + SUBSCRIPTIONS.replace("\n", "\r\n").encode()
+    assert shell.match(subscriptions, PUBLICATIONS.rstrip()) == (0, ANSWERS, "")
+
+
+def test_empty_files_print_nothing(shell: Shell) -> None:
+    assert shell.match("", "") == (0, "", "")
+    assert shell.match(SUBSCRIPTIONS, "\n") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"filter": "a"}', "key 'id' is missing"),
+        ('{"id": "s"}', "key 'filter' is missing"),
+        ('{"id": 1, "filter": "a"}', "key 'id' must be a string"),
+        ('{"id": "s", "filter": null}', "key 'filter' must be a string"),
+        ('{"id": "s", "filter": "a", "client": "c"}', "unknown key 'client'"),
+        ('{"id": "s", "id": "t", "filter": "a"}', "key 'id' stands twice"),
+        ('{"id": "s1", "filter": "a"}', "id 's1' stands in line 1 already"),
+        ('{"id": "s", "filter": "a ="}', "filter, line 1, column 4: the filter ends too early"),
+        ('{"id": "\\ud800", "filter": "a"}', "half a surrogate pair"),
+        ("[" * 100_000, "nested too deeply"),
+        (b'{"id": "\xff", "filter": "a"}', "not UTF-8 (byte 9 of the line)"),
+    ],
+)
+def test_a_broken_subscription_stops_it_with_nothing_printed(
+    shell: Shell, line: str | bytes, reason: str
+) -> None:
+    broken = line if isinstance(line, bytes) else line.encode()
+    code, out, err = shell.match(SUBSCRIPTIONS.encode() + b"\n" + broken, PUBLICATIONS)
+    assert (code, out) == (2, "")
+    assert err.startswith("shoal: S.jsonl:5: ")
+    assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"id": "p"}', "key 'attributes' is missing"),
+        ('{"id": "p", "attributes": []}', "key 'attributes' must be an object"),
+        ('{"id": "p", "attributes": {"a": [1]}}', "attribute 'a' is nested"),
+        ('{"id": "p", "attributes": {"a": {}}}', "attribute 'a' is nested"),
+        ('{"id": "p", "attributes": {"a": NaN}}', "NaN is not JSON"),
+        ('{"id": "p", "attributes": {"a": -Infinity}}', "-Infinity is not JSON"),
+        ('{"id": "p", "attributes": {"a": 1e999}}', "too large for a double"),
+        ('{"id": "p", "attributes": {"a": 9223372036854775808}}', "does not fit in 64 bits"),
+        (f'{{"id": "p", "attributes": {{"a": {"9" * 5000}}}}}', "does not fit in 64 bits"),
+        ('{"id": "p", "attributes": {"a": 1, "a": 2}}', "key 'a' stands twice"),
+        ('{"id": "p", "attributes": {"": 1}}', "not a non-empty string"),
+    ],
+)
+def test_a_broken_publication_is_skipped_on_demand(shell: Shell, line: str, reason: str) -> None:
+    content = line + "\n" + PUBLICATIONS
+    code, out, err = shell.match(SUBSCRIPTIONS, content)
+    assert (code, out) == (2, "")
+    assert err.startswith("shoal: P.jsonl:1: ")
+    assert reason in err
+    code, out, err = shell.match(SUBSCRIPTIONS, content, "--skip-bad")
+    assert (code, out) == (0, ANSWERS)
+    assert f"skipped P.jsonl:1: {err.splitlines()[0].partition(':1: ')[2]}" in err
+    assert err.splitlines()[-1] == (
+        "shoal: skipped 0 broken subscription lines and 1 broken publication lines"
+    )
+
+
+def test_a_file_that_is_not_there(shell: Shell) -> None:
+    folder = str(shell.folder)
+    code, _, err = shell.run("--subscriptions", f"{folder}/none", "--publications", "-")
+    assert (code, err) == (2, "shoal: none: there is no such file\n")
+    code, _, err = shell.run("--subscriptions", folder, "--publications", "-")
+    assert code == 2
+    assert "is a folder" in err
+
+
+def test_an_unknown_engine_is_refused(shell: Shell) -> None:
+    code, _, err = shell.match(SUBSCRIPTIONS, PUBLICATIONS, "--engine", "quick")
+    assert code == 2
+    assert "quick" in err
