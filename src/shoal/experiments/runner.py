@@ -23,7 +23,6 @@ from shoal.language import FilterSyntaxError, parse
 from shoal.model import Advertisement, Filter, Publication, Subscription
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
 
 
@@ -74,7 +73,7 @@ def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> W
         SYSTEMS[scenario.system](scenario.relocation),
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
         brokers=[row.broker for row in workload.brokers],
-        costs=msgspec.convert(msgspec.to_builtins(scenario.service), ServiceCosts),
+        costs=scenario.service,
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
         ),

@@ -28,6 +28,7 @@ import msgspec
 from shoal.experiments import typed_toml
 from shoal.model import BrokerId
 from shoal.overlays.publisher_relocation.parameters import Parameters as RelocationParameters
+from shoal.simulation.service import ServiceCosts
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -116,19 +117,13 @@ class Constant(Section, frozen=True, kw_only=True, tag_field="kind", tag="consta
 Underlay = Geography | Matrix | Constant
 
 
-class Service(Section, frozen=True, kw_only=True):
-    """What a message costs a broker, in time of its single input and output server.
+class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a message costs a broker, with defaults and bounds.
 
     The paper prints no service times.  These stand for its class of broker (Java on a 1.86 GHz
     core, every message parsed, matched and serialised): with 1,000 subscriptions in the table,
     two neighbours and four local subscribers to serve, a publication takes 0.5 + 0.3 + 0.5 +
     2 * 0.15 + 4 * 0.05 = 1.8 ms.
-
-    processing_us                  taking any message in: reading, parsing
-    matching_us                    matching a publication, whatever the table's size
-    matching_per_subscription_ns   and for each subscription in the table
-    transmission_us                sending one message to a neighbour
-    client_transmission_us         sending one to a local client
     """
 
     processing_us: Positive = 500
