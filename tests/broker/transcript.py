@@ -245,9 +245,7 @@ def describe(message: Message) -> str:
         case Unadvertise(identifier) | Unsubscribe(identifier):
             return f"{name} {identifier}"
         case PublicationBatch(publications, hops):
-            numbers = " ".join(
-                _routed(row.publication.key, row.trace_session) for row in publications
-            )
+            numbers = " ".join(map(_routed, publications))
             return f"{name} {numbers} hops {hops}"
         case Publish(publications):
             return f"{name} " + " ".join(f"{row.publisher}/{row.sequence}" for row in publications)

@@ -9,8 +9,10 @@ the publisher resumes.  Two messages per link of the path, whatever the size of 
 Deviations, both needed to lose nothing.  The paper removes subscriptions that no advertisement
 asks for when the update passes; publications from the source may still be under way then, so
 here they are only marked and go when the complete message, which follows the last of those
-publications, passes.  And the source waits for the publisher's marker, which follows its last
-publication to it, before it sends the complete message.
+publications, passes.  The same holds for what a neighbour on the path takes back meanwhile for
+any other reason, and while several publishers move, for all of them.  And the source waits for
+the publisher's marker, which follows its last publication to it, before it sends the complete
+message.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ class Migrations:
 
     def __init__(self, tree: TreeRouting) -> None:
         self._tree = tree
-        # At a source: which of the publisher's marker and the update have come.
+        # Migrations whose update has passed here and whose complete message has not.
+        self._passing: dict[ClientId, Path] = {}
+        # At a source: publishers whose marker has come.
         self._paused: dict[ClientId, Path] = {}
-        self._updated: dict[ClientId, Path] = {}
-        # Subscriptions a neighbour has taken back, kept until this publisher's move completes.
-        self._retracted: dict[tuple[BrokerId, SubscriptionId], ClientId] = {}
+        # Subscriptions a neighbour has taken back while publications of these moves may still
+        # be on their way to it; they go when the last of the moves completes.
+        self._kept: dict[tuple[BrokerId, SubscriptionId], set[ClientId]] = {}
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -45,52 +49,92 @@ class Migrations:
     ) -> None:
         """At the target: the publisher is coming."""
         path = message.path
-        if len(path) < 2 or path[-1] != self._tree.broker:
+        self._check_path(path)
+        if path[-1] != self._tree.broker:
             raise ProtocolError(f"{publisher} does not migrate to {self._tree.broker}: {path}")
+        self._tree.check_neighbour(path[-2])
         for advertisement in message.advertisements:
-            if advertisement.publisher != publisher:
-                raise ProtocolError(f"{advertisement.id} is not an advertisement of {publisher}")
+            self._tree.check_advertisement(publisher, advertisement)
         self._tree.attach_publisher(publisher, message.advertisements)
         self._turn(publisher, path, message.advertisements, out)
 
     def update(self, neighbour: BrokerId, message: MigrationUpdate, out: list[Effect]) -> None:
         """On the path: the publisher now is in `neighbour`'s direction."""
-        self._position(message.path, neighbour, towards_target=True)
+        self._check_position(message.path, neighbour, towards_target=True)
+        for advertisement in message.advertisements:
+            self._tree.check_advertisement(message.publisher, advertisement)
+        self._passing[message.publisher] = message.path
         for subscription_id in message.retracted:
-            entry = self._tree.tables.subscriptions.get(subscription_id)
-            if entry is not None and entry.last_hop == neighbour:
-                self._retracted[neighbour, subscription_id] = message.publisher
+            self._keep(neighbour, subscription_id)
         self._turn(message.publisher, message.path, message.advertisements, out)
 
     def paused(self, publisher: ClientId, message: Paused, out: list[Effect]) -> None:
         """At the source: the publisher has sent its last publication here."""
-        if message.path[:1] != (self._tree.broker,):
-            raise ProtocolError(f"{publisher} does not migrate from {self._tree.broker}")
-        self._paused[publisher] = message.path
-        self._leave(publisher, out)
+        path = message.path
+        self._check_path(path)
+        if path[0] != self._tree.broker:
+            raise ProtocolError(f"{publisher} does not migrate from {self._tree.broker}: {path}")
+        self._tree.check_neighbour(path[1])
+        if self._tree.is_publisher(publisher):
+            self._paused[publisher] = path
+            self._leave(publisher, out)
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
         """On the path: everything the source sent has passed."""
-        self._position(message.path, neighbour, towards_target=False)
+        self._check_position(message.path, neighbour, towards_target=False)
+        if self._passing.get(message.publisher) != message.path:
+            raise ProtocolError(f"{message.publisher} is not migrating over {message.path}")
         self._finish(message.publisher, message.path, out)
 
-    def restated(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
-        """The neighbour spoke of this subscription again: its word then no longer counts."""
-        self._retracted.pop((neighbour, subscription_id), None)
+    def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
+        """The neighbour wants this subscription (again): it is no longer taken back."""
+        self._kept.pop((neighbour, subscription_id), None)
 
-    def link_changed(self, neighbour: BrokerId) -> None:
-        """What a neighbour said before its link changed no longer counts."""
-        for key in [key for key in self._retracted if key[0] == neighbour]:
-            del self._retracted[key]
+    def unsubscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> bool:
+        """The neighbour takes a subscription back; whether to keep it until a move completes."""
+        if not self._moves_to(neighbour):
+            return False
+        self._keep(neighbour, subscription_id)
+        return True
 
-    # --- steps --------------------------------------------------------------------------------
+    def link_changed(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """What a neighbour said before its link changed no longer counts.
 
-    def _position(self, path: Path, neighbour: BrokerId, *, towards_target: bool) -> None:
+        A path that breaks towards the source brings no more publications: the migration ends
+        here.  Where it breaks towards the target, the publisher is out of reach.
+        """
+        for key in [key for key in self._kept if key[0] == neighbour]:
+            del self._kept[key]
+        for publisher, path in list(self._passing.items()):
+            if neighbour == self._hop(path, -1):
+                self._finish(publisher, path, out)
+            elif neighbour == self._hop(path, 1):
+                del self._passing[publisher]
+        for publisher, path in list(self._paused.items()):
+            if neighbour == path[1]:
+                del self._paused[publisher]
+                self._tree.detach_publisher(publisher)
+
+    # --- what is refused ----------------------------------------------------------------------
+
+    def _check_path(self, path: Path) -> None:
+        if len(path) < 2 or len(set(path)) != len(path):
+            raise ProtocolError(f"{path} is not a path of a migration")
+
+    def _check_position(self, path: Path, neighbour: BrokerId, *, towards_target: bool) -> None:
         """ProtocolError unless `neighbour` is the one next to this broker on the path."""
+        self._check_path(path)
         here = self._tree.broker
         link = (here, neighbour) if towards_target else (neighbour, here)
         if link not in pairwise(path):
             raise ProtocolError(f"{neighbour} cannot send a migration over {path} to {here}")
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _hop(self, path: Path, step: int) -> BrokerId | None:
+        """The next broker on the path towards the target (1) or the source (-1)."""
+        position = path.index(self._tree.broker) + step
+        return path[position] if 0 <= position < len(path) else None
 
     def _turn(
         self,
@@ -100,8 +144,8 @@ class Migrations:
         out: list[Effect],
     ) -> None:
         """Turn the advertisements towards the target and pass the update on to the source."""
-        position = path.index(self._tree.broker)
-        target_hop = path[position + 1] if position + 1 < len(path) else None
+        self._passing[publisher] = path
+        source_hop, target_hop = self._hop(path, -1), self._hop(path, 1)
         rows, left = [], []
         for advertisement in advertisements:
             known = self._tree.tables.advertisements.get(advertisement.id)
@@ -116,33 +160,52 @@ class Migrations:
             rows.append(self._tree.tables.advertisements[advertisement.id])
         if target_hop is not None:
             self._tree.follow(target_hop, rows, out)
-        if position > 0:
-            source_hop = path[position - 1]
+        if source_hop is None:
+            self._leave(publisher, out)
+        elif not self._tree.is_neighbour(source_hop):
+            self._finish(publisher, path, out)
+        else:
             retracted = tuple(entry.id for entry in self._tree.release(source_hop, left))
             out.append(
                 Send(source_hop, MigrationUpdate(publisher, path, advertisements, retracted))
             )
-        else:
-            self._updated[publisher] = path
-            self._leave(publisher, out)
 
     def _leave(self, publisher: ClientId, out: list[Effect]) -> None:
         """At the source: complete, once the marker and the update are both there."""
-        path = self._paused.get(publisher)
-        if path is None or self._updated.get(publisher) != path:
+        path = self._passing.get(publisher)
+        if path is None:
             return
-        del self._paused[publisher], self._updated[publisher]
+        # A source that restarted, or where everything was unadvertised, has no more to wait for.
+        if self._tree.is_publisher(publisher) and self._paused.get(publisher) != path:
+            return
+        self._paused.pop(publisher, None)
         self._tree.detach_publisher(publisher)
         self._finish(publisher, path, out)
 
+    def _moves_to(self, neighbour: BrokerId) -> set[ClientId]:
+        """The publishers whose publications may still come and go to this neighbour."""
+        return {
+            publisher
+            for publisher, path in self._passing.items()
+            if self._hop(path, 1) == neighbour
+        }
+
+    def _keep(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
+        entry = self._tree.tables.subscriptions.get(subscription_id)
+        if entry is not None and entry.last_hop == neighbour:
+            self._kept[neighbour, subscription_id] = self._moves_to(neighbour)
+
     def _finish(self, publisher: ClientId, path: Path, out: list[Effect]) -> None:
-        """Remove what this migration retracted, and pass on."""
-        for key in [key for key, owner in self._retracted.items() if owner == publisher]:
-            del self._retracted[key]
-            neighbour, subscription_id = key
-            self._tree.remove_subscription(subscription_id, neighbour, out)
-        position = path.index(self._tree.broker)
-        if position + 1 < len(path):
-            out.append(Send(path[position + 1], MigrationComplete(publisher, path)))
-        else:
+        """Remove what was kept for this migration, and pass on."""
+        del self._passing[publisher]
+        for key, moves in list(self._kept.items()):
+            moves.discard(publisher)
+            if not moves:
+                del self._kept[key]
+                neighbour, subscription_id = key
+                self._tree.remove_subscription(subscription_id, neighbour, out)
+        target_hop = self._hop(path, 1)
+        if target_hop is None:
             out.append(Notify(publisher, Resume()))
+        else:
+            out.append(Send(target_hop, MigrationComplete(publisher, path)))

@@ -122,6 +122,7 @@ class PublisherRelocation:
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        self._tree.check_neighbour(neighbour)
         if type(message) is PublicationBatch:
             self._forward(message.publications, message.hops, neighbour, out)
             return
@@ -137,11 +138,11 @@ class PublisherRelocation:
             case MigrationComplete():
                 self._migrations.complete(neighbour, message, out)
             case Subscribe(subscription):
-                self._migrations.restated(neighbour, subscription.id)
+                self._migrations.subscribed(neighbour, subscription.id)
                 self._tree.receive(neighbour, message, now_us, out)
             case Unsubscribe(subscription_id):
-                self._migrations.restated(neighbour, subscription_id)
-                self._tree.receive(neighbour, message, now_us, out)
+                if not self._migrations.unsubscribed(neighbour, subscription_id):
+                    self._tree.receive(neighbour, message, now_us, out)
             case _:
                 self._tree.receive(neighbour, message, now_us, out)
 
@@ -156,8 +157,8 @@ class PublisherRelocation:
                 if session is not None:
                     self._decide(session, dict(round_trip_us), now_us, out)
             case Paused():
-                self._forget(client, out)
                 self._migrations.paused(client, request, out)
+                self._forget(client, out)
             case MigrationAdvertisement():
                 self._migrations.announce(client, request, out)
             case _:
@@ -172,8 +173,8 @@ class PublisherRelocation:
         self._sessions.pop(publisher, None)
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._migrations.link_changed(neighbour)
         self._tree.link(neighbour, up, now_us, out)
+        self._migrations.link_changed(neighbour, out)
 
     def measured(self, measured: Measured) -> None:
         self._tracing.measured(measured)

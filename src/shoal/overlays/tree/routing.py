@@ -66,12 +66,12 @@ class TreeRouting:
             return
         match message:
             case Advertise(advertisement):
-                check_filter(advertisement.filter, "advertisement", advertisement.id)
+                _check_filter(advertisement.filter, "advertisement", advertisement.id)
                 self.add_advertisement(advertisement, neighbour, out)
             case Unadvertise(advertisement_id):
                 self.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
-                check_filter(subscription.filter, "subscription", subscription.id)
+                _check_filter(subscription.filter, "subscription", subscription.id)
                 self.add_subscription(subscription, neighbour, out)
             case Unsubscribe(subscription_id):
                 self.remove_subscription(subscription_id, neighbour, out)
@@ -83,7 +83,8 @@ class TreeRouting:
             case Publish(publications):
                 self.forward(self.accept(client, publications, out), 0, None, out)
             case Advertise(advertisement):
-                self._check_advertisement(client, advertisement)
+                self.check_advertisement(client, advertisement)
+                self._check_not_elsewhere(advertisement.id)
                 self.attach_publisher(client, [advertisement])
                 self.add_advertisement(advertisement, None, out)
             case Unadvertise(advertisement_id):
@@ -128,25 +129,34 @@ class TreeRouting:
 
     # --- what is refused ----------------------------------------------------------------------
 
+    def is_neighbour(self, broker: BrokerId) -> bool:
+        """Whether there is a link to this broker."""
+        return broker in self._neighbours
+
     def check_neighbour(self, neighbour: BrokerId) -> None:
         """ProtocolError unless there is a link to this broker."""
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
 
-    def _check_advertisement(self, client: ClientId, advertisement: Advertisement) -> None:
-        _check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
-        check_filter(advertisement.filter, "advertisement", advertisement.id)
+    def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
+        """ProtocolError unless the advertisement, and one known by its id, are the publisher's."""
+        _check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
+        _check_filter(advertisement.filter, "advertisement", advertisement.id)
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
-            _check_owner(client, known.advertisement.publisher, "advertisement", advertisement.id)
-            if known.last_hop is not None:
-                # Subscriptions would go on following the copy elsewhere, and miss this one.
-                hop = known.last_hop
-                raise ProtocolError(f"advertisement {advertisement.id} is known from {hop} already")
+            owner = known.advertisement.publisher
+            _check_owner(publisher, owner, "advertisement", advertisement.id)
+
+    def _check_not_elsewhere(self, advertisement_id: AdvertisementId) -> None:
+        """Subscriptions would go on following the copy elsewhere, and miss the one here."""
+        known = self.tables.advertisements.get(advertisement_id)
+        if known is not None and known.last_hop is not None:
+            hop = known.last_hop
+            raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
         _check_owner(client, subscription.client, "subscription", subscription.id)
-        check_filter(subscription.filter, "subscription", subscription.id)
+        _check_filter(subscription.filter, "subscription", subscription.id)
         known = self.tables.subscriptions.get(subscription.id)
         if known is not None:
             _check_owner(client, known.client, "subscription", subscription.id)
@@ -326,7 +336,7 @@ class TreeRouting:
                 out.append(Send(neighbour, batch))
 
 
-def check_filter(filter: Filter, what: str, name: str) -> None:
+def _check_filter(filter: Filter, what: str, name: str) -> None:
     """ProtocolError when the filter is too large to route by."""
     try:
         filter.normal_form  # noqa: B018  # computed here so that its error is met here

@@ -1,0 +1,511 @@
+"""Moving a publisher as transcripts: two messages a link, nothing lost, nothing left behind."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from shoal.broker.messages import (
+    Advertise,
+    MigrationAdvertisement,
+    Paused,
+    Resume,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.model import Advertisement
+from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.migration import Migrations
+from tests.broker.transcript import Stage, advertisement, publish, subscription
+
+#  B0        B4
+#    \      /
+#     B1 - B2 - B3      P stands at B1 and moves to B3
+#           \
+#            B5
+WEB = (("B0", "B1"), ("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B2", "B5"))
+PATH = ("B1", "B2", "B3")
+BACK = PATH[::-1]
+SUBSCRIBERS = {"S0": "B0", "S1": "B1", "S2": "B2", "S3": "B3", "S4": "B4", "S5": "B5"}
+A = advertisement("a")
+
+
+def stage_with_publisher(*advertisements: Advertisement) -> Stage:
+    """P at B1, one subscriber of everything at each broker."""
+    stage = Stage(WEB, "publisher_relocation")
+    stage.ask("B1", "P", *map(Advertise, advertisements or (A,)))
+    for client, broker in SUBSCRIBERS.items():
+        stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
+    stage.settle()
+    stage.heard()
+    return stage
+
+
+def announce(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
+    """P arrives at the target; its marker is still on the way to the source."""
+    publisher = advertisements[0].publisher if advertisements else "P"
+    stage.ask(path[-1], publisher, MigrationAdvertisement(path, advertisements or (A,)))
+
+
+def move(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
+    """A whole migration without anything in between."""
+    publisher = advertisements[0].publisher if advertisements else "P"
+    announce(stage, path, *advertisements)
+    stage.ask(path[0], publisher, Paused(path))
+    stage.settle()
+
+
+def everywhere(stage: Stage, sequence: int) -> bool:
+    """Whether every subscriber got a publication exactly once."""
+    clients = sorted(client for number, client in stage.delivered() if number == sequence)
+    return clients == sorted(SUBSCRIBERS)
+
+
+def resumed(stage: Stage) -> list[str]:
+    """Who was told to go on, in order."""
+    return [client for _, client, message in stage.notified if isinstance(message, Resume)]
+
+
+def wishes() -> list:
+    return [
+        (subscription(f"s of {client}", client=client), broker)
+        for client, broker in SUBSCRIBERS.items()
+    ]
+
+
+def assert_nothing_is_left(stage: Stage) -> None:
+    for broker in stage.brokers.values():
+        migrations = broker._strategy._migrations  # type: ignore[attr-defined]
+        left = {key: value for key, value in vars(migrations).items() if key != "_tree" and value}
+        assert not left, broker.id
+
+
+def test_the_transcript_of_a_migration() -> None:
+    stage = stage_with_publisher()
+    announce(stage)
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert [line for line in stage.heard() if "ubscribe" not in line] == [
+        "B3 -> B2: MigrationUpdate P retracted (s of S3)",
+        "B2 -> B1: MigrationUpdate P retracted (s of S2 s of S3 s of S4 s of S5)",
+        "B1 -> B2: MigrationComplete P",
+        "B2 -> B3: MigrationComplete P",
+        "B3 => P: Resume",
+    ]
+    assert not stage.problems([(A, "B3")], wishes())
+    assert_nothing_is_left(stage)
+    stage.ask("B3", "P", publish(7))
+    stage.settle()
+    assert everywhere(stage, 7)
+    assert not stage.refusals()
+
+
+@pytest.mark.parametrize("bystanders", [0, 10, 40])
+def test_two_messages_a_link_whatever_the_size_of_the_network(bystanders: int) -> None:
+    path = ("B1", "B2", "B3", "B4")
+    edges = [*pairwise(path)]
+    edges += [(path[number % 4], f"X{number}") for number in range(bystanders)]
+    stage = Stage(edges, "publisher_relocation")
+    stage.ask("B1", "P", Advertise(A))
+    stage.settle()
+    before = len(stage.everything_sent)
+    move(stage, path)
+    sent = stage.everything_sent[before:]
+    assert len(sent) == 2 * 3
+    assert {type(message) for _, _, message in sent} == {MigrationUpdate, MigrationComplete}
+
+
+def test_publications_on_their_way_when_the_update_passes_are_delivered() -> None:
+    stage = stage_with_publisher()
+    stage.ask("B1", "P", publish(1))  # waits in the links from B1
+    announce(stage)
+    stage.carry("B3", "B2")  # the update overtakes it at B2
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert everywhere(stage, 1)
+
+
+def test_publications_that_reach_the_source_after_the_update_are_delivered() -> None:
+    stage = stage_with_publisher()
+    announce(stage)
+    stage.settle()  # the update is through, the publisher's last words are not
+    stage.ask("B1", "P", publish(1), publish(2), Paused(PATH))
+    stage.settle()
+    assert everywhere(stage, 1)
+    assert everywhere(stage, 2)
+    assert resumed(stage) == ["P"]
+    assert_nothing_is_left(stage)
+
+
+def test_the_marker_is_what_saves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without waiting for it the source completes too early, and refuses what comes then."""
+    without_marker(monkeypatch)
+    stage = stage_with_publisher()
+    announce(stage)
+    stage.settle()
+    stage.ask("B1", "P", publish(1), Paused(PATH))
+    stage.settle()
+    assert stage.delivered() == []
+    assert stage.refusals() == ["P has not advertised at B1"]
+
+
+def test_the_order_of_the_paper_loses_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section 3.3 removes subscriptions when the update passes; see the module's deviations."""
+    in_the_papers_order(monkeypatch)
+    stage = stage_with_publisher()
+    stage.ask("B1", "P", publish(1))
+    announce(stage)
+    stage.carry("B3", "B2")
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert sorted(client for _, client in stage.delivered()) == ["S0", "S1", "S2", "S4", "S5"]
+
+
+def without_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: the source completes as soon as the update is there."""
+    turn = Migrations._turn
+
+    def complete_at_once(self, publisher, path, *rest):  # type: ignore[no-untyped-def]
+        if path[0] == self._tree.broker:
+            self._paused[publisher] = path
+        turn(self, publisher, path, *rest)
+
+    monkeypatch.setattr(Migrations, "_turn", complete_at_once)
+
+
+def in_the_papers_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: what an update retracts is removed when it passes."""
+
+    def remove_at_once(self, neighbour, subscription_id):  # type: ignore[no-untyped-def]
+        entry = self._tree.tables.subscriptions.get(subscription_id)
+        if entry is not None and entry.last_hop == neighbour:
+            self._tree.tables.remove_subscription(entry)
+
+    monkeypatch.setattr(Migrations, "_keep", remove_at_once)
+
+
+# --- advertisements that change meanwhile -----------------------------------------------------
+
+
+def test_an_advertisement_younger_than_its_flood() -> None:
+    """P advertises and is moved at once: its own word arrives before the flood from B1."""
+    stage = Stage(WEB, "publisher_relocation")
+    for client, broker in SUBSCRIBERS.items():
+        stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
+    stage.ask("B1", "P", Advertise(A))
+    announce(stage)
+    stage.carry("B3", "B2", len(stage.links["B3", "B2"]))
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert not stage.problems([(A, "B3")], wishes())
+    assert_nothing_is_left(stage)
+
+
+@pytest.mark.parametrize("progress", range(4))
+def test_an_advertisement_changed_just_before_the_move(progress: int) -> None:
+    """The flood of the change is somewhere on the path when the update meets it."""
+    changed = advertisement("a", "x < 50 OR y = 1")
+    stage = stage_with_publisher()
+    stage.ask("B1", "P", Advertise(changed))
+    if progress > 0:
+        stage.carry("B1", "B2")
+    if progress > 1:
+        stage.carry("B1", "B2")
+    if progress > 2:
+        stage.carry("B2", "B3")
+    move(stage, PATH, changed)
+    assert not stage.problems([(changed, "B3")], wishes())
+    stage.ask("B3", "P", publish(1))
+    stage.settle()
+    assert everywhere(stage, 1)
+
+
+@pytest.mark.parametrize("progress", range(3))
+def test_an_advertisement_taken_back_just_before_the_move(progress: int) -> None:
+    other = advertisement("b", "y > 0")
+    stage = stage_with_publisher(A, other)
+    stage.ask("B1", "P", Unadvertise("b"))
+    for way in (("B1", "B2"), ("B2", "B3"))[:progress]:
+        stage.carry(*way)
+    move(stage)
+    assert not stage.problems([(A, "B3")], wishes())
+
+
+def test_a_publisher_that_took_everything_back_may_still_move() -> None:
+    stage = stage_with_publisher()
+    stage.ask("B1", "P", Unadvertise("a"))
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, ()))
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert resumed(stage) == ["P"]
+    assert not stage.problems([], wishes())
+    assert_nothing_is_left(stage)
+    stage.ask("B3", "P", Advertise(A), publish(1))
+    stage.settle()
+    assert not stage.problems([(A, "B3")], wishes())
+
+
+def test_a_publisher_with_several_advertisements_moves_with_all_of_them() -> None:
+    rows = (
+        advertisement("a", "x < 10"),
+        advertisement("b", "x >= 10"),
+        advertisement("c", "y = 1"),
+    )
+    stage = stage_with_publisher(*rows)
+    stage.ask("B5", "N", Subscribe(narrow := subscription("narrow", "y = 1 AND z = 2", "N")))
+    stage.settle()
+    move(stage, PATH, *rows)
+    assert not stage.problems([(row, "B3") for row in rows], [*wishes(), (narrow, "B5")])
+    stage.ask("B3", "P", publish(1, 20))
+    stage.settle()
+    assert everywhere(stage, 1)
+    assert everywhere(stage, 20)
+
+
+def test_away_and_back_ends_where_it_began() -> None:
+    stage = stage_with_publisher()
+    before = stage.rows()
+    for _ in range(3):
+        move(stage, PATH)
+        move(stage, BACK)
+    assert stage.rows() == before
+    assert_nothing_is_left(stage)
+    stage.ask("B1", "P", publish(1))
+    stage.settle()
+    assert everywhere(stage, 1)
+
+
+# --- subscriptions that change meanwhile ------------------------------------------------------
+
+
+@pytest.mark.parametrize("broker", ["B0", "B1", "B2", "B3", "B4"])
+@pytest.mark.parametrize("progress", range(5))
+def test_subscriptions_that_come_and_go_during_a_migration(broker: str, progress: int) -> None:
+    stage = stage_with_publisher()
+    leaver = f"S{broker[1]}"
+    steps = [
+        lambda: stage.carry("B3", "B2"),
+        lambda: stage.carry("B2", "B1"),
+        lambda: stage.ask("B1", "P", Paused(PATH)),
+        lambda: stage.carry("B1", "B2", len(stage.links["B1", "B2"])),
+    ]
+    announce(stage)
+    for step in steps[:progress]:
+        step()
+    stage.ask(broker, "N", Subscribe(new := subscription("new", "x = 3", client="N")))
+    stage.ask(broker, leaver, Unsubscribe(f"s of {leaver}"))
+    for step in steps[progress:]:
+        step()
+    stage.settle()
+    stayed = [row for row in wishes() if row[0].client != leaver]
+    assert not stage.problems([(A, "B3")], [*stayed, (new, broker)])
+    assert_nothing_is_left(stage)
+
+
+def test_a_retracted_subscription_that_is_restated_stays() -> None:
+    """Q advertises at B0 while P moves: B3's subscriber is wanted at B1 again."""
+    stage = stage_with_publisher()
+    q = advertisement("q", publisher="Q")
+    announce(stage)
+    stage.carry("B3", "B2")
+    stage.ask("B0", "Q", Advertise(q))
+    stage.carry("B0", "B1")
+    stage.carry("B1", "B2", len(stage.links["B1", "B2"]))
+    stage.carry("B2", "B3", len(stage.links["B2", "B3"]))
+    stage.settle()
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert not stage.problems([(A, "B3"), (q, "B0")], wishes())
+    stage.ask("B0", "Q", publish(1, publisher="Q"))
+    stage.settle()
+    assert everywhere(stage, 1)
+
+
+# --- several publishers -----------------------------------------------------------------------
+
+Q = advertisement("q", publisher="Q")
+
+
+def test_a_move_that_completes_leaves_a_slower_one_what_it_needs() -> None:
+    """P and Q move together; Q's marker is there first, P's last words are still to come."""
+    stage = stage_with_publisher()
+    stage.ask("B1", "Q", Advertise(Q))
+    stage.settle()
+    announce(stage, PATH, A)
+    announce(stage, PATH, Q)  # only now B3 takes its subscription back
+    stage.settle()
+    stage.ask("B1", "Q", Paused(PATH))
+    stage.settle()
+    assert resumed(stage) == ["Q"]
+    stage.ask("B1", "P", publish(1), Paused(PATH))
+    stage.settle()
+    assert everywhere(stage, 1)
+    assert not stage.problems([(A, "B3"), (Q, "B3")], wishes())
+    assert_nothing_is_left(stage)
+
+
+def test_taking_an_advertisement_back_leaves_a_move_what_it_needs() -> None:
+    """Q, at B1 as well, unadvertises while P's last words to B1 are still to come."""
+    stage = stage_with_publisher()
+    stage.ask("B1", "Q", Advertise(Q))
+    stage.settle()
+    announce(stage)
+    stage.settle()
+    stage.ask("B1", "Q", Unadvertise("q"))  # now nothing at B1 asks for B3's subscription
+    stage.settle()
+    stage.ask("B1", "P", publish(1), Paused(PATH))
+    stage.settle()
+    assert everywhere(stage, 1)
+    assert not stage.problems([(A, "B3")], wishes())
+    assert_nothing_is_left(stage)
+
+
+@pytest.mark.parametrize("first", ["B1", "B3"])
+@pytest.mark.parametrize("words_first", [True, False])
+def test_two_publishers_pass_each_other(first: str, words_first: bool) -> None:
+    stage = stage_with_publisher()
+    stage.ask("B3", "Q", Advertise(Q))
+    stage.settle()
+    if words_first:
+        stage.ask("B1", "P", publish(1))
+        stage.ask("B3", "Q", publish(2, publisher="Q"))
+    announce(stage, PATH, A)
+    announce(stage, BACK, Q)
+    second = "B3" if first == "B1" else "B1"
+    stage.carry(first, "B2", len(stage.links[first, "B2"]))
+    stage.carry(second, "B2", len(stage.links[second, "B2"]))
+    if not words_first:
+        stage.ask("B1", "P", publish(1))
+        stage.ask("B3", "Q", publish(2, publisher="Q"))
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    stage.ask("B3", "Q", Paused(BACK))
+    stage.settle()
+    assert everywhere(stage, 1)
+    assert everywhere(stage, 2)
+    assert not stage.problems([(A, "B3"), (Q, "B1")], wishes())
+    assert_nothing_is_left(stage)
+    stage.ask("B3", "P", publish(3))
+    stage.ask("B1", "Q", publish(4, publisher="Q"))
+    stage.settle()
+    assert everywhere(stage, 3)
+    assert everywhere(stage, 4)
+
+
+# --- links that break under a migration -------------------------------------------------------
+
+
+def test_a_path_that_breaks_behind_the_update_ends_the_migration_there() -> None:
+    stage = stage_with_publisher()
+    announce(stage)
+    stage.carry("B3", "B2")
+    stage.break_link("B1", "B2")  # the update to B1 is lost
+    stage.settle()
+    assert resumed(stage) == ["P"]
+    remaining = tuple(edge for edge in WEB if edge != ("B1", "B2"))
+    assert [row for row in stage.problems([(A, "B3")], wishes(), remaining) if row > "B2"] == []
+
+
+def test_a_path_that_broke_before_the_update_ends_the_migration_there() -> None:
+    stage = stage_with_publisher()
+    stage.break_link("B1", "B2")
+    stage.settle()
+    announce(stage)
+    stage.settle()
+    assert resumed(stage) == ["P"]
+
+
+def test_a_source_that_forgot_its_publisher_does_not_wait_for_it() -> None:
+    stage = stage_with_publisher()
+    fresh = Stage(WEB, "publisher_relocation").brokers["B1"]
+    stage.break_link("B0", "B1")
+    stage.break_link("B1", "B2")
+    stage.brokers["B1"] = fresh
+    stage.mend_link("B0", "B1")
+    stage.mend_link("B1", "B2")
+    stage.ask("B1", "S1", Subscribe(subscription("s of S1", client="S1")))
+    stage.settle()
+    announce(stage)
+    stage.settle()
+    assert resumed(stage) == ["P"]
+    assert not stage.problems([(A, "B3")], wishes())
+    assert_nothing_is_left(stage)
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        (),
+        ("B3",),
+        ("B1", "B2"),
+        ("B1", "unknown", "B3"),
+        ("unknown", "B3"),
+        ("B3", "B2", "B3"),
+        ("B2", "B3", "B2", "B3"),
+    ],
+)
+def test_a_path_that_does_not_lead_here_is_refused(path: tuple[str, ...]) -> None:
+    stage = stage_with_publisher()
+    before = stage.rows()
+    stage.ask("B3", "P", MigrationAdvertisement(path, (A,)))
+    assert len(stage.refusals()) == 1
+    assert stage.rows() == before
+    assert [line for line in stage.heard() if " -> " in line] == []
+    assert_nothing_is_left(stage)
+
+
+@pytest.mark.parametrize("path", [(), ("B2", "B1"), ("B1",), ("B1", "unknown"), ("B1", "B2", "B1")])
+def test_a_marker_on_no_path_from_here_is_refused(path: tuple[str, ...]) -> None:
+    stage = stage_with_publisher()
+    stage.ask("B1", "P", Paused(path))
+    assert len(stage.refusals()) == 1
+    assert_nothing_is_left(stage)
+    stage.ask("B1", "P", publish(1))
+    stage.settle()
+    assert everywhere(stage, 1)
+
+
+def test_moving_with_what_belongs_to_others_is_refused() -> None:
+    stage = stage_with_publisher()
+    before = stage.rows()
+    stage.ask("B3", "Q", MigrationAdvertisement(PATH, (A,)))
+    stage.ask("B3", "Q", MigrationAdvertisement(PATH, (advertisement("a", publisher="Q"),)))
+    assert stage.refusals() == ["advertisement a belongs to P, not to Q"] * 2
+    assert stage.rows() == before
+
+
+@pytest.mark.parametrize(
+    ("sender", "message"),
+    [
+        ("B4", MigrationUpdate("P", PATH, (A,), ())),
+        ("B1", MigrationUpdate("P", PATH, (A,), ())),
+        ("B3", MigrationComplete("P", PATH)),
+        ("B4", MigrationComplete("P", PATH)),
+        ("B1", MigrationComplete("P", PATH)),  # of no migration that is under way
+        ("B3", MigrationUpdate("P", (), (A,), ())),
+        ("B3", MigrationUpdate("P", ("B2", "B3", "B2"), (A,), ())),
+        ("B1", MigrationComplete("P", ("B1", "B2", "B1", "B2"))),
+        ("stranger", MigrationUpdate("P", ("B2", "stranger"), (A,), ())),
+        ("stranger", MigrationComplete("P", ("stranger", "B2"))),
+    ],
+)
+def test_migration_messages_from_beside_the_path_are_refused(
+    sender: str, message: MigrationUpdate
+) -> None:
+    stage = stage_with_publisher()
+    before = stage.rows()
+    stage.tell(sender, "B2", message)
+    assert len(stage.refusals()) == 1
+    assert (stage.heard(), stage.rows()) == ([], before)
+    assert_nothing_is_left(stage)
+
+
+def test_nobody_resumes_without_a_migration() -> None:
+    stage = stage_with_publisher()
+    stage.tell("B2", "B3", MigrationComplete("P", PATH))
+    assert resumed(stage) == []
