@@ -46,8 +46,6 @@ def test_members_agree_with_the_relations(pair: tuple[OrderedSet, OrderedSet]) -
     tried: list[Any] = ["", "\0", "a", "a\0"]
     if left.domain is NUMBERS:
         tried = [*NEIGHBOURS, 0, 5.5]
-        v for v in ([*NEIGHBOURS, 0, 5.5] if left.domain is NUMBERS else ["", "\0", "a", "a\0"])
-    ]
     for value in tried:
         assert (value in both) is (value in left and value in right)
         if is_subset(left, right):
