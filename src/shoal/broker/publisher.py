@@ -92,19 +92,24 @@ class Publisher:
             case PingRequest(session, brokers) if not self.moving and broker == self.broker:
                 self._pings = _Pings(session, brokers, now_us)
                 return [ToBroker(candidate, Ping(session)) for candidate in brokers]
-            case Relocate(path) if not self.moving and broker == self.broker:
-                return self._pause(path, now_us)
+            case Relocate(path) if not self.moving and path[:1] == (broker,) == (self.broker,):
+                return self._pause(path, now_us) if len(path) > 1 else []
             case Resume() if self._path is not None and broker == self._path[-1]:
                 return self._resume(self._path, now_us)
         return []
 
     def reconnected(self) -> list[PublisherEffect]:
-        """The broker came back without knowing this publisher: advertise anew."""
+        """The broker came back without knowing this publisher: advertise anew.
+
+        A publisher that is on its way elsewhere has announced itself there.
+        """
+        if self.moving:
+            return []
         return [ToBroker(self.broker, Advertise(row)) for row in self._advertisements.values()]
 
     def _pong(self, broker: BrokerId, session: MessageId, now_us: int) -> list[PublisherEffect]:
         pings = self._pings
-        if pings is None or pings.session != session:
+        if pings is None or pings.session != session or broker not in pings.waiting:
             return []
         pings.waiting.discard(broker)
         pings.round_trip_us[broker] = now_us - pings.sent_us

@@ -31,6 +31,7 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.messages import (
+    Advertise,
     Message,
     MigrationAdvertisement,
     Paused,
@@ -46,7 +47,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import SelectionRecord
 from shoal.broker.routing_table import RoutingTable
-from shoal.broker.strategy import BrokerContext
+from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.messages import (
     MigrationComplete,
@@ -137,6 +138,11 @@ class PublisherRelocation:
                 self._migrations.update(neighbour, message, out)
             case MigrationComplete():
                 self._migrations.complete(neighbour, message, out)
+            case Unadvertise(advertisement_id):
+                row = self.tables.advertisements.get(advertisement_id)
+                self._tree.receive(neighbour, message, now_us, out)
+                if row is not None and self._tracing.is_tracing(row.advertisement.publisher):
+                    self._tracing.keep_only(self._advertised())
             case Subscribe(subscription):
                 self._migrations.subscribed(neighbour, subscription.id)
                 self._tree.receive(neighbour, message, now_us, out)
@@ -153,6 +159,8 @@ class PublisherRelocation:
                 self._forward(self._trace(client, accepted, now_us), 0, None, out)
                 self._retrieve_when_full(client, now_us, out)
             case PingTimes(session_id, round_trip_us):
+                if session_id.publisher != client:
+                    raise ProtocolError(f"session {session_id} is not one of {client}")
                 session = self._session(session_id, State.PINGING)
                 if session is not None:
                     self._decide(session, dict(round_trip_us), now_us, out)
@@ -161,6 +169,11 @@ class PublisherRelocation:
                 self._forget(client, out)
             case MigrationAdvertisement():
                 self._migrations.announce(client, request, out)
+            case Advertise(advertisement):
+                known = self.tables.advertisements.get(advertisement.id)
+                self._tree.request(client, request, now_us, out)
+                if known is not None and known.advertisement != advertisement:
+                    self._forget(client, out)  # the brokers downstream have forgotten, too
             case _:
                 self._tree.request(client, request, now_us, out)
                 if type(request) is Unadvertise and not self._tree.is_publisher(client):
@@ -175,6 +188,8 @@ class PublisherRelocation:
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         self._tree.link(neighbour, up, now_us, out)
         self._migrations.link_changed(neighbour, out)
+        self._tracing.link(neighbour, up)
+        self._tracing.keep_only(self._advertised())
 
     def measured(self, measured: Measured) -> None:
         self._tracing.measured(measured)
@@ -301,6 +316,10 @@ class PublisherRelocation:
         if session is None or session.id != session_id or session.state is not state:
             return None
         return session
+
+    def _advertised(self) -> set[ClientId]:
+        """The publishers that the network has."""
+        return {row.advertisement.publisher for row in self.tables.advertisements.values()}
 
     def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
         self._tracing.forget(publisher)

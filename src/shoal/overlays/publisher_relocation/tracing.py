@@ -10,7 +10,7 @@ of publishers, whatever becomes of a session's first broker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from shoal.broker.effects import Deliver, Effect, Measured, Send
 from shoal.broker.messages import PublicationBatch, RoutedPublication
@@ -55,12 +55,12 @@ class Tracing:
 
     def __init__(self, broker: BrokerId, neighbours: Sequence[BrokerId]) -> None:
         self._broker = broker
-        self._neighbours = tuple(sorted(neighbours))
         self._traces: dict[ClientId, _Trace] = {}
         self._retrievals: dict[ClientId, _Retrieval] = {}
         self._input_queue_us = 0
         self._matching_us = 0
-        self._output_us = dict.fromkeys(self._neighbours, 0)
+        self._output_us = dict.fromkeys(neighbours, 0)
+        self._neighbours = tuple(sorted(neighbours))
         self._client_output_us = 0
 
     def measured(self, measured: Measured) -> None:
@@ -69,9 +69,18 @@ class Tracing:
             self._input_queue_us = measured.input_queue_us
         if measured.matching_us is not None:
             self._matching_us = measured.matching_us
-        self._output_us.update(measured.output_us)
+        for neighbour, output_us in measured.output_us.items():
+            if neighbour in self._output_us:
+                self._output_us[neighbour] = output_us
         if measured.client_output_us is not None:
             self._client_output_us = measured.client_output_us
+
+    def link(self, neighbour: BrokerId, up: bool) -> None:
+        """The link to a neighbour came up or went down: the answers say whom there is."""
+        self._output_us.pop(neighbour, None)
+        if up:
+            self._output_us[neighbour] = 0
+        self._neighbours = tuple(sorted(self._output_us))
 
     def note(
         self,
@@ -148,6 +157,15 @@ class Tracing:
         """Drop what is held for a publisher (it left, or its session was given up)."""
         self._traces.pop(publisher, None)
         self._retrievals.pop(publisher, None)
+
+    def keep_only(self, publishers: Container[ClientId]) -> None:
+        """Drop what is held for all other publishers: they are gone."""
+        for publisher in [name for name in self._traces if name not in publishers]:
+            self.forget(publisher)
+
+    def is_tracing(self, publisher: ClientId) -> bool:
+        """Whether anything is held for this publisher."""
+        return publisher in self._traces
 
     def _payload(self, trace: _Trace) -> BrokerTrace:
         return BrokerTrace(

@@ -1,0 +1,351 @@
+"""GRAPE between brokers as transcripts: trace, ask, choose, move (relocation paper, section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.effects import Measured
+from shoal.broker.messages import (
+    Advertise,
+    MigrationAdvertisement,
+    Paused,
+    PingRequest,
+    PingTimes,
+    PublicationBatch,
+    Relocate,
+    Subscribe,
+    Unadvertise,
+)
+from shoal.broker.records import SelectionRecord
+from shoal.model import MessageId
+from shoal.overlays.publisher_relocation.messages import (
+    TraceInformationAnswer,
+    TraceInformationRequest,
+)
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.publisher_relocation.planner import BrokerTrace, Priority
+from tests.broker.transcript import Stage, advertisement, publish, subscription
+
+#  B1 - B2 - B3      P publishes at B1, C subscribes at B3
+#        \
+#         B4         (nobody)
+WEB = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
+PATH = ("B1", "B2", "B3")
+SESSION = MessageId("B1", "P", 0)
+TIMER = ("session", "P")
+ANSWER_US, PING_US = 1_000, 500
+
+
+def grape(
+    priority: Priority = Priority.LOAD, weight: int = 100, *, at: str = "B3", length: int = 3
+) -> Stage:
+    """P at B1, a subscriber of everything, sessions of three publications."""
+    parameters = Parameters(
+        trace_session_length=length,
+        priority=priority,
+        weight=weight,
+        answer_timeout_us=ANSWER_US,
+        ping_timeout_us=PING_US,
+    )
+    stage = Stage(WEB, "publisher_relocation", parameters)
+    stage.ask("B1", "P", Advertise(advertisement("a")))
+    stage.ask(at, "C", Subscribe(subscription("s")))
+    stage.settle()
+    stage.heard()
+    return stage
+
+
+def fill_session(stage: Stage, first: int = 0) -> None:
+    stage.ask("B1", "P", publish(first), publish(first + 1, first + 2))
+    stage.settle()
+
+
+def sessions(stage: Stage) -> dict:
+    return stage.brokers["B1"]._strategy._sessions  # type: ignore[attr-defined]
+
+
+def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
+    stage = grape()
+    fill_session(stage)
+    assert stage.heard() == [
+        "B1 -> B2: PublicationBatch P/0* hops 1",
+        "B1 -> B2: PublicationBatch P/1* P/2* hops 1",
+        "B1 -> B2: TraceInformationRequest B1-P-M0",
+        "B2 -> B3: PublicationBatch P/0* hops 2",
+        "B2 -> B3: PublicationBatch P/1* P/2* hops 2",
+        "B2 -> B3: TraceInformationRequest B1-P-M0",
+        "B3 : delivered P/0 to C (s)",
+        "B3 : delivered P/1 to C (s)",
+        "B3 : delivered P/2 to C (s)",
+        "B3 -> B2: TraceInformationAnswer B1-P-M0 (B3)",
+        "B2 -> B1: TraceInformationAnswer B1-P-M0 (B2 B3)",
+        "B1 => P: Relocate B1 B2 B3",
+    ]
+    assert stage.timers == {}
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),)))
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert [line for line in stage.heard() if "ubscribe" not in line] == [
+        "B3 -> B2: MigrationUpdate P retracted (s)",
+        "B2 -> B1: MigrationUpdate P retracted (s)",
+        "B1 -> B2: MigrationComplete P",
+        "B2 -> B3: MigrationComplete P",
+        "B3 => P: Resume",
+    ]
+    assert sessions(stage) == {}
+    (selection,) = stage.records
+    assert isinstance(selection, SelectionRecord)
+    assert (selection.target, selection.candidates) == ("B3", 3)
+    assert (selection.rate_now, selection.rate_target) == (9, 3)
+    # At the target the next session is named after it, and has nobody to ask: stay.
+    stage.ask("B3", "P", publish(3), publish(4), publish(5))
+    assert stage.heard() == [f"B3 : delivered P/{number} to C (s)" for number in (3, 4, 5)]
+    assert stage.records[1].target == "B3"  # type: ignore[attr-defined]
+    assert stage.timers == {}
+
+
+def test_delay_first_asks_for_ping_times() -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    assert stage.notified == [("B1", "P", PingRequest(SESSION, ("B1", "B2", "B3")))]
+    assert list(stage.timers) == [("B1", TIMER)]
+    stage.ask("B1", "P", PingTimes(SESSION, {"B1": 100, "B2": 40_000, "B3": 80}))
+    assert stage.notified[1:] == [("B1", "P", Relocate(PATH))]
+    assert stage.timers == {}
+
+
+def test_the_publishers_pings_are_round_trips() -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    stage.ask("B1", "P", PingTimes(SESSION, {"B1": 100, "B2": 40_000, "B3": 80}))
+    (selection,) = stage.records
+    assert isinstance(selection, SelectionRecord)
+    assert (selection.delay_now_us, selection.delay_target_us) == (50, 40)
+
+
+def test_a_decision_to_stay() -> None:
+    stage = grape(at="B1")
+    fill_session(stage)
+    assert [line for line in stage.heard() if "delivered" not in line] == []
+    assert stage.records[0].target == "B1"  # type: ignore[attr-defined]
+    assert (sessions(stage), stage.timers) == ({}, {})
+    stage.ask("B1", "P", publish(3))
+    assert sessions(stage)["P"].id == MessageId("B1", "P", 3)
+
+
+def test_exactly_so_many_publications_are_traced() -> None:
+    """A batch that goes beyond the end of a session is traced up to it."""
+    stage = grape(length=5)
+    stage.ask("B1", "P", publish(0, 1, 2), publish(3, 4, 5, 6), publish(7))
+    assert stage.heard() == [
+        "B1 -> B2: PublicationBatch P/0* P/1* P/2* hops 1",
+        "B1 -> B2: PublicationBatch P/3* P/4* P/5 P/6 hops 1",
+        "B1 -> B2: TraceInformationRequest B1-P-M0",
+        "B1 -> B2: PublicationBatch P/7 hops 1",
+    ]
+    stage.settle()
+    (answer,) = [row for row in stage.sent(TraceInformationAnswer) if row[0] == "B2"]
+    assert [row.bits for row in answer[2].traces] == [0, 0b11111]  # type: ignore[attr-defined]
+
+
+def test_one_batch_may_be_several_sessions_long() -> None:
+    stage = grape(length=2)
+    stage.ask("B1", "P", publish(*range(9)))
+    stage.settle()
+    assert stage.heard()[0].startswith("B1 -> B2: PublicationBatch P/0* P/1* P/2 P/3")
+
+
+def test_refused_publications_do_not_count() -> None:
+    stage = grape()
+    stage.ask("B1", "P", publish(-1, 0, -2, 1, -3))
+    assert sessions(stage)["P"].count == 2
+    assert len(list(stage.sent(TraceInformationRequest))) == 0
+
+
+def test_one_request_and_one_answer_on_every_link_of_the_session_only() -> None:
+    stage = grape()
+    stage.ask("B2", "D", Subscribe(subscription("d", client="D")))
+    stage.settle()
+    fill_session(stage)
+    asked = [(source, target) for source, target, _ in stage.sent(TraceInformationRequest)]
+    answered = [(source, target) for source, target, _ in stage.sent(TraceInformationAnswer)]
+    assert asked == [("B1", "B2"), ("B2", "B3")]  # and not B4
+    assert answered == [("B3", "B2"), ("B2", "B1")]
+
+
+# --- sessions that do not end well ------------------------------------------------------------
+
+
+def test_when_answers_do_not_come_the_session_is_given_up() -> None:
+    stage = grape()
+    stage.ask("B1", "P", publish(0, 1, 2))
+    assert stage.timers == {("B1", TIMER): stage.now_us + ANSWER_US}
+    stage.fire("B1", TIMER)
+    assert (sessions(stage), stage.timers) == ({}, {})
+    stage.settle()  # the answers come after all
+    assert not stage.refusals()
+    assert stage.notified == []
+    fill_session(stage, 3)
+    assert stage.notified == [("B1", "P", Relocate(PATH))]
+
+
+def test_when_ping_times_do_not_come_the_session_is_given_up() -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    assert stage.timers == {("B1", TIMER): stage.now_us + PING_US}
+    stage.fire("B1", TIMER)
+    stage.ask("B1", "P", PingTimes(SESSION, {"B1": 1, "B2": 1, "B3": 1}))
+    assert stage.records == []
+    assert sessions(stage) == {}
+
+
+@pytest.mark.parametrize("when", ["tracing", "retrieving", "pinging"])
+def test_a_publisher_that_leaves_takes_its_session_along(when: str) -> None:
+    stage = grape(Priority.DELAY)
+    stage.ask("B1", "P", publish(0))
+    stage.settle()
+    if when != "tracing":
+        stage.ask("B1", "P", publish(1, 2))
+    if when == "pinging":
+        stage.settle()
+    stage.ask("B1", "P", Unadvertise("a"))
+    assert (sessions(stage), stage.timers) == ({}, {})
+    stage.settle()
+    stage.ask("B1", "P", PingTimes(SESSION, {"B1": 1}))
+    assert (stage.records, stage.refusals()) == ([], [])
+    for broker in stage.brokers.values():
+        tracing = broker._strategy._tracing  # type: ignore[attr-defined]
+        assert not tracing._traces, broker.id
+        assert not tracing._retrievals, broker.id
+
+
+def test_a_publisher_that_promises_something_else_is_traced_afresh() -> None:
+    stage = grape()
+    stage.ask("B1", "P", publish(0, 1), Advertise(advertisement("a", "x > 1")))
+    stage.settle()
+    assert sessions(stage) == {}
+    fill_session(stage, 2)
+    (answer,) = [row for row in stage.sent(TraceInformationAnswer) if row[0] == "B2"]
+    assert [row.bits for row in answer[2].traces] == [0, 0b111]  # type: ignore[attr-defined]
+
+
+def test_while_a_publisher_moves_nothing_is_traced() -> None:
+    stage = grape()
+    fill_session(stage)
+    stage.heard()
+    stage.ask("B1", "P", publish(3, 4, 5))
+    assert stage.heard() == ["B1 -> B2: PublicationBatch P/3 P/4 P/5 hops 1"]
+
+
+# --- what is refused or ignored ---------------------------------------------------------------
+
+
+def test_ping_times_from_somebody_else() -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    stage.ask("B1", "C", PingTimes(SESSION, {"B1": 1, "B2": 1, "B3": 1}))
+    assert stage.refusals() == ["session B1-P-M0 is not one of C"]
+    assert len(stage.timers) == 1  # still waiting for P's
+
+
+@pytest.mark.parametrize("session", [MessageId("B1", "P", 1), MessageId("B2", "P", 0)])
+def test_ping_times_of_another_session_are_ignored(session: MessageId) -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    stage.ask("B1", "P", PingTimes(session, {"B1": 1, "B2": 1, "B3": 1}))
+    assert (stage.records, stage.refusals(), len(stage.timers)) == ([], [], 1)
+
+
+@pytest.mark.parametrize("times", [{}, {"nobody": 5}, {"B1": 1, "B4": 1}])
+def test_useless_ping_times_end_the_session(times: dict[str, int]) -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    stage.ask("B1", "P", PingTimes(SESSION, times))
+    assert (stage.records, sessions(stage), stage.timers) == ([], {}, {})
+
+
+def test_a_candidate_that_the_publisher_cannot_reach_is_left_out() -> None:
+    stage = grape(Priority.DELAY)
+    fill_session(stage)
+    stage.ask("B1", "P", PingTimes(SESSION, {"B1": 90_000, "B2": 10}))
+    assert stage.notified[1:] == [("B1", "P", Relocate(("B1", "B2")))]
+
+
+def test_answers_that_make_no_tree_end_the_session() -> None:
+    stage = grape()
+    stage.ask("B1", "P", publish(0, 1, 2))
+    stranger = BrokerTrace(
+        broker="Z",
+        neighbours=(),
+        bits=1,
+        deliveries=1,
+        input_queue_us=0,
+        matching_us=0,
+        output_queue_us=(),
+        client_output_us=0,
+    )
+    stage.tell("B2", "B1", TraceInformationAnswer(SESSION, (stranger, stranger)))
+    assert (sessions(stage), stage.timers, stage.refusals()) == ({}, {}, [])
+
+
+def test_answers_from_those_who_were_not_asked() -> None:
+    stage = grape()
+    stage.ask("B1", "P", publish(0, 1, 2))
+    stage.tell("B4", "B2", TraceInformationAnswer(SESSION, ()))  # B2 has not asked anyone yet
+    stage.tell("nobody", "B1", TraceInformationAnswer(SESSION, ()))
+    stage.tell("nobody", "B1", TraceInformationRequest(SESSION))
+    assert stage.refusals() == ["nobody is not a neighbour of B1"] * 2
+
+
+# --- the paper's figure 3, over the wire ------------------------------------------------------
+
+
+def test_figure_3_sessions_start_where_the_counter_is() -> None:
+    """Section 4.1: message ids are the first broker and a counter; M = 212 in the example."""
+    stage = grape(length=10)
+    strategy = stage.brokers["B1"]._strategy  # type: ignore[attr-defined]
+    strategy._tree._message_counts["P"] = 212
+    stage.ask("B3", "C", Subscribe(subscription("s", "x IN (0, 1, 4, 7)")))
+    stage.settle()
+    stage.ask("B1", "P", *map(publish, range(10)))
+    stage.settle()
+    batches = [message for _, _, message in stage.sent(PublicationBatch)]
+    (session,) = {row.trace_session for batch in batches for row in batch.publications}  # type: ignore[attr-defined]
+    assert session == MessageId("B1", "P", 212)
+    (answer,) = [row for row in stage.sent(TraceInformationAnswer) if row[0] == "B3"]
+    assert [row.bits for row in answer[2].traces] == [0b10010011]  # type: ignore[attr-defined]
+
+
+def test_the_answers_carry_what_the_monitors_measured() -> None:
+    stage = grape()
+    stage.measure("B3", Measured(11, 22, {"B2": 33}, 44))
+    fill_session(stage)
+    (answer,) = [row for row in stage.sent(TraceInformationAnswer) if row[0] == "B3"]
+    (trace,) = answer[2].traces  # type: ignore[attr-defined]
+    assert (trace.broker, trace.neighbours, trace.deliveries) == ("B3", ("B2",), 3)
+    figures = (trace.input_queue_us, trace.matching_us, trace.client_output_us)
+    assert (*figures, trace.output_queue_us) == (11, 22, 44, (("B2", 33),))
+
+
+def test_after_a_link_was_down_sessions_go_through_again() -> None:
+    stage = grape()
+    stage.break_link("B2", "B3")
+    stage.settle()
+    stage.mend_link("B2", "B3")
+    stage.settle()
+    fill_session(stage)
+    assert stage.notified == [("B1", "P", Relocate(PATH))]
+
+
+def test_a_broker_that_starts_without_neighbours_takes_part_when_it_has_some() -> None:
+    stage = grape()
+    alone = Stage((("B2", "unlinked"),), "publisher_relocation").factory
+    machine = type(stage.brokers["B2"])("B2", (), alone)
+    for neighbour in ("B1", "B3", "B4"):
+        stage.break_link("B2", neighbour)
+    stage.brokers["B2"] = machine
+    for neighbour in ("B1", "B3", "B4"):
+        stage.mend_link("B2", neighbour)
+    stage.settle()
+    fill_session(stage)
+    assert stage.notified == [("B1", "P", Relocate(PATH))]
