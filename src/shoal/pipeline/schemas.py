@@ -45,6 +45,7 @@ SUBSCRIPTIONS = _table(
 )
 TRUTH = _table("publisher string, sequence bigint, subscription string")
 
+RUN_BROKERS = _table("broker string, latitude double, longitude double, name string")
 ACCEPTED_PUBLICATIONS = _table(
     "publisher string, sequence bigint, published_us bigint, first_broker string"
 )

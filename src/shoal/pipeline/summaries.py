@@ -1,0 +1,310 @@
+"""From runs and the truth to the paper's metrics, for all runs at once.
+
+Deliveries are compared with the truth pair by pair: lost is what was expected and never came,
+duplicated what came again, phantom what nobody asked for.  Load is counted in the windows in
+which publications were published, so that the network's set-up before does not count; `settled_`
+metrics are those of the last third of that time, when relocation has done most of its work.
+
+Rates are messages per second of virtual time, averaged over all brokers, in the sense of the
+relocation paper (section 5.2): input load counts messages that come in, output load those that go
+out, message rate both; utilisation is the share of time the input (matching) or output
+(transmission) is busy; message overhead is the share of control messages.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
+
+from shoal.pipeline import schemas
+from shoal.pipeline.tables import TableError, new_folder, read_table, write_small_table
+
+DELIVERY_KEY = [*schemas.PUBLICATION_KEY, "subscription"]
+# The last part of a run counts as settled.
+SETTLED_FROM = 2 / 3
+
+
+class RunInfo(NamedTuple):
+    """What a run's scenario says about it."""
+
+    name: str
+    system: str
+    window_us: int
+
+
+class Trace(NamedTuple):
+    """The tables of several runs, each with the column `run`.
+
+    `runs` has a row per run: its size and its period, the windows in which there were
+    publications.  `load` is restricted to that period and has the columns of `runs` too.
+    """
+
+    runs: DataFrame
+    brokers: DataFrame
+    publications: DataFrame
+    deliveries: DataFrame
+    load: DataFrame
+    selections: DataFrame
+    migrations: DataFrame
+
+
+_DECLARED = {
+    "brokers": schemas.RUN_BROKERS,
+    "publications": schemas.ACCEPTED_PUBLICATIONS,
+    "deliveries": schemas.DELIVERIES,
+    "load": schemas.LOAD,
+    "selections": schemas.SELECTIONS,
+    "migrations": schemas.MIGRATIONS,
+}
+
+
+def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
+    """What the runs' scenarios say; TableError when a folder is no run, or two have one name."""
+    runs: dict[RunInfo, Path] = {}
+    for folder in folders:
+        path = folder / "scenario.toml"
+        try:
+            scenario = tomllib.loads(path.read_text(encoding="utf-8"))
+            info = RunInfo(
+                folder.resolve().name, scenario["system"], scenario["trace"]["window_us"]
+            )
+        except FileNotFoundError:
+            raise TableError(f"{path}: no such file; is {folder} a run's folder?") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise TableError(f"{path}: not the scenario of a run: {error}") from None
+        if info.name in {known.name for known in runs}:
+            raise TableError(f"two runs are called {info.name!r}: rename one of the folders")
+        runs[info] = folder
+    return runs
+
+
+def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:
+    """The tables of these runs; TableError names a missing one."""
+    tables = {
+        name: reduce(
+            DataFrame.union,
+            (
+                read_table(spark, folder / f"{name}.parquet", schema).withColumn(
+                    "run", F.lit(info.name)
+                )
+                for info, folder in runs.items()
+            ),
+        )
+        for name, schema in _DECLARED.items()
+    }
+    facts = spark.createDataFrame(
+        [tuple(info) for info in runs], "run string, system string, window_us bigint"
+    )
+    described = _described(facts, tables["brokers"], tables["publications"]).cache()
+    in_period = (F.col("window_start_us") >= F.col("from_us")) & (
+        F.col("window_start_us") < F.col("until_us")
+    )
+    tables["load"] = tables["load"].join(F.broadcast(described), "run").where(in_period)
+    return Trace(runs=described, **tables)
+
+
+def _described(facts: DataFrame, brokers: DataFrame, publications: DataFrame) -> DataFrame:
+    """Each run's size and period, in whole windows."""
+    sizes = brokers.groupBy("run").agg(F.count("*").alias("brokers"))
+    times = publications.groupBy("run").agg(
+        F.min("published_us").alias("first_us"), F.max("published_us").alias("last_us")
+    )
+    width = F.col("window_us")
+    from_us = F.floor(F.col("first_us") / width) * width
+    until_us = (F.floor(F.col("last_us") / width) + 1) * width
+    settled_from_us = F.floor((from_us + (until_us - from_us) * SETTLED_FROM) / width) * width
+    return (
+        facts.join(sizes, "run")
+        .join(times, "run", "left")
+        .select(
+            "run",
+            "system",
+            "brokers",
+            from_us.alias("from_us"),
+            until_us.alias("until_us"),
+            settled_from_us.alias("settled_from_us"),
+        )
+    )
+
+
+def run_metrics(trace: Trace, truth: DataFrame) -> DataFrame:
+    """One row per run: counts, verdict and every metric."""
+    parts = [
+        _counts(trace),
+        _verdict(trace, truth),
+        _load_metrics(trace),
+        _delivery_metrics(trace),
+        _move_metrics(trace),
+    ]
+    facts = trace.runs.select("run", "system", "brokers")
+    return reduce(lambda left, right: left.join(right, "run", "left"), parts, facts).orderBy("run")
+
+
+def _counts(trace: Trace) -> DataFrame:
+    return trace.publications.groupBy("run").agg(
+        F.count_distinct("publisher").alias("publishers"), F.count("*").alias("publications")
+    )
+
+
+def _verdict(trace: Trace, truth: DataFrame) -> DataFrame:
+    """Expected against delivered; the truth of publications that a run did not have is left out."""
+    published = trace.publications.select("run", *schemas.PUBLICATION_KEY)
+    expected = published.join(truth, list(schemas.PUBLICATION_KEY)).select(
+        "run", *DELIVERY_KEY, F.lit(1).alias("wanted")
+    )
+    delivered = trace.deliveries.groupBy("run", *DELIVERY_KEY).agg(F.count("*").alias("copies"))
+    wanted, copies = F.col("wanted"), F.col("copies")
+    return (
+        expected.join(delivered, ["run", *DELIVERY_KEY], "full")
+        .groupBy("run")
+        .agg(
+            F.count_distinct(F.when(wanted.isNotNull(), F.col("subscription"))).alias(
+                "subscriptions"
+            ),
+            F.count(wanted).alias("expected"),
+            F.coalesce(F.sum(copies), F.lit(0)).alias("delivered"),
+            F.count_if(copies.isNull()).alias("lost"),
+            F.coalesce(F.sum(copies - 1), F.lit(0)).alias("duplicated"),
+            F.count_if(wanted.isNull()).alias("phantom"),
+        )
+    )
+
+
+def _load_metrics(trace: Trace) -> DataFrame:
+    """Rates and utilisation per broker, over the whole period and its settled part."""
+    whole_us = F.max(F.col("brokers") * (F.col("until_us") - F.col("from_us")))
+    settled_us = F.max(F.col("brokers") * (F.col("until_us") - F.col("settled_from_us")))
+    control = F.sum("control_in") + F.sum("control_out")
+    settled = trace.load.where(F.col("window_start_us") >= F.col("settled_from_us"))
+    whole = trace.load.groupBy("run").agg(
+        *_rates(whole_us), (control / _messages()).alias("message_overhead")
+    )
+    last = settled.groupBy("run").agg(
+        _per_second(_messages(), settled_us).alias("settled_message_rate_per_s"),
+        _per_second(F.sum("messages_in"), settled_us).alias("settled_input_load"),
+    )
+    return whole.join(last, "run", "left")
+
+
+def _messages() -> Column:
+    return F.sum("messages_in") + F.sum("messages_out")
+
+
+def _rates(duration_us: Column) -> list[Column]:
+    """What both a run and a broker have, over a time that is summed over brokers."""
+    return [
+        _per_second(_messages(), duration_us).alias("message_rate_per_s"),
+        _per_second(F.sum("messages_in"), duration_us).alias("input_load"),
+        _per_second(F.sum("messages_out"), duration_us).alias("output_load"),
+        (F.sum("input_busy_us") / duration_us).alias("input_utilisation"),
+        (F.sum("output_busy_us") / duration_us).alias("output_utilisation"),
+    ]
+
+
+def _per_second(count: Column, duration_us: Column) -> Column:
+    return count * 1_000_000 / duration_us
+
+
+def _delivery_metrics(trace: Trace) -> DataFrame:
+    deliveries = trace.deliveries.join(F.broadcast(trace.runs), "run")
+    delay_us = F.col("delivered_us") - F.col("published_us")
+    settled = F.col("published_us") >= F.col("settled_from_us")
+    return deliveries.groupBy("run").agg(
+        F.avg(delay_us).alias("delay_mean_us"),
+        F.percentile(delay_us, 0.5).alias("delay_p50_us"),
+        F.percentile(delay_us, 0.99).alias("delay_p99_us"),
+        F.avg("hops").alias("hops_mean"),
+        F.avg(F.when(settled, delay_us)).alias("settled_delay_mean_us"),
+        F.avg(F.when(settled, F.col("hops"))).alias("settled_hops_mean"),
+    )
+
+
+def _move_metrics(trace: Trace) -> DataFrame:
+    waits = trace.migrations.groupBy("run").agg(
+        F.count("*").alias("migrations"),
+        F.avg(F.col("resumed_us") - F.col("paused_us")).alias("publisher_wait_mean_us"),
+    )
+    selections = trace.selections.groupBy("run").agg(
+        F.avg(F.col("decided_us") - F.col("requested_us")).alias("selection_time_mean_us")
+    )
+    return (
+        trace.runs.select("run")
+        .join(waits, "run", "left")
+        .join(selections, "run", "left")
+        .withColumn("migrations", F.coalesce("migrations", F.lit(0)))
+    )
+
+
+def broker_metrics(trace: Trace) -> DataFrame:
+    """One row per run and broker; a broker without work has zeros."""
+    duration_us = F.max(F.col("until_us") - F.col("from_us"))
+    rates = trace.load.groupBy("run", "broker").agg(*_rates(duration_us))
+    return (
+        trace.brokers.select("run", "broker")
+        .join(rates, ["run", "broker"], "left")
+        .fillna(0.0)
+        .orderBy("run", "broker")
+    )
+
+
+def timeline(trace: Trace, window_us: int) -> DataFrame:
+    """One row per run and window: message rate per broker, delay of what was published in it."""
+    broker_us = F.max("brokers") * window_us
+    load = trace.load.groupBy("run", _window("window_start_us", window_us)).agg(
+        _per_second(_messages(), broker_us).alias("message_rate_per_s")
+    )
+    delays = trace.deliveries.groupBy("run", _window("published_us", window_us)).agg(
+        F.avg(F.col("delivered_us") - F.col("published_us")).alias("delay_mean_us"),
+        F.count("*").alias("deliveries"),
+    )
+    return (
+        load.join(delays, ["run", "window_start_us"], "left")
+        .withColumn("deliveries", F.coalesce("deliveries", F.lit(0)))
+        .orderBy("run", "window_start_us")
+    )
+
+
+def _window(time_us: str, window_us: int) -> Column:
+    return (F.floor(F.col(time_us) / window_us) * window_us).alias("window_start_us")
+
+
+def moves(trace: Trace) -> DataFrame:
+    """One row per run and publisher: where it began and ended, and how often it moved."""
+    ends = trace.publications.groupBy("run", "publisher").agg(
+        F.min_by("first_broker", "sequence").alias("first_broker"),
+        F.max_by("first_broker", "sequence").alias("last_broker"),
+    )
+    waits = trace.migrations.groupBy("run", "publisher").agg(
+        F.count("*").alias("moves"),
+        F.sum(F.col("resumed_us") - F.col("paused_us")).alias("waited_us"),
+    )
+    return (
+        ends.join(waits, ["run", "publisher"], "left")
+        .fillna(0, ["moves", "waited_us"])
+        .orderBy("run", "publisher")
+    )
+
+
+def write_summary(
+    spark: SparkSession,
+    folders: Sequence[Path],
+    truth: DataFrame,
+    out: Path,
+    *,
+    window_us: int,
+    overwrite: bool = False,
+) -> DataFrame:
+    """Write the four tables of a summary; the row per run is returned."""
+    trace = read_trace(spark, read_runs(folders))
+    with new_folder(out, overwrite=overwrite) as folder:
+        write_small_table(run_metrics(trace, truth), folder / "runs.parquet")
+        write_small_table(broker_metrics(trace), folder / "brokers.parquet")
+        write_small_table(timeline(trace, window_us), folder / "timeline.parquet")
+        write_small_table(moves(trace), folder / "moves.parquet")
+    return spark.read.parquet(str(out / "runs.parquet"))
