@@ -20,6 +20,7 @@ from shoal.broker.effects import (
     Input,
     LinkChanged,
     Received,
+    Record,
     Send,
     SetTimer,
     TimerFired,
@@ -27,7 +28,9 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
+from shoal.broker.records import RefusalRecord
 from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import unexpected
 from shoal.model import BrokerId
 
 # Frames under way on one link; more wait at the sender.  Covers a second at 1,000 messages/s.
@@ -54,7 +57,15 @@ class Frame(Message, frozen=True):
 class _Channel:
     """Both directions of one link, seen from one end."""
 
-    __slots__ = ("early", "owes_acknowledgement", "received", "sent", "unacknowledged", "waiting")
+    __slots__ = (
+        "early",
+        "given_up",
+        "owes_acknowledgement",
+        "received",
+        "sent",
+        "unacknowledged",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.sent = 0
@@ -63,6 +74,7 @@ class _Channel:
         self.waiting: deque[Message] = deque()
         self.early: dict[int, Message] = {}
         self.owes_acknowledgement = False
+        self.given_up = False  # closed; the driver is about to say so
 
 
 class ReliableBroker:
@@ -87,6 +99,10 @@ class ReliableBroker:
         match input:
             case Received(neighbour, Frame() as frame):
                 self._receive(neighbour, frame, now_us, out)
+            case Received(neighbour, message):
+                error = unexpected(message, f"neighbour {neighbour}")
+                record = RefusalRecord(broker=self.id, sender=neighbour, reason=str(error))
+                out.append(Record(record))
             case TimerFired((kind, neighbour)) if kind == _TIMER:
                 self._resend(neighbour, now_us, out)
             case LinkChanged(neighbour):
@@ -103,8 +119,8 @@ class ReliableBroker:
 
     def _receive(self, neighbour: BrokerId, frame: Frame, now_us: int, out: list[Effect]) -> None:
         channel = self._channel(neighbour)
-        if frame.acknowledged > channel.sent:
-            return  # garbage: nothing that high was sent
+        if channel.given_up or frame.acknowledged > channel.sent:
+            return  # the second is garbage: nothing that high was sent
         self._acknowledged(neighbour, channel, frame.acknowledged, now_us, out)
         if frame.message is None:
             return
@@ -144,14 +160,23 @@ class ReliableBroker:
                 out.append(effect)
                 continue
             channel = self._channel(effect.neighbour)
+            if channel.given_up:
+                continue
             if len(channel.waiting) >= MAX_WAITING:
-                out.append(CloseLink(effect.neighbour))
+                self._give_up(effect.neighbour, channel, out)
             elif len(channel.unacknowledged) >= WINDOW:
                 channel.waiting.append(effect.message)
             else:
                 if not channel.unacknowledged:
                     out.append(SetTimer(_key(effect.neighbour), now_us + self._resend_us))
                 self._transmit(effect.neighbour, channel, effect.message, out)
+
+    def _give_up(self, neighbour: BrokerId, channel: _Channel, out: list[Effect]) -> None:
+        channel.given_up = True
+        channel.unacknowledged.clear()
+        channel.waiting.clear()
+        channel.early.clear()
+        out.append(CloseLink(neighbour))
 
     def _transmit(
         self, neighbour: BrokerId, channel: _Channel, message: Message, out: list[Effect]

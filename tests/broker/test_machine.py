@@ -1,0 +1,221 @@
+"""The broker's door: only a driver's mistakes raise, whatever peers and clients send."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.broker.effects import (
+    Deliver,
+    Effect,
+    Input,
+    LinkChanged,
+    Measured,
+    Notify,
+    Received,
+    Record,
+    Requested,
+    Send,
+    TimerFired,
+)
+from shoal.broker.links import Frame, ReliableBroker
+from shoal.broker.machine import Broker
+from shoal.broker.messages import (
+    Advertise,
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    Ping,
+    PingRequest,
+    PingTimes,
+    Pong,
+    PublicationBatch,
+    Publish,
+    Rejected,
+    Relocate,
+    Resume,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.records import RefusalRecord
+from shoal.model import Advertisement, MessageId, Publication, Subscription
+from shoal.overlays.publisher_relocation.messages import (
+    MigrationComplete,
+    MigrationUpdate,
+    TraceInformationAnswer,
+    TraceInformationRequest,
+)
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.publisher_relocation.planner import BrokerTrace, Priority
+from shoal.overlays.registry import SYSTEMS
+from tests.broker.transcript import publish
+from tests.strategies import attributes, filters
+
+SESSION = MessageId("B1", "P", 0)
+
+
+def broker(system: str = "tree") -> Broker:
+    parameters = Parameters(trace_session_length=2, priority=Priority.DELAY)
+    return Broker("B1", ("B0", "B2"), SYSTEMS[system](parameters))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_time_going_backwards_raises(system: str) -> None:
+    machine = broker(system)
+    machine.handle(Requested("C", Ping(SESSION)), 100)
+    machine.handle(Requested("C", Ping(SESSION)), 100)
+    with pytest.raises(ValueError, match="broker B1: time went back from 100 to 99"):
+        machine.handle(Requested("C", Ping(SESSION)), 99)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_anybody_may_ping(system: str) -> None:
+    effects = broker(system).handle(Requested("anybody", Ping(SESSION)), 1)
+    assert effects == [Notify("anybody", Pong(SESSION))]
+
+
+def test_a_client_is_told_what_was_refused_a_neighbour_is_not() -> None:
+    reason = "P has not advertised at B1"
+    record = Record(RefusalRecord(broker="B1", sender="P", reason=reason))
+    effects = broker().handle(Requested("P", publish(1)), 1)
+    assert effects == [record, Notify("P", Rejected(reason))]
+    reason = "Resume is not expected from neighbour B2"
+    record = Record(RefusalRecord(broker="B1", sender="B2", reason=reason))
+    assert broker().handle(Received("B2", Resume()), 1) == [record]
+
+
+# --- anything from anybody --------------------------------------------------------------------
+
+BROKERS = st.sampled_from(["B0", "B1", "B2", "B3", "unknown"])
+CLIENTS = st.sampled_from(["P", "Q", "C"])
+NAMES = st.sampled_from(["n1", "n2", "n3"])
+NUMBERS = st.one_of(st.integers(-3, 6), st.sampled_from([10**9, -(10**18), 2**63 - 1]))
+PATHS = st.lists(BROKERS, max_size=4).map(tuple)
+FILTERS = filters(["a", "b"], max_leaves=3)
+IDS = st.builds(MessageId, BROKERS, CLIENTS, NUMBERS)
+ADVERTISEMENTS = st.builds(Advertisement, id=NAMES, publisher=CLIENTS, filter=FILTERS)
+SUBSCRIPTIONS = st.builds(Subscription, id=NAMES, client=CLIENTS, filter=FILTERS)
+PUBLICATIONS = st.builds(
+    Publication,
+    publisher=CLIENTS,
+    sequence=NUMBERS,
+    published_us=NUMBERS,
+    attributes=attributes(["a", "b"]),
+)
+ROUTED = st.builds(RoutedPublication, PUBLICATIONS, IDS, st.one_of(st.none(), IDS))
+NOT_NEGATIVE = st.integers(0, 2**70)
+TRACES = st.builds(
+    BrokerTrace,
+    broker=BROKERS,
+    neighbours=st.lists(BROKERS, max_size=3).map(tuple),
+    bits=NOT_NEGATIVE,
+    deliveries=NOT_NEGATIVE,
+    input_queue_us=NOT_NEGATIVE,
+    matching_us=NOT_NEGATIVE,
+    output_queue_us=st.lists(st.tuples(BROKERS, NOT_NEGATIVE), max_size=3).map(tuple),
+    client_output_us=NOT_NEGATIVE,
+)
+
+
+def tuples(of: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg]
+    return st.lists(of, max_size=3).map(tuple)
+
+
+MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
+    Advertise: st.builds(Advertise, ADVERTISEMENTS),
+    Unadvertise: st.builds(Unadvertise, NAMES),
+    Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
+    Unsubscribe: st.builds(Unsubscribe, NAMES),
+    PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), NUMBERS),
+    Publish: st.builds(Publish, tuples(PUBLICATIONS)),
+    PingRequest: st.builds(PingRequest, IDS, PATHS),
+    Ping: st.builds(Ping, IDS),
+    Pong: st.builds(Pong, IDS),
+    PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
+    Relocate: st.builds(Relocate, PATHS),
+    Paused: st.builds(Paused, PATHS),
+    MigrationAdvertisement: st.builds(MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS)),
+    Resume: st.builds(Resume),
+    Rejected: st.builds(Rejected, NAMES),
+    TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
+    TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
+    MigrationUpdate: st.builds(
+        MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES)
+    ),
+    MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS),
+}
+ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
+FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
+NEIGHBOURS = st.sampled_from(["B0", "B2"])
+OTHER_INPUTS = st.one_of(
+    st.builds(TimerFired, st.tuples(st.sampled_from(["session", "link"]), CLIENTS)),
+    st.builds(LinkChanged, NEIGHBOURS, st.booleans()),
+    st.builds(
+        Measured,
+        st.one_of(st.none(), NOT_NEGATIVE),
+        st.one_of(st.none(), NOT_NEGATIVE),
+        st.dictionaries(BROKERS, NOT_NEGATIVE),
+        st.one_of(st.none(), NOT_NEGATIVE),
+    ),
+)
+
+
+def inputs(from_neighbours: st.SearchStrategy[Message]) -> st.SearchStrategy[list[Input]]:
+    return st.lists(
+        st.one_of(
+            st.builds(Received, BROKERS, from_neighbours),
+            st.builds(Requested, CLIENTS, ANY_MESSAGE),
+            OTHER_INPUTS,
+        ),
+        max_size=25,
+    )
+
+
+def test_every_message_there_is_takes_part() -> None:
+    def kinds(base: type[Message]) -> set[type[Message]]:
+        return {base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))}
+
+    assert kinds(Message) - {Message, Frame} == set(MESSAGES)
+
+
+def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:
+    effects: list[Effect] = []
+    for now_us, input in enumerate(happenings):
+        effects += machine.handle(input, now_us)
+    return effects
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@given(st.data())
+@settings(max_examples=100)
+def test_no_input_raises(system: str, data: st.DataObject) -> None:
+    machine = broker(system)
+    effects = feed(machine, data.draw(inputs(ANY_MESSAGE)))
+    for effect in effects:
+        if isinstance(effect, Send):
+            assert effect.neighbour in ("B0", "B2"), effect
+        if isinstance(effect, Deliver):
+            assert set(effect.subscriptions) <= {"n1", "n2", "n3"}
+    assert_tables_hold_together(machine)
+
+
+@given(inputs(FRAMES))
+@settings(max_examples=60)
+def test_no_frame_raises(happenings: list[Input]) -> None:
+    machine = ReliableBroker(broker("publisher_relocation"))
+    feed(machine, happenings)
+
+
+def assert_tables_hold_together(machine: Broker) -> None:
+    """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.routing`."""
+    tables = machine.tables
+    for entry in tables.subscriptions.values():
+        assert entry.last_hop not in entry.forwarded_to
+        for neighbour in ("B0", "B2"):
+            if neighbour in entry.forwarded_to:
+                assert entry.is_wanted_by(neighbour), (entry.id, neighbour)
+            elif entry.last_hop != neighbour:
+                assert not entry.is_wanted_by(neighbour), (entry.id, neighbour)

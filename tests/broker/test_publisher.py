@@ -1,0 +1,170 @@
+"""The publisher's side of a relocation: the table of its docstring, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker import publisher as module
+from shoal.broker.effects import Record
+from shoal.broker.messages import (
+    Advertise,
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    Ping,
+    PingRequest,
+    PingTimes,
+    Pong,
+    Publish,
+    Rejected,
+    Relocate,
+    Resume,
+    Unadvertise,
+)
+from shoal.broker.publisher import HeldBackError, Publisher, ToBroker
+from shoal.broker.records import MigrationRecord
+from shoal.model import MessageId
+from tests.broker.transcript import advertisement, publish
+
+SESSION = MessageId("B1", "P", 0)
+OTHER = MessageId("B1", "P", 100)
+PATH = ("B1", "B5", "B6")
+A = advertisement("a")
+
+
+def attached() -> Publisher:
+    publisher = Publisher("P", "B1")
+    publisher.request(Advertise(A), 0)
+    return publisher
+
+
+def moving() -> Publisher:
+    publisher = attached()
+    publisher.notified("B1", Relocate(PATH), 1_000)
+    return publisher
+
+
+@pytest.mark.parametrize("request_", [Advertise(A), Unadvertise("a"), publish(1)])
+def test_attached_requests_go_to_the_broker(request_: Message) -> None:
+    assert attached().request(request_, 5) == [ToBroker("B1", request_)]
+
+
+def test_attached_pings_are_sent_and_the_times_told() -> None:
+    publisher = attached()
+    asked = publisher.notified("B1", PingRequest(SESSION, ("B6", "B1")), 100)
+    assert asked == [ToBroker("B6", Ping(SESSION)), ToBroker("B1", Ping(SESSION))]
+    assert publisher.notified("B1", Pong(SESSION), 130) == []
+    times = PingTimes(SESSION, {"B1": 30, "B6": 70})
+    assert publisher.notified("B6", Pong(SESSION), 170) == [ToBroker("B1", times)]
+    assert publisher.notified("B6", Pong(SESSION), 180) == []
+
+
+def test_attached_relocate_pauses_behind_a_marker() -> None:
+    publisher = attached()
+    assert publisher.notified("B1", Relocate(PATH), 9) == [
+        ToBroker("B1", Paused(PATH)),
+        ToBroker("B6", MigrationAdvertisement(PATH, (A,))),
+    ]
+    assert publisher.moving
+
+
+def test_attached_resume_is_ignored() -> None:
+    publisher = attached()
+    assert publisher.notified("B1", Resume(), 5) == []
+    assert publisher.notified("B6", Resume(), 5) == []
+    assert publisher.broker == "B1"
+
+
+def test_moving_requests_are_held_back_and_sent_in_order() -> None:
+    publisher = moving()
+    b = advertisement("b", "x < 0")
+    waiting = [publish(1), publish(2, 3), Advertise(b), publish(4), Unadvertise("a"), publish(5)]
+    assert [publisher.request(request, 2_000) for request in waiting] == [[]] * 6
+    record, *sent = publisher.notified("B6", Resume(), 3_000)
+    assert isinstance(record, Record)
+    assert record.record == MigrationRecord(
+        publisher="P", source="B1", target="B6", path_hops=2, paused_us=1_000, resumed_us=3_000
+    )
+    joined = [publish(1, 2, 3), Advertise(b), publish(4), Unadvertise("a"), publish(5)]
+    assert sent == [ToBroker("B6", request) for request in joined]
+    assert (publisher.broker, publisher.moving) == ("B6", False)
+    # The next move takes along what is advertised now.
+    (_, announced) = publisher.notified("B6", Relocate(("B6", "B5")), 4_000)
+    assert announced == ToBroker("B5", MigrationAdvertisement(("B6", "B5"), (b,)))
+
+
+@pytest.mark.parametrize(
+    "message", [PingRequest(SESSION, ("B6",)), Relocate(("B1", "B2")), Relocate(PATH)]
+)
+def test_moving_is_not_disturbed(message: Message) -> None:
+    publisher = moving()
+    assert publisher.notified("B1", message, 5_000) == []
+    assert publisher.moving
+
+
+@pytest.mark.parametrize("broker", ["B1", "B5", "B2"])
+def test_moving_only_the_target_can_end_it(broker: str) -> None:
+    publisher = moving()
+    assert publisher.notified(broker, Resume(), 5_000) == []
+    assert publisher.moving
+
+
+def test_moving_does_not_advertise_at_a_source_that_came_back() -> None:
+    assert moving().reconnected() == []
+    assert attached().reconnected() == [ToBroker("B1", Advertise(A))]
+
+
+@pytest.mark.parametrize("path", [(), ("B1",), ("B5", "B6"), ("B2", "B1")])
+def test_a_path_from_elsewhere_or_to_nowhere_is_ignored(path: tuple[str, ...]) -> None:
+    publisher = attached()
+    assert publisher.notified("B1", Relocate(path), 5) == []
+    assert not publisher.moving
+
+
+@pytest.mark.parametrize("message", [Relocate(("B2", "B1")), PingRequest(SESSION, ("B2",))])
+def test_a_broker_it_is_not_attached_to_is_ignored(message: Message) -> None:
+    assert attached().notified("B2", message, 5) == []
+
+
+def test_pongs_of_other_sessions_and_brokers_are_ignored() -> None:
+    publisher = attached()
+    publisher.notified("B1", PingRequest(SESSION, ("B1", "B6")), 0)
+    assert publisher.notified("B1", Pong(SESSION), 10) == []
+    assert publisher.notified("B6", Pong(OTHER), 20) == []
+    assert publisher.notified("B9", Pong(SESSION), 30) == []
+    assert publisher.notified("B1", Pong(SESSION), 40) == []  # twice: the first counts
+    times = PingTimes(SESSION, {"B1": 10, "B6": 50})
+    assert publisher.notified("B6", Pong(SESSION), 50) == [ToBroker("B1", times)]
+
+
+def test_a_newer_ping_request_takes_the_place_of_an_older_one() -> None:
+    publisher = attached()
+    publisher.notified("B1", PingRequest(SESSION, ("B6",)), 0)
+    publisher.notified("B1", PingRequest(OTHER, ("B5",)), 100)
+    assert publisher.notified("B6", Pong(SESSION), 150) == []
+    times = PingTimes(OTHER, {"B5": 80})
+    assert publisher.notified("B5", Pong(OTHER), 180) == [ToBroker("B1", times)]
+
+
+def test_pings_under_way_are_forgotten_when_it_moves() -> None:
+    publisher = attached()
+    publisher.notified("B1", PingRequest(SESSION, ("B6",)), 0)
+    publisher.notified("B1", Relocate(PATH), 5)
+    assert publisher.notified("B6", Pong(SESSION), 10) == []
+
+
+def test_what_is_the_applications_is_left_to_it() -> None:
+    assert attached().notified("B1", Rejected("no"), 5) == []
+
+
+def test_the_limit_of_what_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_HELD_BACK", 3)
+    publisher = moving()
+    for sequence in range(3):
+        publisher.request(publish(sequence), 2_000)
+    with pytest.raises(HeldBackError, match="P is moving and has 3 waiting"):
+        publisher.request(publish(3), 2_000)
+    _, sent = publisher.notified("B6", Resume(), 3_000)
+    assert isinstance(sent, ToBroker)
+    assert isinstance(sent.request, Publish)
+    assert [row.sequence for row in sent.request.publications] == [0, 1, 2]

@@ -1,0 +1,71 @@
+"""The routing table: rows know whom they overlap, whatever order they come and go in."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shoal.broker.routing_table import RoutingTable
+from shoal.matching import matches, overlaps
+from tests.broker.transcript import advertisement, subscription
+
+
+def test_rows_know_the_rows_they_overlap() -> None:
+    table = RoutingTable()
+    low = table.add_advertisement(advertisement("low", "x < 5"), "B2")
+    entry = table.add_subscription(subscription("s", "x = 3"), None)
+    high = table.add_advertisement(advertisement("high", "x > 5"), "B3")
+    both = table.add_advertisement(advertisement("both", "x > 0"), "B3")
+    assert list(entry.overlapping) == [low, both]
+    assert (list(low.overlapping), list(high.overlapping)) == ([entry], [])
+    assert [entry.is_wanted_by(hop) for hop in ("B2", "B3", "B4", None)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    table.remove_advertisement(both)
+    assert not entry.is_wanted_by("B3")
+    table.remove_subscription(entry)
+    assert (list(low.overlapping), table.subscriptions, table.match({"x": 3})) == ([], {}, [])
+
+
+def test_a_match_yields_the_entries_themselves() -> None:
+    table = RoutingTable()
+    first = table.add_subscription(subscription("first", "x > 1 OR y = 1"), "B2")
+    second = table.add_subscription(subscription("second", "x > 2"), None)
+    assert table.match({"x": 2, "y": 1}) == [first]
+    assert set(table.match({"x": 3})) == {first, second}
+
+
+def test_two_entries_of_one_id_in_turn() -> None:
+    table = RoutingTable()
+    old = table.add_subscription(subscription("s", "x > 1"), "B2")
+    table.remove_subscription(old)
+    new = table.add_subscription(subscription("s", "x < 1"), "B3")
+    assert (table.match({"x": 0}), table.match({"x": 2})) == ([new], [])
+
+
+def test_after_any_history_the_table_equals_one_made_anew() -> None:
+    random = Random(4)
+    table = RoutingTable()
+    for step in range(400):
+        text = f"x {random.choice('<>=')} {random.randrange(6)}"
+        match random.randrange(4):
+            case 0:
+                table.add_advertisement(advertisement(f"a{step}", text), random.choice("AB"))
+            case 1:
+                table.add_subscription(subscription(f"s{step}", text), random.choice("AB"))
+            case 2 if table.advertisements:
+                table.remove_advertisement(random.choice(list(table.advertisements.values())))
+            case 3 if table.subscriptions:
+                table.remove_subscription(random.choice(list(table.subscriptions.values())))
+    rows, entries = table.advertisements.values(), table.subscriptions.values()
+    assert len(rows) >= 5
+    for entry in entries:
+        wish = entry.subscription.filter
+        assert set(entry.overlapping) == {r for r in rows if overlaps(wish, r.advertisement.filter)}
+        assert all(entry in row.overlapping for row in entry.overlapping)
+    for x in range(-1, 7):
+        found = table.match({"x": x})
+        assert set(found) == {e for e in entries if matches(e.subscription.filter, {"x": x})}
+        assert len(found) == len(set(found))
