@@ -41,8 +41,8 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def write_table(table: DataFrame, path: Path) -> None:
-    """Write a table into a folder that `new_folder` gave."""
-    table.write.parquet(str(path))
+    """Write a table below, or as, a folder that `new_folder` gave."""
+    table.write.mode("append").parquet(str(path))
 
 
 def write_small_table(table: DataFrame, path: Path) -> None:

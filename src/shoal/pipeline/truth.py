@@ -1,0 +1,75 @@
+"""Which subscription gets which publication, according to Spark SQL.
+
+The filters of a workload are judged as the texts they are, by Spark, over the workload's events;
+none of our matching takes part.  A run is correct when its deliveries are these, each once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from shoal.pipeline.matching_job import matching_pairs
+from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY, SUBSCRIPTIONS, TRUTH
+from shoal.pipeline.tables import TableError, new_folder, read_table, write_table
+
+# Each filter becomes a condition in Spark's plan, so their texts are needed where it is made.
+MAX_SUBSCRIPTIONS = 100_000
+
+
+class TruthCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How much was compared with how much, and the deliveries to expect."""
+
+    publications: int
+    subscriptions: int
+    expected: int
+
+
+def write_truth(
+    spark: SparkSession, workload: Path, out: Path, *, overwrite: bool = False
+) -> TruthCounts:
+    """Write the truth table of a workload folder to `out`."""
+    events, subscriptions = _read(spark, workload)
+    with new_folder(out, overwrite=overwrite) as folder:
+        write_table(expected_deliveries(events, subscriptions), folder)
+    return TruthCounts(
+        publications=events.count(),
+        subscriptions=subscriptions.count(),
+        expected=spark.read.parquet(str(out)).count(),
+    )
+
+
+def expected_deliveries(events: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    """One row (publisher, sequence, subscription) per delivery that must happen.
+
+    `subscriptions` has the columns subscription and filter; ValueError names a wrong filter.
+    """
+    texts = [
+        (row["subscription"], row["filter"])
+        for row in subscriptions.select("subscription", "filter")
+        .orderBy("subscription")
+        .limit(MAX_SUBSCRIPTIONS + 1)
+        .collect()
+    ]
+    if len(texts) > MAX_SUBSCRIPTIONS:
+        raise TableError(
+            f"more than {MAX_SUBSCRIPTIONS} subscriptions; judge them in several parts"
+        )
+    pairs = matching_pairs(events, texts, key_columns=PUBLICATION_KEY, attributes=ATTRIBUTES)
+    return pairs.select(*TRUTH.names)
+
+
+def _read(spark: SparkSession, workload: Path) -> tuple[DataFrame, DataFrame]:
+    if not workload.is_dir():
+        raise TableError(f"{workload} is not a folder; make one with `shoal workload`")
+    subscriptions = read_table(spark, workload / "subscriptions.parquet", SUBSCRIPTIONS)
+    path = workload / "events"
+    if not path.exists():
+        raise TableError(f"{path} does not exist")
+    events = spark.read.parquet(str(path))
+    for name in (*PUBLICATION_KEY, ATTRIBUTES):
+        if name not in events.columns:
+            raise TableError(f"{path} lacks the column {name!r}")
+    return events, subscriptions

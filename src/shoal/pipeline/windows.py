@@ -1,0 +1,90 @@
+"""Which part of the publications is replayed, and how fast.
+
+A window of event time, from inclusive to exclusive, is mapped linearly onto virtual time from 0:
+a month of flights in ten minutes, say.  Without a duration the replay is as slow as the events.
+
+>>> january = month("2013-01")
+>>> january.from_us, (january.to_us - january.from_us) // 86_400_000_000
+(1356998400000000, 31)
+>>> instant("2013-02-01") == january.to_us
+True
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WindowError(ValueError):
+    """A time or a window that cannot be."""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Event time from `from_us` to just before `to_us`; None leaves that end open."""
+
+    from_us: int | None = None
+    to_us: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.from_us is not None and self.to_us is not None and self.from_us >= self.to_us:
+            raise WindowError("the window ends before it begins: --to must be after --from")
+
+
+def month(text: str) -> Window:
+    """The month `YYYY-MM`, in UTC."""
+    found = re.fullmatch(r"(\d{4})-(\d{2})", text)
+    if found is None or not 1 <= int(found[2]) <= 12 or int(found[1]) < 1:
+        raise WindowError(f"{text!r} is not a month; write it as 2013-01")
+    year, number = int(found[1]), int(found[2])
+    following = f"{year + number // 12:04}-{number % 12 + 1:02}-01"
+    return Window(instant(f"{text}-01"), instant(following))
+
+
+def instant(text: str) -> int:
+    """A date or time of ISO 8601 (UTC unless it tells its offset) in microseconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise WindowError(
+            f"{text!r} is not a time; write it as 2013-01-31 or 2013-01-31T17:00"
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def events_within(publications: DataFrame, window: Window) -> DataFrame:
+    """The publications in the window."""
+    if window.from_us is not None:
+        publications = publications.where(F.col("time_us") >= window.from_us)
+    if window.to_us is not None:
+        publications = publications.where(F.col("time_us") < window.to_us)
+    return publications
+
+
+def with_replay_time(events: DataFrame, window: Window, duration_us: int | None) -> DataFrame:
+    """The events with `replay_us`, which is 0 where the window begins.
+
+    An open end of the window lies at the first, or just after the last, of the events.
+    """
+    ends = events.agg(F.min("time_us").alias("low"), (F.max("time_us") + 1).alias("high"))
+    if window.from_us is not None:
+        ends = ends.withColumn("low", F.lit(window.from_us))
+    if window.to_us is not None:
+        ends = ends.withColumn("high", F.lit(window.to_us))
+    replay = F.expr("time_us - low")
+    if duration_us is not None:
+        # A month of microseconds times minutes of them is beyond 64 bits.
+        replay = F.expr(
+            f"(CAST(time_us - low AS DECIMAL(19, 0)) * CAST({duration_us} AS DECIMAL(19, 0)))"
+            " div (high - low)"
+        )
+    return events.crossJoin(F.broadcast(ends)).select(
+        "publisher", "sequence", "time_us", "attributes", replay.alias("replay_us")
+    )
