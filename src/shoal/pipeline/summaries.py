@@ -119,17 +119,13 @@ def _described(facts: DataFrame, brokers: DataFrame, publications: DataFrame) ->
     from_us = F.floor(F.col("first_us") / width) * width
     until_us = (F.floor(F.col("last_us") / width) + 1) * width
     settled_from_us = F.floor((from_us + (until_us - from_us) * SETTLED_FROM) / width) * width
-    return (
-        facts.join(sizes, "run")
-        .join(times, "run", "left")
-        .select(
-            "run",
-            "system",
-            "brokers",
-            from_us.alias("from_us"),
-            until_us.alias("until_us"),
-            settled_from_us.alias("settled_from_us"),
-        )
+    return _side_by_side([facts, sizes, times]).select(
+        "run",
+        "system",
+        "brokers",
+        from_us.alias("from_us"),
+        until_us.alias("until_us"),
+        settled_from_us.alias("settled_from_us"),
     )
 
 
@@ -143,7 +139,15 @@ def run_metrics(trace: Trace, truth: DataFrame) -> DataFrame:
         _move_metrics(trace),
     ]
     facts = trace.runs.select("run", "system", "brokers")
-    return reduce(lambda left, right: left.join(right, "run", "left"), parts, facts).orderBy("run")
+    metrics = _side_by_side([facts, *parts])
+    return metrics.withColumn("migrations", F.coalesce("migrations", F.lit(0))).orderBy("run")
+
+
+def _side_by_side(parts: Sequence[DataFrame]) -> DataFrame:
+    """Tables with at most one row per run as one: a union and one grouping, not many joins."""
+    together = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), parts)
+    columns = [name for name in together.columns if name != "run"]
+    return together.groupBy("run").agg(*(F.max(name).alias(name) for name in columns))
 
 
 def _counts(trace: Trace) -> DataFrame:
@@ -189,7 +193,7 @@ def _load_metrics(trace: Trace) -> DataFrame:
         _per_second(_messages(), settled_us).alias("settled_message_rate_per_s"),
         _per_second(F.sum("messages_in"), settled_us).alias("settled_input_load"),
     )
-    return whole.join(last, "run", "left")
+    return _side_by_side([whole, last])
 
 
 def _messages() -> Column:
@@ -233,12 +237,7 @@ def _move_metrics(trace: Trace) -> DataFrame:
     selections = trace.selections.groupBy("run").agg(
         F.avg(F.col("decided_us") - F.col("requested_us")).alias("selection_time_mean_us")
     )
-    return (
-        trace.runs.select("run")
-        .join(waits, "run", "left")
-        .join(selections, "run", "left")
-        .withColumn("migrations", F.coalesce("migrations", F.lit(0)))
-    )
+    return _side_by_side([waits, selections])
 
 
 def broker_metrics(trace: Trace) -> DataFrame:

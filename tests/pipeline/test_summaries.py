@@ -1,0 +1,151 @@
+"""A run small enough to work out by hand, and what the summary must say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from shoal.experiments.run_files import RUN_TABLES, write_run
+from shoal.experiments.scenario import parse_scenario
+from shoal.pipeline.schemas import TRUTH
+from shoal.pipeline.session import spark_session
+from shoal.pipeline.summaries import write_summary
+from shoal.pipeline.tables import TableError
+
+SECOND_US = 1_000_000
+
+BROKERS = [("B1", None, None, None), ("B2", None, None, None)]
+# Six seconds of publishing, from second 10: the windows 10 to 15.
+PUBLICATIONS = [
+    ("P", 0, 10 * SECOND_US, "B1"),
+    ("P", 1, 12 * SECOND_US, "B1"),
+    ("P", 2, 15 * SECOND_US, "B2"),
+]
+# Publication 0 as expected; 1 doubled; 2 lost for S1, and a phantom for S2.
+DELIVERIES = [
+    ("P", 0, "S1", "C1", "B2", 10 * SECOND_US, 10 * SECOND_US + 30_000, 1),
+    ("P", 1, "S1", "C1", "B2", 12 * SECOND_US, 12 * SECOND_US + 10_000, 1),
+    ("P", 1, "S1", "C1", "B2", 12 * SECOND_US, 12 * SECOND_US + 20_000, 1),
+    ("P", 2, "S2", "C2", "B2", 15 * SECOND_US, 15 * SECOND_US + 40_000, 0),
+]
+TRUTH_ROWS = [("P", 0, "S1"), ("P", 1, "S1"), ("P", 2, "S1"), ("P", 9, "S1")]
+LOAD = [
+    # Before and after publishing: does not count.
+    ("B1", 0, 100, 100, 100, 100, 500_000, 500_000),
+    ("B1", 16 * SECOND_US, 100, 100, 100, 100, 500_000, 500_000),
+    ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000),
+    ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000),
+]
+SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None)]
+MIGRATIONS = [("P", "B1", "B2", 1, 13 * SECOND_US, 13 * SECOND_US + 70_000)]
+
+RUN = {
+    "brokers": BROKERS,
+    "links": [("B1", "B2")],
+    "publications": PUBLICATIONS,
+    "deliveries": DELIVERIES,
+    "load": LOAD,
+    "selections": SELECTIONS,
+    "migrations": MIGRATIONS,
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("tests", master="local[2]", memory="2g") as session:
+        yield session
+
+
+def make_run(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
+    tables = {
+        name: dict(zip(RUN_TABLES[name].names, zip(*table, strict=True), strict=True))
+        for name, table in rows.items()
+        if table
+    }
+    scenario = parse_scenario({"name": "by hand", "workload": {"path": str(folder)}})
+    write_run(folder, tables, {"seed": 1}, scenario)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("summary")
+    quiet = RUN | {"deliveries": [], "selections": [], "migrations": []}
+    folders = [make_run(root / "first", RUN), make_run(root / "silent", quiet)]
+    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
+    write_summary(spark, folders, truth, root / "out", window_us=5 * SECOND_US)
+    return {
+        name: pq.read_table(root / "out" / f"{name}.parquet").to_pylist()
+        for name in ("runs", "brokers", "timeline", "moves")
+    }
+
+
+def test_deliveries_are_compared_with_the_truth_pair_by_pair(summary: dict[str, Any]) -> None:
+    first, silent = summary["runs"]
+    verdict = ("expected", "delivered", "lost", "duplicated", "phantom")
+    assert (first["run"], silent["run"]) == ("first", "silent")
+    # The truth of publication 9, which the run did not have, does not count.
+    assert [first[name] for name in verdict] == [3, 4, 1, 1, 1]
+    assert [silent[name] for name in verdict] == [3, 0, 3, 0, 0]
+    assert (first["publications"], first["publishers"], first["subscriptions"]) == (3, 1, 1)
+
+
+def test_rates_count_the_windows_in_which_there_were_publications(summary: dict[str, Any]) -> None:
+    first = summary["runs"][0]
+    broker_seconds = 2 * 6
+    assert first["input_load"] == pytest.approx(9 / broker_seconds)
+    assert first["output_load"] == pytest.approx(15 / broker_seconds)
+    assert first["message_rate_per_s"] == pytest.approx(24 / broker_seconds)
+    assert first["input_utilisation"] == pytest.approx(0.18 / broker_seconds)
+    assert first["output_utilisation"] == pytest.approx(0.06 / broker_seconds)
+    assert first["message_overhead"] == pytest.approx(4 / 24)
+    # The last third: two seconds, in which only B2 worked.
+    assert first["settled_message_rate_per_s"] == pytest.approx(12 / 4)
+    assert first["settled_input_load"] == pytest.approx(4 / 4)
+    brokers = {row["broker"]: row for row in summary["brokers"] if row["run"] == "first"}
+    assert brokers["B1"]["message_rate_per_s"] == pytest.approx(12 / 6)
+    assert brokers["B2"]["input_utilisation"] == pytest.approx(0.12 / 6)
+
+
+def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
+    first, silent = summary["runs"]
+    assert first["delay_mean_us"] == pytest.approx(25_000)
+    assert first["delay_p50_us"] == pytest.approx(25_000)
+    assert first["delay_p99_us"] == pytest.approx(39_700)
+    assert first["hops_mean"] == pytest.approx(0.75)
+    assert (first["settled_delay_mean_us"], first["settled_hops_mean"]) == (40_000, 0)
+    assert (first["migrations"], first["publisher_wait_mean_us"]) == (1, 70_000)
+    assert first["selection_time_mean_us"] == 300
+    assert silent["delay_mean_us"] is None
+    assert (silent["migrations"], silent["publisher_wait_mean_us"]) == (0, None)
+    move = {"publisher": "P", "first_broker": "B1", "last_broker": "B2"}
+    assert summary["moves"] == [
+        {"run": "first"} | move | {"moves": 1, "waited_us": 70_000},
+        {"run": "silent"} | move | {"moves": 0, "waited_us": 0},
+    ]
+
+
+def test_timeline(summary: dict[str, Any]) -> None:
+    rows = [row for row in summary["timeline"] if row["run"] == "first"]
+    assert [row["window_start_us"] for row in rows] == [10 * SECOND_US, 15 * SECOND_US]
+    assert [row["deliveries"] for row in rows] == [3, 1]
+    assert [row["delay_mean_us"] for row in rows] == [20_000, 40_000]
+    assert [row["message_rate_per_s"] for row in rows] == pytest.approx([1.2, 1.2])
+
+
+def test_a_folder_that_is_no_run_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
+    with pytest.raises(TableError, match=r"nowhere.*is .* a run's folder"):
+        write_summary(spark, [tmp_path / "nowhere"], truth, tmp_path / "out", window_us=SECOND_US)
+    run = make_run(tmp_path / "run", RUN)
+    with pytest.raises(TableError, match="two runs are called 'run'"):
+        write_summary(spark, [run, run], truth, tmp_path / "out", window_us=SECOND_US)
+    (run / "load.parquet").unlink()
+    with pytest.raises(TableError, match=r"load\.parquet does not exist"):
+        write_summary(spark, [run], truth, tmp_path / "out", window_us=SECOND_US)
+    assert not (tmp_path / "out").exists()
