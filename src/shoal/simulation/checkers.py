@@ -65,11 +65,15 @@ def check_deliveries(
     counts: Counter[DeliveryKey] = Counter()
     out_of_order = []
     newest: dict[tuple[SubscriptionId, ClientId], int] = {}
+    clients = {wish.subscription.id: wish.subscription.client for wish in wishes}
+    misled: set[DeliveryKey] = set()
     for delivery in deliveries:
         publisher, sequence = delivery.publication.key
         for subscription_id in delivery.subscriptions:
             key = (delivery.publication.key, subscription_id)
             counts[key] += 1
+            if delivery.client != clients.get(subscription_id):
+                misled.add(key)
             if newest.get((subscription_id, publisher), -1) > sequence:
                 out_of_order.append(key)
             newest[subscription_id, publisher] = sequence
@@ -88,7 +92,7 @@ def check_deliveries(
         required=len(required),
         lost=tuple(sorted(required - counts.keys())),
         duplicates=tuple(sorted(key for key, count in counts.items() if count > 1)),
-        phantoms=tuple(sorted(counts.keys() - allowed)),
+        phantoms=tuple(sorted((counts.keys() - allowed) | misled)),
         out_of_order=tuple(out_of_order),
     )
 

@@ -207,6 +207,8 @@ class BrokerNode:
         if not self.running:
             return
         now_us = max(now_us, self._free_us)
+        if now_us >= self.meter.window_end_us:
+            self.meter.roll(now_us)
         self._carry_out(self._handle(input, now_us), now_us)
 
     def _fire(self, now_us: int, argument: tuple[TimerKey, int]) -> None:
@@ -288,7 +290,9 @@ class BrokerNode:
             case Record(record):
                 self._trace.records.append(record)
             case CloseLink(neighbour):
-                self.links[neighbour].close()
+                link = self.links.get(neighbour)
+                if link is not None:  # else it is down already, and about to be noticed
+                    link.close()
 
     def _notify(self, client: ClientId, message: Message, now_us: int) -> None:
         at_us = now_us + self._client_latency_us[self.id, client]

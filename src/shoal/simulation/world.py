@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -38,6 +39,7 @@ MONITOR_INTERVAL_US = 1_000_000
 DETECTION_US = 1_000_000
 
 Place = str
+Ends = tuple[BrokerId, BrokerId]
 
 
 class World:
@@ -96,6 +98,9 @@ class World:
             for neighbour in neighbours:
                 self._connect(broker, neighbour)
         self._next_report_us = MONITOR_INTERVAL_US
+        self._cuts: set[Ends] = set()
+        # How often each link went down or was about to come up: only the newest word counts.
+        self._changes: Counter[Ends] = Counter()
 
     def _machine(self, broker: BrokerId, neighbours: tuple[BrokerId, ...]) -> Machine:
         machine = Broker(broker, neighbours, self._system, self._seed)
@@ -171,7 +176,7 @@ class World:
         self.queue.push(at_us, self._cut, (left, right))
 
     def heal(self, at_us: int, left: BrokerId, right: BrokerId) -> None:
-        """Bring a link up again."""
+        """Bring a link up again, a little later; a crashed end brings it up when it is back."""
         self.queue.push(at_us, self._heal, (left, right))
 
     def crash(self, at_us: int, broker: BrokerId) -> None:
@@ -184,26 +189,46 @@ class World:
 
     def _reset(self, left: BrokerId, right: BrokerId) -> None:
         now_us = self.queue.now_us
-        self._cut(now_us, (left, right))
-        self._heal(now_us + DETECTION_US, (left, right))
+        self._sever(now_us, (left, right))
+        self._join(now_us + DETECTION_US, (left, right))
 
-    def _cut(self, now_us: int, ends: tuple[BrokerId, BrokerId]) -> None:
+    def _cut(self, now_us: int, ends: Ends) -> None:
+        self._cuts.add(_either_way(ends))
+        self._sever(now_us, ends)
+
+    def _heal(self, now_us: int, ends: Ends) -> None:
+        self._cuts.discard(_either_way(ends))
+        self._join(now_us, ends)
+
+    def _sever(self, now_us: int, ends: Ends) -> None:
+        self._changes[_either_way(ends)] += 1
         for source, target in (ends, ends[::-1]):
             if self.brokers[source].links.pop(target, None) is not None:
                 self._drop_arrivals(target, partial(_is_from, source))
                 change = LinkChanged(target, False)
                 self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, change)
 
-    def _heal(self, now_us: int, ends: tuple[BrokerId, BrokerId]) -> None:
+    def _join(self, now_us: int, ends: Ends) -> None:
+        self._changes[_either_way(ends)] += 1
+        argument = ends, self._changes[_either_way(ends)]
+        self.queue.push(now_us + DETECTION_US, self._come_up, argument)
+
+    def _come_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
+        """Both ends learn of it in one moment, so that nothing sent before is in the link."""
+        ends, change = argument
+        left, right = (self.brokers[end] for end in ends)
+        if change != self._changes[_either_way(ends)] or _either_way(ends) in self._cuts:
+            return  # it went down again meanwhile, or comes up later
+        if not (left.running and right.running) or right.id in left.links:
+            return
         for source, target in (ends, ends[::-1]):
             self._connect(source, target)
         for source, target in (ends, ends[::-1]):
-            change = LinkChanged(target, True)
-            self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, change)
+            self.brokers[source].bring(now_us, LinkChanged(target, True))
 
     def _crash(self, now_us: int, broker: BrokerId) -> None:
         for neighbour in list(self.brokers[broker].links):
-            self._cut(now_us, (broker, neighbour))
+            self._sever(now_us, (broker, neighbour))
         self._drop_arrivals(broker, lambda input: True)
         self.brokers[broker].stop()
 
@@ -211,8 +236,7 @@ class World:
         node = self.brokers[broker]
         node.start(self._machine(broker, ()))
         for neighbour in self._neighbours[broker]:
-            if self.brokers[neighbour].running:
-                self._heal(now_us, (broker, neighbour))
+            self._join(now_us, (broker, neighbour))
         for subscription in self._subscriptions.get(broker, {}).values():
             self._ask(now_us + DETECTION_US, broker, subscription.client, Subscribe(subscription))
         for publisher in self._publishers.values():
@@ -275,6 +299,10 @@ class _ClientLatencies(dict[tuple[BrokerId, ClientId], int]):
         latency_us = self._underlay.latency_us(place, self._places[client])
         self[key] = latency_us
         return latency_us
+
+
+def _either_way(ends: Ends) -> Ends:
+    return min(ends, ends[::-1])
 
 
 def _is_from(neighbour: BrokerId, input: object) -> bool:

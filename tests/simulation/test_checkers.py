@@ -1,0 +1,138 @@
+"""The judges: each kind of wrong is seen and named, and a right run is called right."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from shoal.broker.routing_table import RoutingTable
+from shoal.model import Publication
+from shoal.simulation.checkers import (
+    Verdict,
+    Wish,
+    check_deliveries,
+    check_tables,
+    expected_tables,
+)
+from shoal.simulation.nodes import Delivery
+from tests.broker.transcript import advertisement, publication, subscription
+
+SETTLE_US = 10
+LINE = [("B1", "B2"), ("B2", "B3")]
+
+
+def at(sequence: int, published_us: int) -> Publication:
+    return replace(publication(sequence), published_us=published_us)
+
+
+def delivery(sequence: int, *names: str, client: str = "C", published_us: int = 100) -> Delivery:
+    return Delivery(at(sequence, published_us), names or ("s",), client, "B1", 200, 1)
+
+
+def wish(from_us: int = 0, until_us: int | None = None, name: str = "s") -> Wish:
+    return Wish(subscription=subscription(name), from_us=from_us, until_us=until_us)
+
+
+def judge(*deliveries: Delivery, published: tuple[int, ...] = (1, 2)) -> Verdict:
+    publications = [at(sequence, 100) for sequence in published]
+    return check_deliveries(publications, [wish()], deliveries, SETTLE_US)
+
+
+def test_all_is_well() -> None:
+    verdict = judge(delivery(1), delivery(2))
+    assert verdict
+    assert verdict.required == 2
+
+
+def test_what_is_lost_is_named() -> None:
+    verdict = judge(delivery(2))
+    assert not verdict
+    assert verdict.lost == ((("P", 1), "s"),)
+
+
+def test_duplicates() -> None:
+    verdict = judge(delivery(1), delivery(2), delivery(2))
+    assert not verdict
+    assert verdict.duplicates == ((("P", 2), "s"),)
+    assert not judge(delivery(1, "s", "s"), delivery(2))
+
+
+@pytest.mark.parametrize(
+    "phantom",
+    [
+        delivery(9),  # never published
+        delivery(1, "unknown"),
+        delivery(-1),  # does not match
+        delivery(1, client="D"),  # somebody else's
+    ],
+)
+def test_phantoms(phantom: Delivery) -> None:
+    publications = [at(sequence, 100) for sequence in (-1, 1, 2)]
+    verdict = check_deliveries(publications, [wish()], [phantom, delivery(2)], SETTLE_US)
+    assert len(verdict.phantoms) == 1
+
+
+def test_order_is_per_publisher_and_subscription() -> None:
+    verdict = judge(delivery(2), delivery(1))
+    assert verdict.out_of_order == ((("P", 1), "s"),)
+    assert not verdict
+    wishes = [wish(name="s"), wish(name="t")]
+    crossed = [delivery(1, "s"), delivery(2, "s"), delivery(1, "t"), delivery(2, "t")]
+    assert check_deliveries([at(1, 100), at(2, 100)], wishes, crossed, SETTLE_US)
+
+
+@pytest.mark.parametrize(
+    ("published_us", "required", "allowed"),
+    [
+        (1_000 - 11, False, False),
+        (1_000 - 10, False, True),
+        (1_000 + 9, False, True),
+        (1_000 + 10, True, True),
+        (2_000 - 11, True, True),
+        (2_000 - 10, False, True),
+        (2_000 + 9, False, True),
+        (2_000 + 10, False, False),
+    ],
+)
+def test_around_subscribing_and_unsubscribing_a_delivery_is_allowed_and_not_required(
+    published_us: int, required: bool, allowed: bool
+) -> None:
+    publications, wishes = [at(1, published_us)], [wish(1_000, 2_000)]
+    assert bool(check_deliveries(publications, wishes, [], SETTLE_US)) is not required
+    delivered = [delivery(1, published_us=published_us)]
+    assert bool(check_deliveries(publications, wishes, delivered, SETTLE_US)) is allowed
+
+
+def test_the_oracle_of_tables_by_hand() -> None:
+    rows = expected_tables(
+        LINE,
+        [(advertisement("a", "x > 0"), "B1"), (advertisement("b", "x < 0"), "B3")],
+        [(subscription("s", "x = 1"), "B2"), (subscription("t", "x < 5"), "B1")],
+    )
+    assert rows["B2"].advertisements == {"a": "B1", "b": "B3"}
+    assert rows["B1"].subscriptions == {"s": ("B2", set()), "t": (None, {"B2"})}
+    assert rows["B2"].subscriptions == {"s": (None, {"B1"}), "t": ("B1", {"B3"})}
+    assert rows["B3"].subscriptions == {"t": ("B2", set())}
+
+
+def test_the_oracle_knows_lonely_and_divided_brokers() -> None:
+    rows = expected_tables([], [(advertisement("a"), "B1")], [(subscription("s"), "B1")])
+    assert rows["B1"].advertisements == {"a": None}
+    assert rows["B1"].subscriptions == {"s": (None, frozenset())}
+    rows = expected_tables(LINE[:1], [(advertisement("a"), "B3")], [(subscription("s"), "B1")])
+    assert (rows["B1"].advertisements, rows["B3"].advertisements) == ({}, {"a": None})
+    assert rows["B1"].subscriptions == {"s": (None, frozenset())}
+
+
+def test_each_row_that_differs_is_named() -> None:
+    expected = expected_tables(LINE, [(advertisement("a"), "B1")], [(subscription("s"), "B1")])
+    tables = {broker: RoutingTable() for broker in ("B1", "B2", "B3")}
+    tables["B1"].add_advertisement(advertisement("a"), None)
+    tables["B1"].add_subscription(subscription("s"), None)
+    tables["B2"].add_advertisement(advertisement("a"), "B3")
+    tables["B3"].add_advertisement(advertisement("a"), "B2")
+    tables["B3"].add_subscription(subscription("s"), "B2").forwarded_to.add("B2")
+    assert check_tables(expected, tables) == [
+        "B2: advertisements a: B3, should be B1",
+        "B3: subscriptions s: ('B2', frozenset({'B2'})), should be no row",
+    ]

@@ -1,0 +1,64 @@
+"""The event queue: by time, then by order of making; the past is closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.simulation.event_queue import EventQueue
+
+
+class Log:
+    def __init__(self) -> None:
+        self.queue = EventQueue()
+        self.seen: list[tuple[int, Any]] = []
+
+    def note(self, now_us: int, argument: Any) -> None:
+        assert self.queue.now_us == now_us
+        self.seen.append((now_us, argument))
+
+    def run(self) -> list[tuple[int, Any]]:
+        while self.queue:
+            self.queue.step()
+        return self.seen
+
+
+def test_equal_times_keep_the_order_of_making() -> None:
+    log = Log()
+    for at_us, name in ((5, "b"), (3, "a"), (5, "c"), (5, {"no": "order"}), (3, "z")):
+        log.queue.push(at_us, log.note, name)
+    assert log.run() == [(3, "a"), (3, "z"), (5, "b"), (5, "c"), (5, {"no": "order"})]
+
+
+def test_events_may_make_events_now_but_not_in_the_past() -> None:
+    log = Log()
+
+    def again(now_us: int, argument: Any) -> None:
+        log.queue.push(now_us, log.note, argument)
+        with pytest.raises(ValueError, match="event at 6 us, but it is 7 us already"):
+            log.queue.push(now_us - 1, log.note, argument)
+
+    log.queue.push(7, again, "x")
+    assert log.run() == [(7, "x")]
+
+
+def test_dropped_events_leave_the_order_of_the_others() -> None:
+    log = Log()
+    for number in range(50):
+        log.queue.push(number % 7, log.note, number)
+    heap = log.queue.heap
+    assert log.queue.drop(lambda action, argument: argument % 3 == 0) == 17
+    assert log.queue.heap is heap  # a loop may hold on to it
+    kept = [number for number in range(50) if number % 3]
+    assert log.run() == sorted((number % 7, number) for number in kept)
+
+
+def test_the_last_event() -> None:
+    log = Log()
+    assert log.queue.last_us == 0
+    log.queue.push(40, log.note, "x")
+    log.queue.push(9, log.note, "y")
+    assert log.queue.last_us == 40
+    log.run()
+    assert log.queue.last_us == 40

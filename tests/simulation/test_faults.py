@@ -1,0 +1,243 @@
+"""Cuts, crashes and bad links: afterwards the tables are the oracle's, and deliveries go on."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from shoal.broker.links import RESEND_US
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.checkers import check_tables, expected_tables
+from shoal.simulation.faults import LinkFaults
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.world import DETECTION_US, World
+from tests.broker.transcript import advertisement, publish, subscription
+
+#      B1
+#     /  \
+#   B2    B3
+#  /  \
+# B4  B5
+TREE = (("B1", "B2"), ("B1", "B3"), ("B2", "B4"), ("B2", "B5"))
+SECOND_US = 1_000_000
+A, Q = advertisement("a"), advertisement("q", "x < 50", publisher="Q")
+ADVERTISED = [(A, "B4"), (Q, "B3")]
+WISHES = [
+    (subscription(f"s{broker}", client=f"C{broker}"), broker)
+    for broker in ("B1", "B2", "B3", "B4", "B5")
+]
+EVERYBODY = sorted(wish.client for wish, _ in WISHES)
+
+
+def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
+    made = World(
+        TREE,
+        SYSTEMS[system](Parameters(trace_session_length=4)),
+        ConstantUnderlay(5_000),
+        costs=ServiceCosts(processing_us=20, matching_us=20, transmission_us=10),
+        link_faults=faults,
+    )
+    for promise, broker in ADVERTISED:
+        made.add_publisher(promise.publisher, broker, f"home of {promise.publisher}")
+        made.advertise(0, promise)
+    for wish, broker in WISHES:
+        made.add_subscriber(wish.client, f"home of {wish.client}")
+        made.subscribe(0, broker, wish)
+    return made
+
+
+def problems(made: World, links: tuple[tuple[str, str], ...] = TREE) -> list[str]:
+    homes = [(row, made.publisher_broker(row.publisher)) for row, _ in ADVERTISED]
+    tables = {name: node.machine.tables for name, node in made.brokers.items() if node.running}
+    expected = expected_tables(links, homes, WISHES)
+    return check_tables({name: expected[name] for name in tables}, tables)
+
+
+def who_got(made: World, sequence: int) -> list[str]:
+    rows = made.trace.deliveries
+    return sorted(row.client for row in rows if row.publication.sequence == sequence)
+
+
+SYSTEM = pytest.mark.parametrize("system", SYSTEMS)
+RELIABLE = pytest.mark.parametrize(
+    "faults", [None, LinkFaults(loss=0.2, jitter_us=20_000)], ids=["wires", "bad links"]
+)
+LATER_US = 60 * SECOND_US
+
+
+@SYSTEM
+@RELIABLE
+@pytest.mark.parametrize("edge", TREE)
+def test_a_cut_link_divides_and_a_healed_one_joins(
+    system: str, faults: LinkFaults | None, edge: tuple[str, str]
+) -> None:
+    made = world(system, faults)
+    made.cut(10 * SECOND_US, *edge)
+    made.request(20 * SECOND_US, "P", publish(1))
+    made.run(30 * SECOND_US)
+    assert problems(made, tuple(other for other in TREE if other != edge)) == []
+    assert 0 < len(who_got(made, 1)) < len(EVERYBODY)
+    made.heal(31 * SECOND_US, *edge)
+    made.request(LATER_US, "P", publish(2))
+    made.run()
+    assert problems(made) == []
+    assert who_got(made, 2) == EVERYBODY
+
+
+@SYSTEM
+@RELIABLE
+@pytest.mark.parametrize("broker", ["B1", "B2", "B3", "B4", "B5"])
+@pytest.mark.parametrize("after_us", [1, DETECTION_US // 2, DETECTION_US, 5 * SECOND_US])
+def test_a_crashed_broker_comes_back(
+    system: str, faults: LinkFaults | None, broker: str, after_us: int
+) -> None:
+    made = world(system, faults)
+    made.crash(10 * SECOND_US, broker)
+    made.restart(10 * SECOND_US + after_us, broker)
+    made.request(LATER_US, "P", publish(1))
+    made.request(LATER_US, "Q", publish(2, publisher="Q"))
+    made.run()
+    assert problems(made) == []
+    assert who_got(made, 1) == who_got(made, 2) == EVERYBODY
+
+
+@pytest.mark.parametrize(
+    "lag_us", [1, DETECTION_US // 3, DETECTION_US - 1, DETECTION_US, 1_400_000]
+)
+@pytest.mark.parametrize("order", list(permutations(["cut", "crash", "again"])))
+def test_faults_upon_faults(lag_us: int, order: tuple[str, ...]) -> None:
+    """A link is cut and healed, its end crashes and restarts, twice, all in a short while."""
+    made = world()
+    now_us = 10 * SECOND_US
+    for what in order:
+        if what == "cut":
+            made.cut(now_us, "B1", "B2")
+            made.heal(now_us + lag_us, "B1", "B2")
+        else:
+            broker = "B2" if what == "crash" else "B1"
+            made.crash(now_us, broker)
+            made.restart(now_us + lag_us, broker)
+        now_us += lag_us // 2 + 1
+    made.request(LATER_US, "P", publish(1))
+    made.run()
+    assert problems(made) == []
+    assert who_got(made, 1) == EVERYBODY
+
+
+def test_a_cut_link_stays_cut_when_its_end_restarts() -> None:
+    made = world()
+    made.cut(5 * SECOND_US, "B1", "B2")
+    made.crash(10 * SECOND_US, "B2")
+    made.restart(12 * SECOND_US, "B2")
+    made.run()
+    assert problems(made, TREE[1:]) == []
+    made.heal(20 * SECOND_US, "B1", "B2")
+    made.run()
+    assert problems(made) == []
+
+
+def test_a_link_healed_while_its_end_is_down_comes_up_with_it() -> None:
+    made = world()
+    made.crash(10 * SECOND_US, "B2")
+    made.cut(11 * SECOND_US, "B1", "B2")
+    made.heal(15 * SECOND_US, "B1", "B2")
+    made.run(20 * SECOND_US)
+    assert "B2" not in made.brokers["B1"].links
+    made.restart(21 * SECOND_US, "B2")
+    made.run()
+    assert problems(made) == []
+
+
+def test_two_neighbours_down_together() -> None:
+    made = world()
+    made.crash(10 * SECOND_US, "B1")
+    made.crash(11 * SECOND_US, "B2")
+    made.restart(15 * SECOND_US, "B1")
+    made.restart(16 * SECOND_US, "B2")
+    made.request(LATER_US, "P", publish(1))
+    made.run()
+    assert problems(made) == []
+    assert who_got(made, 1) == EVERYBODY
+
+
+def test_what_is_in_a_link_when_it_breaks_is_lost_and_nothing_else() -> None:
+    made = world()
+    made.request(10 * SECOND_US, "P", publish(1))
+    # At 10.005 s it is at B4, at 10.010 at B2, at 10.015 at B1 and B5.
+    made.cut(10 * SECOND_US + 12_000, "B1", "B2")
+    made.run()
+    assert who_got(made, 1) == ["CB2", "CB4", "CB5"]
+
+
+def test_sessions_go_on_after_a_restart() -> None:
+    """GRAPE learns the restarted broker's neighbours anew, and moves a publisher across it."""
+    made = world("publisher_relocation")
+    for broker in ("B1", "B2"):
+        made.crash(10 * SECOND_US, broker)
+        made.restart(12 * SECOND_US, broker)
+    for sequence in range(12):
+        made.request(20 * SECOND_US + sequence * SECOND_US, "P", publish(sequence))
+    made.run()
+    selections = [row for row in made.trace.records if type(row).__name__ == "SelectionRecord"]
+    assert selections
+    assert selections[0].candidates == 5  # type: ignore[attr-defined]
+    assert problems(made) == []
+
+
+# --- bad links --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        LinkFaults(loss=0.3),
+        LinkFaults(jitter_us=100_000),
+        LinkFaults(loss=0.6, jitter_us=2 * RESEND_US),
+    ],
+)
+def test_behind_reliable_links_nothing_is_lost(faults: LinkFaults) -> None:
+    made = world("publisher_relocation", faults)
+    for sequence in range(30):
+        made.request(60 * SECOND_US + sequence * 7_000, "P", publish(sequence))
+    made.run()
+    assert problems(made) == []
+    for sequence in range(30):
+        assert who_got(made, sequence) == EVERYBODY
+    for wish, _ in WISHES:
+        got = [
+            row.publication.sequence for row in made.trace.deliveries if row.client == wish.client
+        ]
+        assert got == list(range(30))
+
+
+def test_bad_links_are_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without reliable links the same faults lose publications: the faults are real."""
+    faults = LinkFaults(loss=0.3, jitter_us=100_000)
+    monkeypatch.setattr("shoal.simulation.world.ReliableBroker", lambda machine: machine)
+    made = world(faults=faults)
+    for sequence in range(30):
+        made.request(60 * SECOND_US + sequence * 7_000, "P", publish(sequence))
+    made.run()
+    assert len(made.trace.deliveries) < 30 * len(EVERYBODY)
+
+
+@pytest.mark.parametrize(
+    ("loss", "jitter_us", "message"),
+    [
+        (1.0, 0, "loss: 1.0 is not between 0 and below 1"),
+        (-0.1, 0, "loss: -0.1 is not between 0 and below 1"),
+        (0.0, -1, "jitter_us: -1 is negative"),
+    ],
+)
+def test_impossible_faults_are_named(loss: float, jitter_us: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LinkFaults(loss=loss, jitter_us=jitter_us)
+
+
+def test_no_faults_are_false() -> None:
+    assert not LinkFaults()
+    assert LinkFaults(loss=0.1)
+    assert LinkFaults(jitter_us=1)
