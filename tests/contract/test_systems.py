@@ -1,0 +1,220 @@
+"""What every overlay system must do, whichever it is: a new one is tested once it is registered."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import Effect, Input, LinkChanged, Received, Requested, TimerFired
+from shoal.broker.machine import Broker
+from shoal.broker.messages import (
+    Advertise,
+    PublicationBatch,
+    Publish,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.strategy import BrokerContext
+from shoal.model import MessageId
+from shoal.overlays.publisher_relocation.parameters import Parameters
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.tree.routing import TreeRouting
+from shoal.simulation.checkers import Verdict, Wish, check_deliveries
+from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
+from tests.seeds.random_network import RandomNetwork
+
+pytestmark = pytest.mark.parametrize("system", SYSTEMS)
+
+STAR = (("B1", "B2"), ("B1", "B3"), ("B1", "B4"))
+# Long enough that no decision of any system disturbs what is looked at here.
+CALM = Parameters(trace_session_length=65_536)
+
+
+def stage(system: str) -> Stage:
+    return Stage(STAR, system, CALM)
+
+
+def test_it_starts_with_empty_tables(system: str) -> None:
+    strategy = SYSTEMS[system](CALM)(BrokerContext("B1", ("B2", "B3"), Random(1)))
+    assert (strategy.tables.advertisements, strategy.tables.subscriptions) == ({}, {})
+
+
+@pytest.mark.parametrize("order", list(permutations(["advertise", "subscribe", "link"])))
+def test_the_order_in_which_things_are_asked_does_not_matter(
+    system: str, order: tuple[str, ...]
+) -> None:
+    here = stage(system)
+    here.break_link("B1", "B3")
+    here.heard()
+    for what in order:
+        match what:
+            case "advertise":
+                here.ask("B2", "P", Advertise(advertisement("a")))
+            case "subscribe":
+                here.ask("B3", "C", Subscribe(subscription("s")))
+            case "link":
+                here.mend_link("B1", "B3")
+        here.settle()
+    here.ask("B2", "P", publish(1, 2))
+    here.settle()
+    assert here.delivered() == [(1, "C"), (2, "C")]
+    assert not here.problems([(advertisement("a"), "B2")], [(subscription("s"), "B3")])
+
+
+def test_everything_that_is_undone_leaves_nothing(system: str) -> None:
+    here = stage(system)
+    for broker in ("B2", "B3", "B4"):
+        here.ask(
+            broker, f"P{broker}", Advertise(advertisement(f"a{broker}", "x > 1", f"P{broker}"))
+        )
+        here.ask(broker, f"C{broker}", Subscribe(subscription(f"s{broker}", "x < 9", f"C{broker}")))
+    here.settle()
+    here.ask("B2", "PB2", publish(3, 4, publisher="PB2"))
+    here.settle()
+    assert len(here.delivered()) == 6
+    for broker in ("B3", "B2", "B4"):
+        here.ask(broker, f"C{broker}", Unsubscribe(f"s{broker}"))
+        here.ask(broker, f"P{broker}", Unadvertise(f"a{broker}"))
+    here.settle()
+    for row in here.rows().values():
+        assert (row.advertisements, row.subscriptions) == ({}, {})
+    assert not here.refusals()
+
+
+def test_a_publication_goes_over_each_link_once_and_only_towards_subscribers(system: str) -> None:
+    here = stage(system)
+    here.ask("B2", "P", Advertise(advertisement("a")))
+    for client in ("C", "D", "E"):
+        here.ask("B3", client, Subscribe(subscription(f"s{client}", client=client)))
+    here.settle()
+    before = len(here.everything_sent)
+    here.ask("B2", "P", publish(1))
+    here.settle()
+    assert [row[:2] for row in here.everything_sent[before:]] == [("B2", "B1"), ("B1", "B3")]
+    assert sorted(client for _, client in here.delivered()) == ["C", "D", "E"]
+
+
+def test_strangers_and_foreign_clients_are_refused(system: str) -> None:
+    here = stage(system)
+    here.ask("B2", "P", Advertise(advertisement("a")))
+    here.ask("B2", "C", Subscribe(subscription("s")))
+    here.settle()
+    before = here.rows()
+    routed = RoutedPublication(publication(1), MessageId("B2", "P", 0))
+    here.tell("stranger", "B2", PublicationBatch((routed,), 1))
+    here.tell("stranger", "B2", Subscribe(subscription("t")))
+    here.ask("B2", "Q", Unadvertise("a"), Unsubscribe("s"), publish(1, publisher="Q"))
+    assert len(here.refusals()) == 5
+    assert (here.rows(), here.delivered()) == (before, [])
+
+
+def test_the_same_inputs_give_the_same_effects(system: str) -> None:
+    def history() -> list[tuple[int, Input]]:
+        random, inputs = Random(7), []
+        for now_us in range(300):
+            number = random.randrange(12)
+            name = f"n{number}"
+            other = random.choice(["B2", "B3", "B4"])
+            choices: list[Input] = [
+                Requested("P", Advertise(advertisement(name, f"x > {number}"))),
+                Requested("P", publish(*range(number))),
+                Requested("C", Subscribe(subscription(name, f"x = {number}"))),
+                Requested("P", Unadvertise(name)),
+                Received(other, Advertise(advertisement(f"{other}{name}", f"x < {number}", "Q"))),
+                Received(other, Subscribe(subscription(f"{other}{name}", "x < 7", client="D"))),
+                Received(other, Unsubscribe(f"{other}{name}")),
+                LinkChanged(other, random.random() < 0.7),
+                TimerFired(("session", "P")),
+            ]
+            inputs.append((now_us, random.choice(choices)))
+        return inputs
+
+    def run() -> list[list[Effect]]:
+        parameters = Parameters(trace_session_length=3)
+        machine = Broker("B1", ("B2", "B3", "B4"), SYSTEMS[system](parameters), seed=5)
+        return [machine.handle(input, now_us) for now_us, input in history()]
+
+    assert run() == run()
+
+
+def test_other_inputs_at_other_brokers_do_not_touch_this_one(system: str) -> None:
+    """Nothing is shared between brokers but messages."""
+    one, two = stage(system), stage(system)
+    one.ask("B2", "P", Advertise(advertisement("a")))
+    assert two.rows() == stage(system).rows()
+
+
+@pytest.mark.parametrize("seed", [11, 23])
+def test_random_networks_lose_nothing(system: str, seed: int) -> None:
+    assert RandomNetwork(seed, system=system).run() == []
+
+
+# --- the judges bite, whatever the system -----------------------------------------------------
+
+
+def judge_random_networks(system: str, count: int = 4) -> str:
+    return "\n".join(
+        problem for seed in range(count) for problem in RandomNetwork(seed, system=system).run()
+    )
+
+
+def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ignore[no-untyped-def]
+    """`change(effects)` after each forwarding of publications."""
+    forward = TreeRouting.forward
+
+    def mutant(self, publications, hops, hop, out):  # type: ignore[no-untyped-def]
+        mine: list[Effect] = []
+        forward(self, publications, hops, hop, mine)
+        out.extend(change(mine))
+
+    monkeypatch.setattr(TreeRouting, "forward", mutant)
+
+
+def test_doubled_messages_are_noticed(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate_forward(monkeypatch, lambda effects: effects + effects[-1:])
+    network = RandomNetwork(1, system=system)
+    network.run()
+    wishes = [wish for wish, _ in network.wishes]
+    verdict = verdict_of(network, wishes)
+    assert verdict.duplicates
+    assert not verdict.lost
+
+
+def test_dropped_messages_are_noticed(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate_forward(monkeypatch, lambda effects: effects[:-1] if len(effects) > 1 else effects)
+    assert "lost=((" in judge_random_networks(system)
+
+
+def test_deliveries_to_others_are_noticed(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = RandomNetwork(1, system=system)
+    network.run()
+    wishes = [wish for wish, _ in network.wishes]
+    deliveries = network.world.trace.deliveries
+    deliveries[5] = deliveries[5]._replace(client="nobody")
+    assert verdict_of(network, wishes).phantoms
+
+
+def test_tables_that_keep_too_much_are_noticed(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TreeRouting, "release", lambda self, hop, rows: [])
+    assert "subscriptions" in judge_random_networks(system, 8)
+
+
+def verdict_of(network: RandomNetwork, wishes: list[Wish]) -> Verdict:
+    deliveries = sorted(network.world.trace.deliveries, key=lambda row: row.delivered_us)
+    return check_deliveries(network.publications, wishes, deliveries, 6_000_000)
+
+
+def test_publishing_nothing_is_nothing(system: str) -> None:
+    here = stage(system)
+    here.ask("B2", "P", Advertise(advertisement("a")))
+    here.settle()
+    here.heard()
+    here.ask("B2", "P", Publish(()))
+    here.tell("B1", "B2", PublicationBatch((), 1))
+    assert here.heard() == []
