@@ -140,7 +140,7 @@ def explain(
 
 def test_three_judges_agree_on_tables(spark: SparkSession) -> None:
     rows = st.fixed_dictionaries({}, optional=ONE_TYPE_EACH)
-    publications, texts = gather(rows, 80), random_texts(150)
+    publications, texts = gather(rows, 80), random_texts(120)
     columns = publications_frame(spark, publications).schema["attributes"].dataType
     own_words = [text for text in texts if spark_condition(text, columns) == text]
     assert len(texts) // 4 < len(own_words) < len(texts)
@@ -148,7 +148,7 @@ def test_three_judges_agree_on_tables(spark: SparkSession) -> None:
 
 
 def test_three_judges_agree_where_types_mix(spark: SparkSession) -> None:
-    check(spark, gather(attributes(NAMES), 80), random_texts(150))
+    check(spark, gather(attributes(NAMES), 80), random_texts(120))
 
 
 def test_the_command_prints_the_same_by_spark(

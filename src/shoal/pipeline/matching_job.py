@@ -20,8 +20,10 @@ from shoal.model import Attributes
 from shoal.pipeline.spark_filters import MEMBER_TYPES, mixed_column, mixed_value, spark_condition
 
 SUBSCRIPTION = "subscription"
-# Conditions in one projection; beyond a few hundred Spark stops compiling and interprets.
-FILTERS_PER_PROJECTION = 100
+# How much one projection holds.  Java compiles no method of more than 8,000 bytes of code; with
+# twice as many conditions of the usual length, each took two to three times as long.
+FILTERS_PER_PROJECTION = 50
+TEXT_PER_PROJECTION = 4_000
 
 
 def matching_pairs(
@@ -46,19 +48,31 @@ def matching_pairs(
     flat = publications.select(
         F.struct(*key_columns).alias(key), *([f"{attributes}.*"] if columns.names else [])
     )
-    chunks = [
-        _matched(flat, conditions[start : start + FILTERS_PER_PROJECTION], key)
-        for start in range(0, max(1, len(conditions)), FILTERS_PER_PROJECTION)
-    ]
-    return reduce(DataFrame.union, chunks).select(f"{key}.*", SUBSCRIPTION)
+    matched = [_matched(flat, chunk, key) for chunk in _chunks(conditions)]
+    return reduce(DataFrame.union, matched).select(f"{key}.*", SUBSCRIPTION)
+
+
+def _chunks(conditions: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """The conditions in their order, a projection's worth at a time; at least one chunk."""
+    chunks: list[list[tuple[str, str]]] = [[]]
+    length = 0
+    for id, condition in conditions:
+        length += len(condition)
+        full = len(chunks[-1]) >= FILTERS_PER_PROJECTION or length > TEXT_PER_PROJECTION
+        if full and chunks[-1]:
+            chunks.append([])
+            length = len(condition)
+        chunks[-1].append((id, condition))
+    return chunks
 
 
 def _matched(flat: DataFrame, conditions: Sequence[tuple[str, str]], key: str) -> DataFrame:
     """The key and each id whose condition is TRUE."""
     ids = [F.when(F.expr(condition), F.lit(id)) for id, condition in conditions]
     every = F.array(*ids) if ids else F.array().cast("array<string>")
-    matched = F.filter(every, lambda id: id.isNotNull())
-    return flat.select(key, F.explode(matched).alias(SUBSCRIPTION))
+    # A row per condition and then a filter: compiled, while Spark interprets its array filters.
+    named = flat.select(key, F.explode(every).alias(SUBSCRIPTION))
+    return named.where(F.col(SUBSCRIPTION).isNotNull())
 
 
 def _condition(id: str, text: str, columns: StructType) -> str:
