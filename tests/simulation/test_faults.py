@@ -163,6 +163,20 @@ def test_two_neighbours_down_together() -> None:
     assert who_got(made, 1) == EVERYBODY
 
 
+def test_what_a_client_takes_back_before_it_notices_the_restart_stays_back() -> None:
+    made = world()
+    made.crash(10 * SECOND_US, "B3")
+    made.restart(12 * SECOND_US, "B3")
+    wish, broker = WISHES[2]
+    made.unsubscribe(12 * SECOND_US + DETECTION_US // 2, broker, wish)
+    made.unadvertise(12 * SECOND_US + DETECTION_US // 2, Q)
+    made.run()
+    rows = made.brokers["B3"].machine.tables
+    assert broker == "B3"
+    assert wish.id not in rows.subscriptions
+    assert Q.id not in rows.advertisements
+
+
 def test_what_is_in_a_link_when_it_breaks_is_lost_and_nothing_else() -> None:
     made = world()
     made.request(10 * SECOND_US, "P", publish(1))

@@ -237,11 +237,14 @@ class World:
         node.start(self._machine(broker, ()))
         for neighbour in self._neighbours[broker]:
             self._join(now_us, (broker, neighbour))
+        self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)
+
+    def _reconnect_clients(self, now_us: int, broker: BrokerId) -> None:
         for subscription in self._subscriptions.get(broker, {}).values():
-            self._ask(now_us + DETECTION_US, broker, subscription.client, Subscribe(subscription))
+            self._ask(now_us, broker, subscription.client, Subscribe(subscription))
         for publisher in self._publishers.values():
             if publisher.machine.broker == broker:
-                publisher.carry_out(publisher.machine.reconnected(), now_us + DETECTION_US)
+                publisher.carry_out(publisher.machine.reconnected(), now_us)
 
     def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
         receive = self.brokers[broker].receive
