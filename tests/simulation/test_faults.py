@@ -151,6 +151,15 @@ def test_a_link_healed_while_its_end_is_down_comes_up_with_it() -> None:
     assert problems(made) == []
 
 
+def test_a_running_broker_that_is_restarted_starts_from_nothing() -> None:
+    made = world()
+    made.restart(10 * SECOND_US, "B2")
+    made.request(LATER_US, "P", publish(1))
+    made.run()
+    assert problems(made) == []
+    assert who_got(made, 1) == EVERYBODY
+
+
 def test_two_neighbours_down_together() -> None:
     made = world()
     made.crash(10 * SECOND_US, "B1")

@@ -184,7 +184,7 @@ class World:
         self.queue.push(at_us, self._crash, broker)
 
     def restart(self, at_us: int, broker: BrokerId) -> None:
-        """Start a crashed broker with empty tables; its links come up, its clients come back."""
+        """Start a broker with empty tables; its links come up, its clients come back."""
         self.queue.push(at_us, self._restart, broker)
 
     def _reset(self, left: BrokerId, right: BrokerId) -> None:
@@ -234,6 +234,8 @@ class World:
 
     def _restart(self, now_us: int, broker: BrokerId) -> None:
         node = self.brokers[broker]
+        if node.running:
+            self._crash(now_us, broker)
         node.start(self._machine(broker, ()))
         for neighbour in self._neighbours[broker]:
             self._join(now_us, (broker, neighbour))
