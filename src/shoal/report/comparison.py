@@ -87,7 +87,7 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
             Metric("Expected deliveries", "expected", figures.count, "",
                    "computed by Spark SQL from the same filters, apart from the brokers", False),
             Metric("Delivered", "delivered", figures.count, "",
-                   "expected deliveries that arrived", False),
+                   "deliveries that arrived", False),
             Metric("Lost", "lost", figures.count, "", "expected, but never arrived", False),
             Metric("Duplicated", "duplicated", figures.count, "", "arrived more than once", False),
             Metric("Phantom", "phantom", figures.count, "", "arrived, but not expected", False),
