@@ -122,9 +122,12 @@ class Stage:
     def handle(self, broker: str, input: Input) -> list[Effect]:
         self.now_us += 1
         effects = self.brokers[broker].handle(input, self.now_us)
+        self.carry_out(broker, effects)
+        return effects
+
+    def carry_out(self, broker: str, effects: list[Effect]) -> None:
         for effect in effects:
             self._carry_out(broker, effect)
-        return effects
 
     def ask(self, broker: str, client: str, *requests: Message) -> None:
         """A client's requests, one after the other."""

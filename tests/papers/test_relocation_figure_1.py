@@ -16,6 +16,7 @@ import pytest
 from shoal.broker.messages import Advertise, MigrationAdvertisement, Paused, Subscribe
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from tests.broker.transcript import Stage, advertisement, publish, subscription
+from tests.overlays.publisher_relocation.test_migration import send_away
 
 LINKS = (
     ("B1", "B2"),
@@ -47,6 +48,7 @@ def stage() -> Stage:
 
 
 def migrate(stage: Stage) -> None:
+    send_away(stage, "P", PATH)
     stage.ask("B1", "P", Paused(PATH))
     stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,)))
     stage.settle()

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from shoal.broker.effects import Effect
 from shoal.broker.messages import (
     Advertise,
     MigrationAdvertisement,
@@ -43,9 +44,17 @@ def stage_with_publisher(*advertisements: Advertisement) -> Stage:
     return stage
 
 
+def send_away(stage: Stage, publisher: str, path: tuple[str, ...]) -> None:
+    """What the source does when GRAPE has decided."""
+    out: list[Effect] = []
+    stage.brokers[path[0]]._strategy._migrations.send_away(publisher, path, out)  # type: ignore[attr-defined]
+    stage.carry_out(path[0], out)
+
+
 def announce(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
-    """P arrives at the target; its marker is still on the way to the source."""
+    """P, told to go, arrives at the target; its marker is still on the way to the source."""
     publisher = advertisements[0].publisher if advertisements else "P"
+    send_away(stage, publisher, path)
     stage.ask(path[-1], publisher, MigrationAdvertisement(path, advertisements or (A,)))
 
 
@@ -88,6 +97,7 @@ def test_the_transcript_of_a_migration() -> None:
     stage.ask("B1", "P", Paused(PATH))
     stage.settle()
     assert [line for line in stage.heard() if "ubscribe" not in line] == [
+        "B1 => P: Relocate B1 B2 B3",
         "B3 -> B2: MigrationUpdate P retracted (s of S3)",
         "B2 -> B1: MigrationUpdate P retracted (s of S2 s of S3 s of S4 s of S5)",
         "B1 -> B2: MigrationComplete P",
@@ -145,10 +155,11 @@ def test_the_marker_is_what_saves_them(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_with_publisher()
     announce(stage)
     stage.settle()
-    stage.ask("B1", "P", publish(1), Paused(PATH))
+    stage.ask("B1", "P", publish(1))
     stage.settle()
     assert stage.delivered() == []
     assert stage.refusals() == ["P has not advertised at B1"]
+    assert resumed(stage) == ["P"]
 
 
 def test_the_order_of_the_paper_loses_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +179,7 @@ def without_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     turn = Migrations._turn
 
     def complete_at_once(self, publisher, path, *rest):  # type: ignore[no-untyped-def]
-        if path[0] == self._tree.broker:
-            self._paused[publisher] = path
+        self._sent_away.pop(publisher, None)
         turn(self, publisher, path, *rest)
 
     monkeypatch.setattr(Migrations, "_turn", complete_at_once)
@@ -236,6 +246,7 @@ def test_an_advertisement_taken_back_just_before_the_move(progress: int) -> None
 def test_a_publisher_that_took_everything_back_may_still_move() -> None:
     stage = stage_with_publisher()
     stage.ask("B1", "P", Unadvertise("a"))
+    send_away(stage, "P", PATH)
     stage.ask("B3", "P", MigrationAdvertisement(PATH, ()))
     stage.ask("B1", "P", Paused(PATH))
     stage.settle()
@@ -245,6 +256,32 @@ def test_a_publisher_that_took_everything_back_may_still_move() -> None:
     stage.ask("B3", "P", Advertise(A), publish(1))
     stage.settle()
     assert not stage.problems([(A, "B3")], wishes())
+
+
+def test_the_last_word_before_the_pause_may_come_after_the_update() -> None:
+    """The way to the source is long: B1 learns from the update first what P advertises."""
+    b = advertisement("b", "y = 1")
+    stage = stage_with_publisher()
+    announce(stage, PATH, A, b)
+    stage.settle()
+    stage.ask("B1", "P", Advertise(b), publish(1), Paused(PATH))
+    stage.settle()
+    assert not stage.refusals()
+    assert everywhere(stage, 1)
+    assert resumed(stage) == ["P"]
+    assert not stage.problems([(A, "B3"), (b, "B3")], wishes())
+
+
+def test_taking_everything_back_before_the_pause_may_come_after_the_update() -> None:
+    stage = stage_with_publisher()
+    send_away(stage, "P", PATH)
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, ()))
+    stage.settle()
+    stage.ask("B1", "P", Unadvertise("a"), Paused(PATH))
+    stage.settle()
+    assert resumed(stage) == ["P"]
+    assert not stage.problems([], wishes())
+    assert_nothing_is_left(stage)
 
 
 def test_a_publisher_with_several_advertisements_moves_with_all_of_them() -> None:
@@ -427,7 +464,7 @@ def test_a_source_that_forgot_its_publisher_does_not_wait_for_it() -> None:
     stage.mend_link("B1", "B2")
     stage.ask("B1", "S1", Subscribe(subscription("s of S1", client="S1")))
     stage.settle()
-    announce(stage)
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,)))
     stage.settle()
     assert resumed(stage) == ["P"]
     assert not stage.problems([(A, "B3")], wishes())
@@ -459,8 +496,10 @@ def test_a_path_that_does_not_lead_here_is_refused(path: tuple[str, ...]) -> Non
     assert_nothing_is_left(stage)
 
 
-@pytest.mark.parametrize("path", [(), ("B2", "B1"), ("B1",), ("B1", "unknown"), ("B1", "B2", "B1")])
-def test_a_marker_on_no_path_from_here_is_refused(path: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("path", [(), ("B2", "B1"), ("B1",), ("B1", "unknown"), PATH])
+def test_the_marker_of_a_publisher_that_was_not_told_to_go_is_refused(
+    path: tuple[str, ...],
+) -> None:
     stage = stage_with_publisher()
     stage.ask("B1", "P", Paused(path))
     assert len(stage.refusals()) == 1

@@ -20,7 +20,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from shoal.broker.effects import Effect, Notify, Send
-from shoal.broker.messages import MigrationAdvertisement, Paused, Resume
+from shoal.broker.messages import MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.broker.strategy import ProtocolError
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
@@ -36,13 +36,19 @@ class Migrations:
         self._tree = tree
         # Migrations whose update has passed here and whose complete message has not.
         self._passing: dict[ClientId, Path] = {}
-        # At a source: publishers whose marker has come.
+        # At a source: publishers that were told to go; of them, those whose marker has come.
+        self._sent_away: dict[ClientId, Path] = {}
         self._paused: dict[ClientId, Path] = {}
         # Subscriptions a neighbour has taken back while publications of these moves may still
         # be on their way to it; they go when the last of the moves completes.
         self._kept: dict[tuple[BrokerId, SubscriptionId], set[ClientId]] = {}
 
     # --- messages -----------------------------------------------------------------------------
+
+    def send_away(self, publisher: ClientId, path: Path, out: list[Effect]) -> None:
+        """At the source: tell the publisher to go."""
+        self._sent_away[publisher] = path
+        out.append(Notify(publisher, Relocate(path)))
 
     def announce(
         self, publisher: ClientId, message: MigrationAdvertisement, out: list[Effect]
@@ -70,14 +76,16 @@ class Migrations:
 
     def paused(self, publisher: ClientId, message: Paused, out: list[Effect]) -> None:
         """At the source: the publisher has sent its last publication here."""
-        path = message.path
-        self._check_path(path)
-        if path[0] != self._tree.broker:
-            raise ProtocolError(f"{publisher} does not migrate from {self._tree.broker}: {path}")
-        self._tree.check_neighbour(path[1])
-        if self._tree.is_publisher(publisher):
+        path = self._sent_away.get(publisher)
+        if path is None or path != message.path:
+            raise ProtocolError(f"{publisher} was not told to migrate over {message.path}")
+        del self._sent_away[publisher]
+        if self._passing.get(publisher) == path:
+            self._leave(publisher, path, out)
+        elif self._tree.is_neighbour(path[1]):
             self._paused[publisher] = path
-            self._leave(publisher, out)
+        else:
+            self._tree.detach_publisher(publisher)
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
         """On the path: everything the source sent has passed."""
@@ -85,6 +93,10 @@ class Migrations:
         if self._passing.get(message.publisher) != message.path:
             raise ProtocolError(f"{message.publisher} is not migrating over {message.path}")
         self._finish(message.publisher, message.path, out)
+
+    def is_leaving(self, publisher: ClientId) -> bool:
+        """At the source: whether the publisher was told to go and may still have words for us."""
+        return publisher in self._sent_away
 
     def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
         """The neighbour wants this subscription (again): it is no longer taken back."""
@@ -161,7 +173,9 @@ class Migrations:
         if target_hop is not None:
             self._tree.follow(target_hop, rows, out)
         if source_hop is None:
-            self._leave(publisher, out)
+            # A source that restarted meanwhile has sent nobody away, and waits for nobody.
+            if self._sent_away.get(publisher) != path:
+                self._leave(publisher, path, out)
         elif not self._tree.is_neighbour(source_hop):
             self._finish(publisher, path, out)
         else:
@@ -170,14 +184,8 @@ class Migrations:
                 Send(source_hop, MigrationUpdate(publisher, path, advertisements, retracted))
             )
 
-    def _leave(self, publisher: ClientId, out: list[Effect]) -> None:
-        """At the source: complete, once the marker and the update are both there."""
-        path = self._passing.get(publisher)
-        if path is None:
-            return
-        # A source that restarted, or where everything was unadvertised, has no more to wait for.
-        if self._tree.is_publisher(publisher) and self._paused.get(publisher) != path:
-            return
+    def _leave(self, publisher: ClientId, path: Path, out: list[Effect]) -> None:
+        """At the source: the update and the marker are both there."""
         self._paused.pop(publisher, None)
         self._tree.detach_publisher(publisher)
         self._finish(publisher, path, out)

@@ -39,7 +39,6 @@ from shoal.broker.messages import (
     PingTimes,
     PublicationBatch,
     Publish,
-    Relocate,
     RoutedPublication,
     Subscribe,
     Unadvertise,
@@ -169,15 +168,26 @@ class PublisherRelocation:
                 self._forget(client, out)
             case MigrationAdvertisement():
                 self._migrations.announce(client, request, out)
-            case Advertise(advertisement):
-                known = self.tables.advertisements.get(advertisement.id)
-                self._tree.request(client, request, now_us, out)
-                if known is not None and known.advertisement != advertisement:
-                    self._forget(client, out)  # the brokers downstream have forgotten, too
+            case Advertise():
+                self._advertise(client, request, now_us, out)
             case _:
                 self._tree.request(client, request, now_us, out)
                 if type(request) is Unadvertise and not self._tree.is_publisher(client):
-                    self._forget(client, out)
+                    self._give_up(client, out)
+
+    def _advertise(
+        self, client: ClientId, request: Advertise, now_us: int, out: list[Effect]
+    ) -> None:
+        advertisement = request.advertisement
+        known = self.tables.advertisements.get(advertisement.id)
+        if known is not None and known.last_hop is not None and self._migrations.is_leaving(client):
+            # Said before the pause; what the publisher said at the target was faster.
+            self._tree.check_advertisement(client, advertisement)
+            self._tree.attach_publisher(client, [advertisement])
+            return
+        self._tree.request(client, request, now_us, out)
+        if known is not None and known.advertisement != advertisement:
+            self._give_up(client, out)  # the brokers downstream have forgotten, too
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A session waited too long for answers or ping times: give it up."""
@@ -290,7 +300,7 @@ class PublisherRelocation:
             del self._sessions[publisher]
             return
         session.state = State.MOVING
-        out.append(Notify(publisher, Relocate(decision.path)))
+        self._migrations.send_away(publisher, decision.path, out)
 
     def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
         return SelectionRecord(
@@ -320,6 +330,12 @@ class PublisherRelocation:
     def _advertised(self) -> set[ClientId]:
         """The publishers that the network has."""
         return {row.advertisement.publisher for row in self.tables.advertisements.values()}
+
+    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
+        """End a publisher's session, unless it was told to go: then its marker ends it."""
+        session = self._sessions.get(publisher)
+        if session is None or session.state is not State.MOVING:
+            self._forget(publisher, out)
 
     def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
         self._tracing.forget(publisher)
