@@ -45,6 +45,18 @@ RUNS: dict[str, dict[str, Any]] = {
 # Links as short as a tree over the map allows, as an operator would lay them.
 TOPOLOGY = {"kind": "minimum_spanning"}
 
+NOTES = "what-is-here.txt"
+NOTES_TEXT = """\
+Made by `shoal demo`; the next one here replaces it. Tables are Parquet.
+
+report.html    what came out, one page that opens offline
+flights/       publications, and the rows that were rejected
+workload/      publishers, subscriptions, brokers, and the events to replay
+truth/         the deliveries that Spark SQL expects
+runs/          a folder per network: its scenario, trace and checks
+summary/       the figures in the report
+"""
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for all that the demo makes.")] = Path(
@@ -59,6 +71,7 @@ def demo(
     336,776 flights become publications on Spark; those of one month travel a tree of brokers at
     airports three times: nobody moves, GRAPE for load, GRAPE for delay.
     """
+    _claim(out)
     from pyspark.errors import PySparkException
 
     from shoal.experiments.side_by_side import SimulationDiedError
@@ -81,6 +94,17 @@ def demo(
     console.print(verdict_line(runs), soft_wrap=True, highlight=False)
     if wrong:
         raise typer.Exit(1)
+
+
+def _claim(out: Path) -> None:
+    """Make the folder; refuse one that holds something other than an earlier demo."""
+    notes = out / NOTES
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; give a folder by --out")
+    if out.is_dir() and any(out.iterdir()) and not notes.is_file():
+        raise UserError(f"{out} holds other files; give an empty or new folder by --out")
+    out.mkdir(parents=True, exist_ok=True)
+    notes.write_text(NOTES_TEXT, encoding="utf-8")
 
 
 def problems(run: Run, expected: int) -> list[str]:
