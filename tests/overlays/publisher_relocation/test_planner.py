@@ -231,3 +231,28 @@ def test_wrong_figures() -> None:
         average_delays((trace("A", "B", 1, 1), one_way), {"A": 0})
     assert message_rates(()) == {}
     assert average_delays((), {}) == {}
+
+
+@given(st.integers(0, 10**6), st.sampled_from(Priority), st.integers(0, 100), st.integers(0, 100))
+def test_a_publisher_moves_only_for_the_least_gain(
+    seed: int, priority: Priority, weight: int, least: int
+) -> None:
+    snapshot, pings = random_session(random.Random(seed), 12, "random")
+    remaining = shortlist(snapshot, priority, weight)
+    free = choose(snapshot, remaining, pings)
+    bound = choose(snapshot, remaining, pings, least)
+    delays = average_delays(snapshot.traces, pings)
+    figures = ((free.rate_now, free.rate_target), (delays[snapshot.current], delays[free.target]))
+    worth_it = any(now - target >= least / 100 * now for now, target in figures)
+    assert bound.target == (free.target if worth_it else snapshot.current)
+    assert bound.path[-1] == bound.target
+
+
+def test_equally_good_brokers_do_not_exchange_a_publisher() -> None:
+    """Two brokers with the same deliveries: what little speaks for either is no reason to move."""
+    ends = [trace("A", "B", 0b11, 2), trace("B", "A", 0b11, 2)]
+    snapshot = Snapshot(current="A", traces=tuple(ends))
+    pings = {"A": 1_010, "B": 1_000}
+    remaining = shortlist(snapshot, Priority.DELAY, 100)
+    assert choose(snapshot, remaining, pings).target == "B"
+    assert choose(snapshot, remaining, pings, least_gain_percent=2).target == "A"

@@ -1,8 +1,9 @@
 """GRAPE's constants, with the section of the relocation paper each comes from.
 
 The paper fixes three: how many publications a trace session has, which figure decides first and
-how strongly.  The two time limits are ours: the paper's network loses nothing, ours may lose a
-broker in the middle of a session, and a first broker must not wait for it forever.
+how strongly.  The others are ours.  Without a least gain, a publisher goes back and forth between
+brokers that are equally good.  And the paper's network loses nothing; ours may lose a broker in
+the middle of a session, and a first broker must not wait for it forever.
 
 >>> Parameters(priority=Priority.DELAY, weight=75).trace_session_length
 100
@@ -32,6 +33,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     priority               the figure that decides first, load or delay (4.2); the paper has no
                            default, ours is load
     weight                 how strongly, 0 to 100 percent (4.2): 100
+    least_gain_percent     how much lower rate or delay must be at the target to move there (ours;
+                           the paper moves for any gain): 2, about what the estimates are off by
     answer_timeout_us      how long a broker waits for trace answers from downstream (ours): 10 s
     ping_timeout_us        how long it waits for the publisher's ping times (ours): 5 s
     """
@@ -39,12 +42,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     trace_session_length: int = 100
     priority: Priority = Priority.LOAD
     weight: int = FULL_WEIGHT
+    least_gain_percent: int = 2
     answer_timeout_us: int = 10_000_000
     ping_timeout_us: int = 5_000_000
 
     def __post_init__(self) -> None:
         _check("trace_session_length", self.trace_session_length, 1, MAX_TRACE_SESSION_LENGTH)
         _check("weight", self.weight, 0, FULL_WEIGHT)
+        _check("least_gain_percent", self.least_gain_percent, 0, FULL_WEIGHT)
         _check("answer_timeout_us", self.answer_timeout_us, 1, MAX_TIMEOUT_US)
         _check("ping_timeout_us", self.ping_timeout_us, 1, MAX_TIMEOUT_US)
 

@@ -31,7 +31,7 @@ Delay and System Load", sections 4.1 (the payload) and 4.2 (algorithms 1 to 3). 
 linear instead of quadratic time; exact integers instead of floating point until a figure is
 reported; the publisher's current broker is always a candidate, so that staying can win; ties,
 which the paper leaves open, go to the broker nearest to the current one (itself first), then to
-the smaller identifier.
+the smaller identifier; a gain too small to be worth a move is not taken.
 """
 
 from __future__ import annotations
@@ -147,14 +147,23 @@ def shortlist(snapshot: Snapshot, priority: Priority, weight: int) -> Shortlist:
     return _shortlist(_Tree(snapshot.traces, snapshot.current), priority, weight)
 
 
-def choose(snapshot: Snapshot, remaining: Shortlist, ping_us: Mapping[BrokerId, int]) -> Decision:
+def choose(
+    snapshot: Snapshot,
+    remaining: Shortlist,
+    ping_us: Mapping[BrokerId, int],
+    least_gain_percent: int = 0,
+) -> Decision:
     """The broker the publisher should be at.
+
+    The publisher stays unless the target's rate or delay is at least `least_gain_percent` below
+    the current broker's; 0 moves it for any gain at all, as the paper does.
 
     A candidate without ping time could not be reached by the publisher and is left out; when
     more than one candidate remains and none has a ping time, ValueError.  Ping times of other
     brokers only add to the decision's figures.
     """
-    return _choose(_Tree(snapshot.traces, snapshot.current), remaining, ping_us)
+    tree = _Tree(snapshot.traces, snapshot.current)
+    return _choose(tree, remaining, ping_us, least_gain_percent)
 
 
 def select(
@@ -162,7 +171,7 @@ def select(
 ) -> Decision:
     """Both steps at once, for callers that know every ping time beforehand."""
     tree = _Tree(snapshot.traces, snapshot.current)
-    return _choose(tree, _shortlist(tree, priority, weight), ping_us)
+    return _choose(tree, _shortlist(tree, priority, weight), ping_us, 0)
 
 
 def _shortlist(tree: _Tree, priority: Priority, weight: int) -> Shortlist:
@@ -175,7 +184,9 @@ def _shortlist(tree: _Tree, priority: Priority, weight: int) -> Shortlist:
     return Shortlist(priority=priority, weight=weight, candidates=tuple(candidates), rates=rates)
 
 
-def _choose(tree: _Tree, remaining: Shortlist, ping_us: Mapping[BrokerId, int]) -> Decision:
+def _choose(
+    tree: _Tree, remaining: Shortlist, ping_us: Mapping[BrokerId, int], least_gain_percent: int
+) -> Decision:
     _check_pings(tree, ping_us)
     rates = remaining.rates
     totals = _total_delays(tree) if ping_us else {}
@@ -195,6 +206,8 @@ def _choose(tree: _Tree, remaining: Shortlist, ping_us: Mapping[BrokerId, int]) 
         least = min(figures[broker] for broker in candidates)
         candidates = [broker for broker in candidates if figures[broker] == least]
     target, current = tree.nearest(candidates), tree.root
+    if not any(_is_gain(known, current, target, least_gain_percent) for known in (rates, delays)):
+        target = current
     return Decision(
         target=target,
         path=tree.path_to(target),
@@ -204,6 +217,16 @@ def _choose(tree: _Tree, remaining: Shortlist, ping_us: Mapping[BrokerId, int]) 
         delay_now_us=_known_average(tree, totals, current, ping_us),
         delay_target_us=_known_average(tree, totals, target, ping_us),
     )
+
+
+def _is_gain(
+    figures: Mapping[BrokerId, int], current: BrokerId, target: BrokerId, least_percent: int
+) -> bool:
+    """Whether the figure is known at both brokers and enough lower at the target."""
+    if current not in figures or target not in figures:
+        return False
+    saved = figures[current] - figures[target]
+    return FULL_WEIGHT * saved >= least_percent * figures[current]
 
 
 def _within(

@@ -290,7 +290,12 @@ class PublisherRelocation:
         publisher = session.id.publisher
         one_way_us = {broker: time_us // 2 for broker, time_us in round_trip_us.items()}
         try:
-            decision = choose(session.snapshot, session.remaining, one_way_us)
+            decision = choose(
+                session.snapshot,
+                session.remaining,
+                one_way_us,
+                self._parameters.least_gain_percent,
+            )
         except ValueError:  # ping times of brokers that nobody asked for
             self._forget(publisher, out)
             return
