@@ -253,8 +253,13 @@ def broker_metrics(trace: Trace) -> DataFrame:
 
 
 def timeline(trace: Trace, window_us: int) -> DataFrame:
-    """One row per run and window: message rate per broker, delay of what was published in it."""
-    broker_us = F.max("brokers") * window_us
+    """One row per run and window: message rate per broker, delay of what was published in it.
+
+    The first and the last window count only the part of them that lies in the run's period.
+    """
+    start_us = F.floor(F.col("window_start_us") / window_us) * window_us
+    covered_us = F.least("until_us", start_us + window_us) - F.greatest("from_us", start_us)
+    broker_us = F.max(F.col("brokers") * covered_us)
     load = trace.load.groupBy("run", _window("window_start_us", window_us)).agg(
         _per_second(_messages(), broker_us).alias("message_rate_per_s")
     )
