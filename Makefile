@@ -44,13 +44,13 @@ check: install ## style, types and layers only
 	$(BIN)/lint-imports
 
 tests: check
-	$(BIN)/pytest -m 'not soak'
+	$(BIN)/pytest
 
 demo: install ## flights through Spark and three simulated networks to demo/report.html
 	$(BIN)/shoal demo
 
 soak: install ## the long random tests (1,000 scenarios)
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak tests/seeds
 
 bench-simulation: install ## message hops per second of a 63-broker run
 	$(BIN)/python benchmarks/bench_simulation.py
