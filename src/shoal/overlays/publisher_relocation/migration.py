@@ -13,6 +13,10 @@ publications, passes.  The same holds for what a neighbour on the path takes bac
 any other reason, and while several publishers move, for all of them.  And the source waits for
 the publisher's marker, which follows its last publication to it, before it sends the complete
 message.
+
+A path that breaks behind the update ends the migration at the break.  Where it breaks before the
+update, the source does not learn that its publisher has arrived elsewhere, and keeps its rows;
+and a publisher whose target crashes meanwhile waits for it in vain.
 """
 
 from __future__ import annotations
