@@ -44,6 +44,13 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 # Links as short as a tree over the map allows, as an operator would lay them.
 TOPOLOGY = {"kind": "minimum_spanning"}
+# All clients start at once, and the first day begins at a whole day of virtual time, so that the
+# timeline's windows are days.
+START = {
+    "subscribe_at_us": DAY_US // 10,
+    "client_spacing_us": 0,
+    "settle_us": DAY_US - DAY_US // 10,
+}
 
 NOTES = "what-is-here.txt"
 NOTES_TEXT = """\
@@ -123,8 +130,14 @@ def scenario(name: str, workload: Path, seed: int) -> Scenario:
     """One of the three: the same brokers, links, clients and events under another system."""
     from shoal.experiments.scenario import parse_scenario
 
-    common = {"seed": seed, "workload": {"path": str(workload)}, "topology": TOPOLOGY}
-    return parse_scenario({"name": name} | common | RUNS[name])
+    common = {
+        "name": name,
+        "seed": seed,
+        "workload": {"path": str(workload)},
+        "topology": TOPOLOGY,
+        "run": START,
+    }
+    return parse_scenario(common | RUNS[name])
 
 
 def _run(steps: Steps, out: Path, month: int, brokers: int, seed: int) -> tuple[Sequence[Run], int]:
