@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from shoal.language import format_filter, parse
 from shoal.matching import MatchIndex, matches
 from shoal.model import Filter, FilterError, Value
 from shoal.pipeline.matching_job import matching_pairs, publications_frame
-from shoal.pipeline.session import spark_session
 from shoal.pipeline.spark_filters import spark_condition
 from tests.cli import test_match
 from tests.strategies import NUMBERS, STRINGS, attributes, conjunctions, filters
@@ -62,12 +61,6 @@ TEXTS = [
     f"NOT `{UNKNOWN_NAME}` > 1",
     "(" * 100 + "a = 1" + ")" * 100,
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", master="local[2]", memory="2g") as session:
-        yield session
 
 
 def gather(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from pyspark.sql import SparkSession
 from shoal.experiments.run_files import RUN_TABLES, write_run
 from shoal.experiments.scenario import parse_scenario
 from shoal.pipeline.schemas import TRUTH
-from shoal.pipeline.session import spark_session
 from shoal.pipeline.summaries import write_summary
 from shoal.pipeline.tables import TableError
 
@@ -53,12 +51,6 @@ RUN = {
     "selections": SELECTIONS,
     "migrations": MIGRATIONS,
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", master="local[2]", memory="2g") as session:
-        yield session
 
 
 def make_run(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:

