@@ -92,7 +92,7 @@ def _summary(
         if key.endswith("_us"):
             table.add_row(f"{key.removesuffix('_us').replace('_', ' ')} (s)", f"{value / 1e6:,.3f}")
         else:
-            table.add_row(key.replace("_", " "), str(value))
+            table.add_row(key.replace("_", " "), f"{value:,}")
     deliveries = tables["deliveries"]
     if deliveries["hops"]:
         count = len(deliveries["hops"])

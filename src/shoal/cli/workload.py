@@ -33,8 +33,12 @@ def workload(
         Literal["random", "clustered"], typer.Option(help="The relocation paper's, section 5.1.")
     ] = "random",
     spread: Annotated[
-        int, typer.Option(min=1, help="Brokers over which one publisher's subscriptions spread.")
-    ] = 8,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Brokers over which one publisher's subscriptions spread; 8 where there are.",
+        ),
+    ] = None,
     publishers: Annotated[
         int | None, typer.Option(min=1, help="Only the busiest; all by default.")
     ] = None,
