@@ -23,7 +23,7 @@ shoal.pipeline.sources.declaration.MappingError: x.toml: Object contains unknown
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -123,11 +123,24 @@ def load_mapping(path: Path) -> Mapping:
 def decode_mapping(text: str, where: str) -> Mapping:
     """The mapping written in `text`; `where` opens the message of a MappingError."""
     try:
-        mapping = msgspec.toml.decode(text, type=Mapping)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise MappingError(f"{where}: {error}") from None
+        table = msgspec.toml.decode(text)
+    except msgspec.DecodeError as error:
+        raise MappingError(f"{where}: not TOML: {error}") from None
+    for section, rule in (("columns", ColumnRule | AttributeType), ("derived", DerivedRule)):
+        given = table.get(section, {})
+        # One by one: msgspec's own message would not say which of them is wrong.
+        for name, value in given.items() if isinstance(given, dict) else ():
+            _convert(value, rule, f"{where}: {section}.{name}")
+    mapping: Mapping = _convert(table, Mapping, where)
     _check(mapping, where)
     return mapping
+
+
+def _convert(value: Any, kind: Any, where: str) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise MappingError(f"{where}: {error}") from None
 
 
 def _check(mapping: Mapping, where: str) -> None:
@@ -141,14 +154,14 @@ def _check(mapping: Mapping, where: str) -> None:
                 f"{where}: publisher: {name!r} is not among the columns; "
                 f"they are {', '.join(mapping.columns)}"
             )
+    if both := sorted(set(mapping.columns) & set(mapping.derived)):
+        raise MappingError(f"{where}: derived: {both[0]!r} is the name of a column too")
     for name in mapping.publish:
         if name not in known:
             raise MappingError(
                 f"{where}: publish: {name!r} is neither a column nor derived; "
                 f"there are {', '.join(known)}"
             )
-    if both := sorted(set(mapping.columns) & set(mapping.derived)):
-        raise MappingError(f"{where}: derived: {both[0]!r} is the name of a column too")
     if (time.column is None) == (time.expression is None):
         raise MappingError(f"{where}: time: give either `column` or `expression`")
     if len(mapping.delimiter) != 1:

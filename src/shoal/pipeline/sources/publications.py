@@ -12,8 +12,8 @@ are refused.
 
 from __future__ import annotations
 
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     DataType,
@@ -157,6 +157,7 @@ def _event_time(
         return time, F.when(missing, "the event time cannot be computed")
     kind = row_type[str(rule.column)].dataType
     source = _present(F.col("row").getField(str(rule.column)), kind, mapping)
+    _check_time(typed.sparkSession, rule, where)
     said = F.concat(
         F.lit(f"time column '{rule.column}': '"),
         source.cast("string"),
@@ -165,6 +166,20 @@ def _event_time(
     return _parsed_time(source, kind, rule, where), F.when(
         missing, F.coalesce(said, F.lit(f"time column '{rule.column}' is missing"))
     )
+
+
+def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
+    """MappingError for a pattern or a zone that Spark does not know; they would fail later."""
+    probes = {"zone": "to_utc_timestamp(timestamp'2000-01-01 00:00:00', :given)"}
+    if rule.format is not None and rule.format not in EPOCH_UNITS_PER_SECOND:
+        probes["format"] = "try_to_timestamp('', :given)"
+    for key, probe in probes.items():
+        given = getattr(rule, key)
+        try:
+            spark.sql(f"SELECT {probe}", args={"given": given}).collect()
+        except PySparkException as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise MappingError(f"{where}: time.{key}: {given!r}: {reason}") from None
 
 
 def _parsed_time(source: Column, kind: DataType, rule: TimeRule, where: str) -> Column:
