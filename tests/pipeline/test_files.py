@@ -28,7 +28,7 @@ def test_lines_are_numbered_through_the_blocks_of_several_files(
         files.append(file)
         expected += [(str(file), n, line) for n, line in enumerate(lines, 1) if line]
     small = spark.newSession()
-    small.conf.set("spark.sql.files.maxPartitionBytes", "400")
+    small.conf.set("spark.sql.files.maxPartitionBytes", "150")
     small.conf.set("spark.sql.files.openCostInBytes", "1")
     numbered = numbered_lines(small, files)
     assert numbered.rdd.getNumPartitions() > len(files)

@@ -85,6 +85,20 @@ def test_the_command_prints_the_counts(
     assert said.startswith(f"shoal: {tmp_path / 'out'} exists already")
 
 
+def test_an_expression_that_fails_on_a_row_is_a_message(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    derived = '[derived]\nhalf = { type = "double", expression = "1 / wind" }\n'
+    (tmp_path / "sites.toml").write_text(SITES + 'site = "string"\nwind = "double"\n' + derived)
+    (tmp_path / "sites.csv").write_text("site,at,wind\nkiel,1,0\n")
+    words = ("ingest", tmp_path / "sites.toml", tmp_path / "sites.csv", "--out", tmp_path / "out")
+    code, printed, said = run(capfd, *words)
+    assert (code, printed) == (2, "")
+    assert said.startswith("shoal: Spark could not do this: [DIVIDE_BY_ZERO]")
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -72,7 +72,7 @@ def write_rows(
         parsed.persist()
         try:
             write_table(publications(parsed), folder / PUBLICATIONS)
-            write_small_table(rejects(parsed), folder / REJECTS)
+            write_small_table(rejects(parsed), folder / REJECTS, "file", "line")
         finally:
             parsed.unpersist()
         kept = spark.read.parquet(str(folder / PUBLICATIONS))

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from shoal.pipeline.java import find_java, java_home, launched_with, private_folder
@@ -38,6 +39,7 @@ _SQL_SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.debug.maxToStringFields": str(PLAN_TEXT_FIELDS),
 }
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # A failed task is told to the user once, by the exception that reaches Python.
 _LOG_SETTINGS = """\
 rootLogger.level = error
@@ -114,6 +116,9 @@ def _start(
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
+    # An error reaches the user as the exception; Spark's Python would log it in JSON besides.
+    for logger in _QUERY_LOGGERS:
+        PySparkLogger.getLogger(logger).disabled = True
     # Spark warns every user about newer pandas, of which shoal's jobs use nothing.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     with launched_with(java_home(find_java(), folder)):

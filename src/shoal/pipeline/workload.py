@@ -64,6 +64,7 @@ CLASS_SHARES: dict[Distribution, dict[str, float]] = {
     "random": {"low": 0.70, "medium": 0.25, "high": 0.05},
     "clustered": {"low": 0.95, "high": 0.05},
 }
+DEFAULT_SPREAD = 8
 AIRPORTS = "airports:"
 # An attribute of flights that names the airport where the publisher stands.
 AIRPORT_HOME = "origin"
@@ -118,13 +119,10 @@ def class_counts(distribution: Distribution, subscriptions: int) -> dict[str, in
     shares = CLASS_SHARES[distribution]
     counts = {name: int(share * subscriptions + 1e-9) for name, share in shares.items()}
     counts["high"] = max(1, counts["high"])
-    # What rounding left over goes where most is missing; at the end to the largest class.
-    missing = subscriptions - sum(counts.values())
-    for _ in range(missing):
+    # What rounding left over goes where most is missing.
+    for _ in range(subscriptions - sum(counts.values())):
         name = max(shares, key=lambda each: shares[each] * subscriptions - counts[each])
         counts[name] += 1
-    if missing < 0:
-        counts["low"] += missing
     return {name: count for name, count in counts.items() if count > 0}
 
 
@@ -147,13 +145,14 @@ def write_workload(
         constants = constant_attributes(every)
         places = _places(events, options)
         with new_folder(out, overwrite=overwrite) as folder:
-            brokers = [(*msgspec.structs.astuple(place), i) for i, place in enumerate(places)]
-            write_small_table(spark.createDataFrame(brokers, BROKERS), folder / "brokers.parquet")
             derivation = _derivation(events, constants, places, options)
-            write_small_table(publisher_table(events, derivation), folder / "publishers.parquet")
-            write_small_table(
-                subscription_table(events, derivation), folder / "subscriptions.parquet"
-            )
+            brokers = [(*msgspec.structs.astuple(place), i) for i, place in enumerate(places)]
+            for name, table, key in (
+                ("brokers", spark.createDataFrame(brokers, BROKERS), "rank"),
+                ("publishers", publisher_table(events, derivation), "publisher"),
+                ("subscriptions", subscription_table(events, derivation), "subscription"),
+            ):
+                write_small_table(table, folder / f"{name}.parquet", key)
             replayed = with_replay_time(events, options.window, options.duration_us)
             write_table(replayed.orderBy("replay_us", "publisher", "sequence"), folder / EVENTS)
             return _counts(spark, folder)
@@ -266,7 +265,7 @@ def publisher_table(events: DataFrame, derivation: Derivation) -> DataFrame:
         )
     )
     rows = first.select("publisher", *_member_columns("constant", len(derivation.constants)))
-    return rows.mapInArrow(derivation.publisher_rows, PUBLISHERS).orderBy("publisher")
+    return rows.mapInArrow(derivation.publisher_rows, PUBLISHERS)
 
 
 def subscription_table(events: DataFrame, derivation: Derivation) -> DataFrame:
@@ -280,10 +279,9 @@ def subscription_table(events: DataFrame, derivation: Derivation) -> DataFrame:
         .select("publisher", "place", *_attribute_columns(columns))
     )
     # Spark counts a bound method's `self` among the arguments that it fills.
-    made = sampled.groupBy("publisher").applyInArrow(
+    return sampled.groupBy("publisher").applyInArrow(
         lambda table: derivation.subscription_rows(table), SUBSCRIPTIONS
     )
-    return made.orderBy("subscription")
 
 
 def _attribute_columns(names: Sequence[str]) -> list[Column]:

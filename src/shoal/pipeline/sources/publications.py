@@ -102,8 +102,7 @@ def publications(parsed: DataFrame) -> DataFrame:
 
 def rejects(parsed: DataFrame) -> DataFrame:
     """The rows that are not: file, line, reason, text."""
-    refused = parsed.where("reason IS NOT NULL").selectExpr("file", "line", "reason", cut_text())
-    return refused.orderBy("file", "line")
+    return parsed.where("reason IS NOT NULL").selectExpr("file", "line", "reason", cut_text())
 
 
 def _named(name: str) -> Column:
