@@ -53,9 +53,11 @@ def spark_command(
 
 def print_counts(title: str, counts: dict[str, object]) -> None:
     """A small table of names and figures on stdout."""
-    table = Table(title=title, show_header=False, title_justify="left")
+    console = Console(highlight=False)
+    console.print(title, soft_wrap=True, markup=False)
+    table = Table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right")
     for name, value in counts.items():
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
-    Console().print(table)
+    console.print(table)

@@ -71,7 +71,6 @@ AIRPORT_HOME = "origin"
 
 
 # One of the steps of X in the relocation paper (5.2).
-DEFAULT_SPREAD = 8
 
 
 class WorkloadError(ValueError):
