@@ -64,13 +64,11 @@ CLASS_SHARES: dict[Distribution, dict[str, float]] = {
     "random": {"low": 0.70, "medium": 0.25, "high": 0.05},
     "clustered": {"low": 0.95, "high": 0.05},
 }
+# One of the steps of X in the relocation paper (5.2).
 DEFAULT_SPREAD = 8
 AIRPORTS = "airports:"
 # An attribute of flights that names the airport where the publisher stands.
 AIRPORT_HOME = "origin"
-
-
-# One of the steps of X in the relocation paper (5.2).
 
 
 class WorkloadError(ValueError):
