@@ -64,7 +64,7 @@ CLASS_SHARES: dict[Distribution, dict[str, float]] = {
     "random": {"low": 0.70, "medium": 0.25, "high": 0.05},
     "clustered": {"low": 0.95, "high": 0.05},
 }
-# One of the steps of X in the relocation paper (5.2).
+# Our choice: the paper varies X, and its text names only 16 (5.2).
 DEFAULT_SPREAD = 8
 AIRPORTS = "airports:"
 # An attribute of flights that names the airport where the publisher stands.
