@@ -101,7 +101,7 @@ def test_ids_are_any_hashable_and_batches_may_be_empty() -> None:
     offsets, ids = index.match_batch([])
     assert offsets.tolist() == [0]
     assert offsets.dtype == "int64"
-    assert ids == []
+    assert ids.tolist() == []
 
 
 def test_long_churn_leaves_no_ghosts() -> None:

@@ -1,9 +1,9 @@
-"""The match index: which of many filters match a publication, without testing each.
+"""The match index: which of many filters match a publication, or each of a batch.
 
-Each conjunction of a filter's normal form is filed under the equalities it demands (one
-dictionary look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those
-under one order comparison (a bisection finds all thresholds that a value passes), and only what
-is left is tested one by one.  Adding and removing touch one place per conjunction.
+One publication at a time is looked up where filters are filed by what they demand (see `filed`).
+Batches, and filters loaded from arrays, go through compiled parts (see `parts`), which are made,
+and numba imported, when they are first needed; numpy columns then match without a Python object
+per publication, and other threads run meanwhile.
 
 >>> from shoal.language import parse
 >>> index = MatchIndex()
@@ -11,159 +11,34 @@ is left is tested one by one.  Adding and removing touch one place per conjuncti
 >>> index.add("s2", parse("dep_delay > 40 OR cancelled"))
 >>> index.match({"carrier": "UA", "dep_delay": 45})
 ['s1', 's2']
->>> index.remove("s1")
->>> index.match({"carrier": "UA", "dep_delay": 45}), len(index)
-(['s2'], 1)
+>>> import numpy as np
+>>> offsets, ids = index.match_batch({"carrier": ["UA", "AA"], "dep_delay": np.array([35, 45])})
+>>> offsets.tolist(), ids.tolist()
+([0, 1, 2], ['s1', 's2'])
+>>> index.add_ranges([7], ("dep_delay",), low=[[30.0]], high=[[float("inf")]])
+>>> index.match({"carrier": "DL", "dep_delay": 36}), len(index)
+([7], 3)
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Sequence
-from operator import itemgetter
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled import RISING, TYPES, Test, compile_conjunction, threshold
-from shoal.matching.domains import double_at_least, integer_at_least
-from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predicate
+from shoal.matching.filed import FiledFilters
+from shoal.model import Attributes, Filter
 
-# Equalities an entry is filed under: attributes in order of their names, and the kinds of values
-# (TRUE and 1 are one key to a dictionary).
-_Signature = tuple[tuple[str, Kind], ...]
+if TYPE_CHECKING:
+    from shoal.matching.batches import CompiledFilters
 
-# The values they must have, as `itemgetter` brings them: one bare value, or a tuple.
-_Values = Any
+# Lists of fewer publications are matched one at a time: making columns of them takes longer.
+BATCH_MINIMUM = 128
 
 
-class _Step(NamedTuple):
-    """Names a ladder within a bucket: what is compared, how, and whether tests remain."""
-
-    attribute: str
-    kind: Kind
-    rising: bool
-    tested: bool
-
-
-class _Place(NamedTuple):
-    """Where a conjunction is filed: a function of the conjunction alone."""
-
-    signature: _Signature
-    values: _Values
-    step: _Step | None
-    threshold: Any
-    rest: tuple[Predicate, ...]
-
-
-class _Ladder:
-    """Entries in the order of their thresholds; `tests` runs beside `ids` if the step has them.
-
-    Numbers have their thresholds twice, as integers for integers and as doubles for doubles:
-    comparing the two types with each other costs as much again as the rest of a bisection.
-    """
-
-    __slots__ = ("ids", "tests", "thresholds", "thresholds_by_type")
-
-    def __init__(self, kind: Kind) -> None:
-        self.thresholds: list[Any] = []
-        self.thresholds_by_type: dict[type, list[Any]] = {str: self.thresholds}
-        if kind is Kind.NUMBER:
-            self.thresholds_by_type = {int: [], float: []}
-        self.ids: list[Hashable] = []
-        self.tests: list[Test] = []
-
-    def add(self, threshold: Any, id: Hashable, test: Test | None) -> None:
-        at = bisect_right(self.thresholds, threshold)
-        self.thresholds.insert(at, threshold)
-        if float in self.thresholds_by_type:
-            self.thresholds_by_type[int].insert(at, integer_at_least(threshold))
-            self.thresholds_by_type[float].insert(at, double_at_least(threshold))
-        self.ids.insert(at, id)
-        if test is not None:
-            self.tests.insert(at, test)
-
-    def remove(self, threshold: Any, id: Hashable) -> None:
-        at = self.ids.index(id, bisect_left(self.thresholds, threshold))
-        del self.thresholds[at], self.ids[at]
-        if float in self.thresholds_by_type:
-            del self.thresholds_by_type[int][at], self.thresholds_by_type[float][at]
-        if self.tests:
-            del self.tests[at]
-
-
-# A ladder's own lists (thresholds of the type, ids, tests) by the type of the attribute's value.
-_Ladders = dict[type, tuple[list[Any], list[Hashable], list[Test]]]
-
-
-class _Bucket:
-    """All conjunctions with the same equalities."""
-
-    __slots__ = ("always", "falling", "ladders", "others", "rising", "tested", "types")
-
-    def __init__(self, place: _Place) -> None:
-        # A dictionary finds the bucket of 1 under TRUE too; such a find is checked by type.
-        self.types: tuple[tuple[type, ...], ...] | None = None
-        together = place.values if len(place.signature) > 1 else (place.values,)
-        if any(value in (0, 1) for value in together):
-            self.types = tuple(TYPES[kind] for _, kind in place.signature)
-        self.always: dict[Hashable, None] = {}
-        self.ladders: dict[_Step, _Ladder] = {}
-        self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
-        self.rising: tuple[tuple[str, _Ladders], ...] = ()
-        self.falling: tuple[tuple[str, _Ladders], ...] = ()
-        self.tested: tuple[tuple[bool, str, _Ladders], ...] = ()
-
-    def suits(self, values: Any) -> bool:
-        """Whether the values a look-up was made with are of the bucket's own kinds."""
-        assert self.types is not None
-        together = values if len(self.types) > 1 else (values,)
-        return all(type(value) in types for value, types in zip(together, self.types, strict=True))
-
-    def is_empty(self) -> bool:
-        return not (self.always or self.ladders or self.others)
-
-    def add(self, id: Hashable, number: int, place: _Place) -> None:
-        test = compile_conjunction(place.rest) if place.rest else None
-        if place.step is not None:
-            ladder = self.ladders.get(place.step)
-            if ladder is None:
-                ladder = self.ladders[place.step] = _Ladder(place.step.kind)
-                self._arrange()
-            ladder.add(place.threshold, id, test)
-        elif test is not None:
-            self.others[id, number] = (id, test)
-        else:
-            self.always[id] = None
-
-    def remove(self, id: Hashable, number: int, place: _Place) -> None:
-        if place.step is not None:
-            ladder = self.ladders[place.step]
-            ladder.remove(place.threshold, id)
-            if not ladder.ids:
-                del self.ladders[place.step]
-                self._arrange()
-        elif place.rest:
-            del self.others[id, number]
-        else:
-            del self.always[id]
-
-    def _arrange(self) -> None:
-        """Group the ladders by attribute and direction, as matching walks through them."""
-        groups: dict[tuple[str, bool, bool], dict[type, Any]] = {}
-        for step, ladder in self.ladders.items():
-            by_type = groups.setdefault((step.attribute, step.rising, step.tested), {})
-            for each, thresholds in ladder.thresholds_by_type.items():
-                by_type[each] = (thresholds, ladder.ids, ladder.tests)
-        self.rising = tuple((name, g) for (name, up, test), g in groups.items() if up and not test)
-        self.falling = tuple(
-            (name, g) for (name, up, test), g in groups.items() if not up and not test
-        )
-        self.tested = tuple((up, name, g) for (name, up, test), g in groups.items() if test)
-
-
-class MatchIndex:
+class MatchIndex(FiledFilters):
     """Filters by id, and the question which of them match.
 
     Ids are any hashable values; adding an id again replaces its filter.  The order of the ids
@@ -171,137 +46,119 @@ class MatchIndex:
     """
 
     def __init__(self) -> None:
-        self._filters: dict[Hashable, Filter] = {}
-        # Filters of several conjunctions may match in several places and must be named once.
-        self._several = 0
-        self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
-        self._scan: tuple[tuple[Callable[[Any], _Values], dict[_Values, _Bucket]], ...] = ()
+        super().__init__()
+        self._compiled: CompiledFilters | None = None
 
     def __len__(self) -> int:
-        return len(self._filters)
+        return len(self._filters) + (0 if self._compiled is None else len(self._compiled))
 
     def __contains__(self, id: Hashable) -> bool:
-        return id in self._filters
+        return id in self._filters or (self._compiled is not None and self._compiled.has_loaded(id))
 
     def add(self, id: Hashable, filter: Filter) -> None:
         """File a filter under an id, in place of the one that was there."""
-        normal_form = filter.normal_form
-        if id in self._filters:
-            self.remove(id)
-        self._filters[id] = filter
-        self._several += len(normal_form) > 1
-        for number, conjunction in enumerate(normal_form):
-            place = _place(conjunction)
-            table = self._tables.get(place.signature)
-            if table is None:
-                table = self._tables[place.signature] = {}
-                self._arrange()
-            bucket = table.get(place.values)
-            if bucket is None:
-                bucket = table[place.values] = _Bucket(place)
-            bucket.add(id, number, place)
+        super().add(id, filter)
+        if self._compiled is not None:
+            self._compiled.unload(id)
+            self._compiled.add(id)
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter; KeyError if there is none under this id."""
-        normal_form = self._filters.pop(id).normal_form
-        self._several -= len(normal_form) > 1
-        for number, conjunction in enumerate(normal_form):
-            place = _place(conjunction)
-            table = self._tables[place.signature]
-            bucket = table[place.values]
-            bucket.remove(id, number, place)
-            if bucket.is_empty():
-                del table[place.values]
-                if not table:
-                    del self._tables[place.signature]
-                    self._arrange()
+        if self._compiled is None:
+            super().remove(id)
+        elif id in self._filters:
+            super().remove(id)
+            self._compiled.remove(id)
+        elif not self._compiled.unload(id):
+            raise KeyError(id)
+
+    def add_ranges(
+        self,
+        ids: npt.ArrayLike,
+        attributes: Sequence[str],
+        low: npt.ArrayLike,
+        high: npt.ArrayLike,
+    ) -> None:
+        """Load filters `low <= attribute <= high AND ...` from arrays, without making objects.
+
+        `ids` are n integers; `low` and `high` are (n, attributes) doubles.  An infinite bound is
+        an open side, and an attribute with two open sides is not asked for at all.
+        """
+        from shoal.matching.sources import rows_of_ranges
+
+        rows = rows_of_ranges(attributes, low, high)
+        compiled = self._compile()
+        compiled.load(ids, rows)
+        self._replace_by_loaded(np.asarray(ids))
+
+    def add_table(self, table: Any) -> None:
+        """Load conjunctions from an Arrow table, one filter a row.
+
+        Column `id` has integers.  A value in column `price` demands `price = value`; columns
+        `price.low` and `price.high` have the bounds of a closed range.  A null, or an infinite
+        bound, asks for nothing.
+        """
+        from shoal.matching.sources import rows_of_table
+
+        compiled = self._compile()
+        ids, rows = rows_of_table(table, compiled.vocabularies)
+        compiled.load(ids, rows)
+        self._replace_by_loaded(ids)
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
-        get = attributes.get
-        found: list[Hashable] = []
-        for values_of, table in self._scan:
-            try:
-                values = values_of(attributes)
-            except KeyError:
-                continue
-            bucket = table.get(values)
-            if bucket is None or (bucket.types is not None and not bucket.suits(values)):
-                continue
-            if bucket.always:
-                found += bucket.always
-            for name, by_type in bucket.rising:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    cut = bisect_right(ladder[0], value)
-                    if cut:
-                        found += ladder[1][:cut]
-            for name, by_type in bucket.falling:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    found += ladder[1][bisect_right(ladder[0], value) :]
-            for rising, name, by_type in bucket.tested:
-                value = get(name)
-                ladder = by_type.get(type(value))
-                if ladder is not None:
-                    thresholds, ids, tests = ladder
-                    cut = bisect_right(thresholds, value)
-                    for at in range(cut) if rising else range(cut, len(ids)):
-                        if tests[at](attributes):
-                            found.append(ids[at])
-            if bucket.others:
-                found += [id for id, test in bucket.others.values() if test(attributes)]
-        return list(dict.fromkeys(found)) if self._several else found
+        found = super().match(attributes)
+        if self._compiled is not None and len(self._compiled):
+            from shoal.matching.columns import Batch
+
+            _, loaded = self._compiled.match_loaded(Batch.of_publications([attributes]))
+            found += loaded.tolist()
+        return found
 
     def match_batch(
-        self, publications: Sequence[Attributes]
-    ) -> tuple[npt.NDArray[np.int64], list[Any]]:
+        self, publications: Mapping[str, Any] | Sequence[Attributes]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
         """The matches of each publication: those of number i are `ids[offsets[i]:offsets[i + 1]]`.
 
-        `offsets` has one more element than there are publications.
+        Publications are a sequence of attributes, or columns by attribute: numpy arrays (masked
+        where an attribute is missing), lists (None where missing) or Arrow arrays.  `ids` are
+        int64 when every id of the index is such an integer, else objects.
         """
-        offsets = np.zeros(len(publications) + 1, dtype=np.int64)
-        ids: list[Hashable] = []
-        for number, attributes in enumerate(publications, start=1):
-            ids += self.match(attributes)
-            offsets[number] = len(ids)
-        return offsets, ids
+        if not isinstance(publications, Mapping) and len(publications) < BATCH_MINIMUM:
+            return self._match_each(publications)
+        from shoal.matching.columns import Batch
 
-    def _arrange(self) -> None:
-        """List the tables as matching walks through them."""
-        self._scan = tuple(
-            (itemgetter(*(name for name, _ in signature)) if signature else _no_values, table)
-            for signature, table in self._tables.items()
-        )
-
-
-def _no_values(attributes: Attributes) -> _Values:
-    return ()
-
-
-def _kind(tested: Predicate) -> Kind:
-    assert tested.kind is not None
-    return tested.kind
-
-
-def _place(conjunction: Conjunction) -> _Place:
-    equalities: dict[str, Predicate] = {}
-    compared: Predicate | None = None
-    rest: list[Predicate] = []
-    for tested in conjunction:
-        if tested.operator is Operator.EQ and tested.attribute not in equalities:
-            equalities[tested.attribute] = tested
-        elif compared is None and tested.operator in RISING and tested.kind is not Kind.BOOLEAN:
-            compared = tested
+        if isinstance(publications, Mapping):
+            batch = Batch.of_columns(publications)
         else:
-            rest.append(tested)
-    names = sorted(equalities)
-    signature = tuple((name, _kind(equalities[name])) for name in names)
-    operands = [equalities[name].operand for name in names]
-    values: _Values = operands[0] if len(operands) == 1 else tuple(operands)
-    if compared is None or compared.kind is None:
-        return _Place(signature, values, None, None, tuple(rest))
-    step = _Step(compared.attribute, compared.kind, RISING[compared.operator], bool(rest))
-    return _Place(signature, values, step, threshold(compared), tuple(rest))
+            batch = Batch.of_publications(publications)
+        return self._compile().match(batch, self._filters)
+
+    def _match_each(
+        self, publications: Sequence[Attributes]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        offsets = np.zeros(len(publications) + 1, np.int64)
+        found: list[Hashable] = []
+        for number, attributes in enumerate(publications, start=1):
+            found += self.match(attributes)
+            offsets[number] = len(found)
+        if all(type(id) is int and -(2**63) <= id < 2**63 for id in self._filters):
+            return offsets, np.array(found, np.int64)
+        return offsets, np.fromiter(found, object, len(found))
+
+    def _compile(self) -> CompiledFilters:
+        if self._compiled is None:
+            from shoal.matching.batches import CompiledFilters
+
+            self._compiled = CompiledFilters()
+            for id in self._filters:
+                self._compiled.add(id)
+        return self._compiled
+
+    def _replace_by_loaded(self, ids: npt.NDArray[Any]) -> None:
+        """A loaded id takes the place of a filter of the same id."""
+        if self._filters:
+            assert self._compiled is not None
+            for id in set(ids.tolist()) & self._filters.keys():
+                super().remove(id)
+                self._compiled.remove(id)

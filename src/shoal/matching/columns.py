@@ -1,0 +1,188 @@
+"""A batch of publications as columns: what the compiled parts of an index read.
+
+A column is a numpy array (masked where the attribute is missing), a list with None for missing,
+or an Arrow array.  Parts ask it for numbers or for codes of the values that filters demand; both
+are made once per batch.  Every double has one rule: a missing number, or a value of another kind,
+is NaN here and passes no test; the value NaN itself is greater than every other number, which
+infinity is good enough for, as no part tests against an infinite bound.  An integer that no double
+equals has two doubles, the next one down and up, which is what keeps comparisons exact.
+
+>>> import numpy as np
+>>> batch = Batch.of_columns({"price": np.array([3, 2**53 + 1]), "symbol": ["A", None]})
+>>> down, up = batch.numbers("price")
+>>> (up - down).tolist(), batch.codes("symbol", {"A": 0}).tolist(), batch.attributes(0)
+([0.0, 2.0], [0, -1], {'price': 3, 'symbol': 'A'})
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.model import Attributes, Value
+
+Doubles = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+# Below this every integer is a double.
+EXACT_INTEGERS = 2**53
+
+
+class Column:
+    """One attribute's values in a batch; a column of one type has its `values` in that type."""
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.values, self.missing = _plain(name, given)
+        self._numbers: tuple[Doubles, Doubles] | None = None
+
+    def numbers(self) -> tuple[Doubles, Doubles]:
+        """The values rounded down and up to doubles: one array twice, unless that matters."""
+        if self._numbers is None:
+            down, up = _doubles(self.values)
+            if self.missing is not None:
+                if down is self.values:
+                    down = up = down.copy()
+                down[self.missing] = np.nan
+                up[self.missing] = np.nan
+            self._numbers = down, up
+        return self._numbers
+
+    def codes(self, vocabulary: Mapping[Value, int]) -> npt.NDArray[np.int32]:
+        """The codes of strings and booleans; -1 for what is not in the vocabulary."""
+        size = len(self.values)
+        kind = self.values.dtype.kind
+        if kind not in "bUO":
+            return np.full(size, -1, np.int32)
+        values = self.values.tolist()
+        if kind == "O" and (True in vocabulary or False in vocabulary):
+            # To a dictionary 1 is TRUE.
+            values = [value if type(value) in (str, bool) else None for value in values]
+        codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.int32, size)
+        if self.missing is not None:
+            codes[self.missing] = -1
+        return codes
+
+    def value(self, at: int) -> Value | None:
+        if self.missing is not None and self.missing[at]:
+            return None
+        value: Value | None = self.values[at]
+        return value if self.values.dtype == object else self.values[at].item()
+
+
+class Batch:
+    """Publications side by side; those of a batch made from columns are never all built."""
+
+    def __init__(
+        self, columns: dict[str, Column], size: int, publications: Sequence[Attributes] | None
+    ) -> None:
+        self.size = size
+        self._columns = columns
+        self._publications = publications
+        self._codes: dict[str, npt.NDArray[np.int32]] = {}
+
+    @classmethod
+    def of_columns(cls, given: Mapping[str, Any]) -> Batch:
+        """ValueError if the columns are not of one length, or a type is none of ours."""
+        columns = {name: Column(name, values) for name, values in given.items()}
+        sizes = {name: len(column.values) for name, column in columns.items()}
+        if len(set(sizes.values())) > 1:
+            lengths = ", ".join(f"{name!r} {size}" for name, size in sizes.items())
+            raise ValueError(f"the columns of a batch must have one length: {lengths}")
+        return cls(columns, next(iter(sizes.values()), 0), None)
+
+    @classmethod
+    def of_publications(cls, publications: Sequence[Attributes]) -> Batch:
+        """Columns are made of an attribute when the first part asks for it."""
+        return cls({}, len(publications), publications)
+
+    def numbers(self, attribute: str) -> tuple[Doubles, Doubles]:
+        column = self._column(attribute)
+        if column is None:
+            nothing = np.full(self.size, np.nan)
+            return nothing, nothing
+        return column.numbers()
+
+    def codes(self, attribute: str, vocabulary: Mapping[Value, int]) -> npt.NDArray[np.int32]:
+        """As `Column.codes`; a batch must always be asked with the same vocabulary."""
+        known = self._codes.get(attribute)
+        if known is None:
+            column = self._column(attribute)
+            known = np.full(self.size, -1, np.int32) if column is None else column.codes(vocabulary)
+            self._codes[attribute] = known
+        return known
+
+    def attributes(self, at: int) -> Attributes:
+        """One publication, as the parts that are not compiled want it."""
+        if self._publications is not None:
+            return self._publications[at]
+        values = ((name, column.value(at)) for name, column in self._columns.items())
+        return {name: value for name, value in values if value is not None}
+
+    def _column(self, attribute: str) -> Column | None:
+        column = self._columns.get(attribute)
+        if column is None and self._publications is not None:
+            values = [publication.get(attribute) for publication in self._publications]
+            column = self._columns[attribute] = Column(attribute, values)
+        return column
+
+
+def _plain(name: str, given: Any) -> tuple[npt.NDArray[Any], Mask | None]:
+    """A one-dimensional array of a type that we know, and where it has no value."""
+    if hasattr(given, "to_numpy") and hasattr(given, "null_count"):  # an Arrow array
+        given = given.to_pylist() if given.null_count else given.to_numpy(zero_copy_only=False)
+    if isinstance(given, np.ma.MaskedArray):
+        missing: Mask | None = np.ma.getmaskarray(given)
+        values = given.data
+    elif isinstance(given, np.ndarray):
+        values, missing = given, None
+    else:
+        values, missing = np.fromiter(given, object, len(given)), None
+    if values.ndim != 1 or values.dtype.kind not in "biufUO":
+        raise ValueError(
+            f"column {name!r}: an array of {values.ndim} dimensions and type {values.dtype} is "
+            "not a column; use one dimension of booleans, integers, doubles, strings or objects"
+        )
+    return values, missing
+
+
+def _doubles(values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
+    kind = values.dtype.kind
+    if kind == "f":
+        down = values if values.dtype == np.float64 else values.astype(np.float64)
+        if np.isnan(down).any():
+            down = np.where(np.isnan(down), np.inf, down)
+        return down, down
+    if kind in "iu":
+        down = values.astype(np.float64)
+        large = np.flatnonzero(np.abs(down) >= EXACT_INTEGERS)
+        if not large.size:
+            return down, down
+        up = down.copy()
+        for at in large.tolist():
+            down[at], up[at] = _around(int(values[at]))
+        return down, up
+    if kind in "bU":
+        nothing = np.full(len(values), np.nan)
+        return nothing, nothing
+    pairs = [_around(value) for value in values.tolist()]
+    together = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
+    down, up = np.ascontiguousarray(together[:, 0]), np.ascontiguousarray(together[:, 1])
+    return (down, down) if np.array_equal(down, up, equal_nan=True) else (down, up)
+
+
+def _around(value: Value | None) -> tuple[float, float]:
+    if type(value) is float:
+        return (value, value) if value == value else (math.inf, math.inf)
+    if type(value) is not int:
+        return (math.nan, math.nan)
+    near = float(value)
+    if near == value:
+        return near, near
+    if near > value:
+        return math.nextafter(near, -math.inf), near
+    return near, math.nextafter(near, math.inf)
