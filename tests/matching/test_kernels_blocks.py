@@ -5,14 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shoal.matching import boxes
+from shoal.matching.boxes import BoxBlocks
 from shoal.matching.columns import Batch
-from shoal.matching.kernels_blocks import span_blocks
-from shoal.matching.parts import BoxBlocks
+from shoal.matching.kernels_blocks import EDGES_MAXIMUM, span_blocks
 from tests.matching.test_kernels_grid import naive_boxes, random_boxes, random_points
 
 
+@pytest.mark.parametrize("edges", [EDGES_MAXIMUM, 7])
 @pytest.mark.parametrize("dimensions", [1, 2, 4, 5])
-def test_boxes_that_hold_points(dimensions: int) -> None:
+def test_boxes_that_hold_points(
+    dimensions: int, edges: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boxes, "EDGES_MAXIMUM", edges)  # fewer than bounds: codes leave some open
+    monkeypatch.setattr(boxes, "GRID_MAXIMUM", 0)
     random = np.random.default_rng(dimensions)
     names = [f"a{at}" for at in range(dimensions)]
     low, high = random_boxes(random, 5000, dimensions)

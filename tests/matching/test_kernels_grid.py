@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shoal.matching.boxes import BoxGrid
 from shoal.matching.columns import Batch
 from shoal.matching.kernels_grid import STEPS, rank_of, step_of, step_table
-from shoal.matching.parts import BoxGrid
 
 
 def naive_boxes(low: np.ndarray, high: np.ndarray, point: np.ndarray) -> list[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.matching import parts
+from shoal.matching import tables
 from shoal.matching.columns import Batch
 from shoal.matching.kernels_tables import find_key, hash_keys
-from shoal.matching.parts import Rows, compile_parts
+from shoal.matching.part import Rows
+from shoal.matching.parts import compile_parts
 
 VOCABULARIES = {name: {value: code for code, value in enumerate("xyzuvw")} for name in "st"}
 
@@ -25,7 +26,7 @@ def test_every_key_is_found_and_no_other() -> None:
 def test_conjunctions_of_values_and_ranges(
     key_maximum: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "KEY_MAXIMUM", key_maximum)
+    monkeypatch.setattr(tables, "KEY_MAXIMUM", key_maximum)
     random = np.random.default_rng(2)
     size = 400
     codes = {name: random.integers(-1, 6, size).astype(np.int32) for name in "st"}

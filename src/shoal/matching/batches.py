@@ -24,7 +24,8 @@ import numpy.typing as npt
 from shoal.matching.columns import Batch
 from shoal.matching.compiled import Test
 from shoal.matching.kernels_answers import copy_ids, drop_removed, name_once
-from shoal.matching.parts import Found, Numbers, Part, Rooms, Rows, compile_parts
+from shoal.matching.part import Found, Numbers, Part, Rooms, Rows
+from shoal.matching.parts import compile_parts
 from shoal.matching.sources import Vocabularies, rows_of_filters, rows_of_ranges
 from shoal.model import Filter
 

@@ -2,8 +2,8 @@
 
 Boxes that lie close together share a block of 64, and 64 blocks a group.  A point that misses
 what a block's boxes span together skips the block; a point inside all of them takes the block
-without a test; only the others are tested box by box, eight or so per instruction.  Nothing is
-stored twice, so a block index costs little more than the bounds themselves.
+without a test; only the others are tested box by box, 16 or more per instruction.  For that,
+bounds are coded in 16 bits; a box that codes cannot decide is looked at in full.
 
 >>> import numpy as np
 >>> low, high = np.array([[0.0] * 64 + [5.0] * 64]), np.array([[1.0] * 64 + [9.0] * 64])
@@ -17,12 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.kernels import kernel
+from shoal.matching.kernels_grid import rank_of
 
 BLOCK = 64
 
+# The edges that codes count, per side of a dimension; NOTHING is a code beyond them.
+EDGES_MAXIMUM = 2**16 - 3
+NOTHING = 2**16 - 1
+
 _Bounds = npt.NDArray[np.float64]  # (dimensions, boxes)
 _Spans = tuple[_Bounds, _Bounds, _Bounds, _Bounds]
-_Packed = npt.NDArray[np.float64]  # (blocks, 2 x dimensions, BLOCK)
+_Codes = npt.NDArray[np.uint16]  # (dimensions, boxes)
+_Packed = npt.NDArray[np.uint16]  # (blocks, 2 x dimensions, BLOCK)
 
 
 @kernel
@@ -45,12 +51,28 @@ def span_blocks(low: _Bounds, high: _Bounds, block: int) -> _Spans:
 
 
 @kernel
-def pack_blocks(low: _Bounds, high: _Bounds) -> _Packed:
-    """Bounds as (blocks, 2 x dimensions, BLOCK), each block in one place; padding holds nothing."""
+def code_points(
+    values: npt.NDArray[np.float64],
+    edges: npt.NDArray[np.float64],
+    steps: npt.NDArray[np.int32],
+    origin: float,
+    scale: float,
+    with_equal: bool,
+    codes: npt.NDArray[np.uint16],
+) -> None:
+    """How many edges are below each value, or equal to it if asked; NaN is left as it is."""
+    for place in range(values.size):
+        if not np.isnan(values[place]):
+            codes[place] = rank_of(edges, steps, origin, scale, values[place], with_equal)
+
+
+@kernel
+def pack_blocks(low: _Codes, high: _Codes) -> _Packed:
+    """Codes as (blocks, 2 x dimensions, BLOCK), each block in one place; padding holds nothing."""
     dimensions, boxes = low.shape
-    packed = np.empty(((boxes + BLOCK - 1) // BLOCK, 2 * dimensions, BLOCK))
-    packed[:, :dimensions] = np.inf
-    packed[:, dimensions:] = -np.inf
+    packed = np.empty(((boxes + BLOCK - 1) // BLOCK, 2 * dimensions, BLOCK), np.uint16)
+    packed[:, :dimensions] = NOTHING
+    packed[:, dimensions:] = 0
     for dimension in range(dimensions):
         for box in range(boxes):
             packed[box // BLOCK, dimension, box % BLOCK] = low[dimension, box]
@@ -60,35 +82,38 @@ def pack_blocks(low: _Bounds, high: _Bounds) -> _Packed:
 
 @kernel
 def _test(
-    bounds: _Bounds,
-    down: npt.NDArray[np.float64],
-    up: npt.NDArray[np.float64],
+    codes: _Codes,
+    above: npt.NDArray[np.uint16],
+    least: npt.NDArray[np.uint16],
     passed: npt.NDArray[np.bool_],
 ) -> None:
-    """Which boxes of a block hold the point."""
-    dimensions = down.size
-    passed[:] = True
+    """Which boxes of a block have all low codes below `above` and high codes from `least` on."""
+    dimensions = above.size
     for dimension in range(dimensions):
-        lows = bounds[dimension]
-        highs = bounds[dimensions + dimension]
-        value_down = down[dimension]
-        value_up = up[dimension]
-        for box in range(BLOCK):
-            passed[box] &= (lows[box] <= value_down) & (highs[box] >= value_up)
+        lows = codes[dimension]
+        highs = codes[dimensions + dimension]
+        top = above[dimension]
+        bottom = least[dimension]
+        if dimension == 0:
+            for box in range(BLOCK):
+                passed[box] = (lows[box] < top) & (highs[box] >= bottom)
+        else:
+            for box in range(BLOCK):
+                passed[box] &= (lows[box] < top) & (highs[box] >= bottom)
 
 
 @kernel
-def _is_inside(
-    inner_low: _Bounds,
-    inner_high: _Bounds,
-    block: int,
+def _holds(
+    bounds: npt.NDArray[np.float64],
+    box: int,
     down: npt.NDArray[np.float64],
     up: npt.NDArray[np.float64],
 ) -> bool:
-    for dimension in range(inner_low.shape[0]):
-        if inner_low[dimension, block] > down[dimension]:
+    """The exact test of one box: `bounds` is (boxes, 2 x dimensions)."""
+    for dimension in range(down.size):
+        if bounds[box, dimension] > down[dimension]:
             return False
-        if inner_high[dimension, block] < up[dimension]:
+        if bounds[box, down.size + dimension] < up[dimension]:
             return False
     return True
 
@@ -98,49 +123,77 @@ def match_blocks(
     order: npt.NDArray[np.int64],
     down: npt.NDArray[np.float64],
     up: npt.NDArray[np.float64],
-    boxes: int,
+    above: npt.NDArray[np.uint16],
+    least: npt.NDArray[np.uint16],
+    slack: npt.NDArray[np.uint16],
+    bounds: npt.NDArray[np.float64],
     packed: _Packed,
     packed_blocks: _Packed,
     packed_groups: _Packed,
-    inner_low: _Bounds,
-    inner_high: _Bounds,
+    inner: npt.NDArray[np.float64],
     begins: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
     found: npt.NDArray[np.int32],
     at: int,
     done: int,
 ) -> tuple[int, int]:
-    """The boxes of the points `order[done:]`; `down` and `up` are (points, dimensions).
+    """The boxes of the points `order[done:]`; points are (points, dimensions).
 
-    `packed` has the boxes, `packed_blocks` what each block spans, `packed_groups` what 64 blocks
-    span.  Stops before a point whose boxes do not fit in `found`, and returns how many points of
+    `packed` has the boxes' codes, `packed_blocks` what each block spans, `packed_groups` what 64
+    blocks span; a point with its low code below `above` and its high code from `least` on may be
+    held, and is held if `slack` more on either side (0, or 1 where codes are coarser than bounds)
+    changes nothing; else `bounds` decide.  `inner` has, like `bounds`, what all boxes of a block
+    share.  Stops before a point whose boxes do not fit in `found`, and returns how many points of
     the order are done and how much of `found` is used.
     """
+    boxes = bounds.shape[0]
     in_group = np.empty(BLOCK, np.bool_)
     in_block = np.empty(BLOCK, np.bool_)
     passed = np.empty(BLOCK, np.bool_)
+    surely = np.empty(BLOCK, np.bool_)
+    is_coarse = slack.any()
+    sure_above = np.empty(slack.size // 2, np.uint16)
+    sure_least = np.empty(slack.size // 2, np.uint16)
     for place in range(done, order.size):
         point = order[place]
         begins[point] = at
+        for dimension in range(sure_above.size):
+            sure_above[dimension] = (
+                max(above[point, dimension], slack[dimension]) - slack[dimension]
+            )
+            sure_least[dimension] = least[point, dimension]
+            if sure_least[dimension] < NOTHING:
+                sure_least[dimension] += slack[sure_above.size + dimension]
         for run in range(packed_groups.shape[0]):
-            _test(packed_groups[run], down[point], up[point], in_group)
+            _test(packed_groups[run], above[point], least[point], in_group)
             for group in range(run * BLOCK, run * BLOCK + BLOCK):
                 if not in_group[group % BLOCK]:
                     continue
-                _test(packed_blocks[group], down[point], up[point], in_block)
+                _test(packed_blocks[group], above[point], least[point], in_block)
                 for block in range(group * BLOCK, group * BLOCK + BLOCK):
                     if not in_block[block % BLOCK]:
                         continue
                     begin = block * BLOCK
                     if at + BLOCK > found.size:
                         return place, begins[point]
-                    if _is_inside(inner_low, inner_high, block, down[point], up[point]):
+                    if _holds(inner, block, down[point], up[point]):
                         size = min(BLOCK, boxes - begin)
                         for box in range(size):
                             found[at + box] = begin + box
                         at += size
                         continue
-                    _test(packed[block], down[point], up[point], passed)
+                    _test(packed[block], above[point], least[point], passed)
+                    if is_coarse:
+                        _test(packed[block], sure_above, sure_least, surely)
+                        unsure = 0
+                        for box in range(BLOCK):
+                            unsure += passed[box] ^ surely[box]
+                        if unsure:
+                            for box in range(BLOCK):
+                                if passed[box] and not surely[box]:
+                                    passed[box] = _holds(
+                                        bounds, begin + box, down[point], up[point]
+                                    )
                     for box in range(BLOCK):
                         found[at] = begin + box
                         at += passed[box]

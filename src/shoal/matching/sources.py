@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from shoal.matching.columns import EXACT_INTEGERS, Doubles
 from shoal.matching.compiled import Test, compile_conjunction
-from shoal.matching.parts import Rows
+from shoal.matching.part import Rows
 from shoal.model import Filter, Kind, Operator, Predicate, Value
 
 # What a growing set of parts knows: attribute -> value -> code.

@@ -1,0 +1,80 @@
+"""What a compiled part of an index takes, answers and promises.
+
+Parts are immutable.  They are made of rows, conjunctions side by side; a part answers with numbers
+of its own members, and `rows` says which row of its source each member was.
+
+>>> import numpy as np
+>>> Rows(1, {"symbol": np.array([0], np.int32)}, {}).size
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.matching.columns import Batch, Doubles
+from shoal.model import Value
+
+Numbers = npt.NDArray[np.int64]
+Kept = npt.NDArray[np.bool_]
+Vocabularies = Mapping[str, Mapping[Value, int]]
+
+# Room for members at first; it doubles when they do not fit.
+FIRST_ROOM = 2**16
+
+
+class Rows(NamedTuple):
+    """Conjunctions as columns: codes demanded (-1: none) and closed ranges (infinite: open)."""
+
+    size: int
+    equalities: dict[str, npt.NDArray[np.int32]]
+    ranges: dict[str, tuple[Doubles, Doubles]]
+
+
+class Found(NamedTuple):
+    """The members found for each point: `members[begins[i] : begins[i] + counts[i]]`.
+
+    `order` has the points in the order in which they were matched, close ones together.
+    """
+
+    order: Numbers
+    members: npt.NDArray[np.int32]
+    begins: Numbers
+    counts: Numbers
+
+
+# Room for members, by part, that one call uses again and again.
+Rooms = dict[int, npt.NDArray[np.int32]]
+
+
+class Part(Protocol):
+    """Some conjunctions, compiled."""
+
+    rows: Numbers
+
+    def match(self, batch: Batch, begin: int, end: int, rooms: Rooms) -> Found:
+        """The members that match each of the publications from `begin` to `end`."""
+
+    def restricted(self, kept: Kept) -> Part:
+        """The same conjunctions without those not kept, at least one of them."""
+
+
+def run_kernel(
+    part: Part, rooms: Rooms, order: Numbers, kernel: Callable[..., tuple[int, int]]
+) -> Found:
+    """Call a kernel until it has done every point, with more room each time it stops early."""
+    members = rooms.get(id(part))
+    if members is None:
+        members = np.empty(FIRST_ROOM, np.int32)
+    size = len(order)
+    begins, counts = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    done, at = kernel(begins, counts, members, 0, 0)
+    while done < size:
+        members = np.concatenate((members, np.empty_like(members)))
+        done, at = kernel(begins, counts, members, at, done)
+    rooms[id(part)] = members
+    return Found(order, members, begins, counts)

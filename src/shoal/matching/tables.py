@@ -1,0 +1,143 @@
+"""Tables: conjunctions under the values they demand, with their ranges beside them, compiled.
+
+>>> import numpy as np
+>>> from shoal.matching.columns import Batch
+>>> vocabularies = {"symbol": {"A": 0, "B": 1}}
+>>> part = table_part(Rows(1, {"symbol": np.array([1], np.int32)}, {}), vocabularies, ["symbol"], 0,
+...                   np.array([0]))
+>>> part.match(Batch.of_columns({"symbol": ["A", "B"]}), 0, 2, {}).counts.tolist()
+[0, 1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.matching.columns import Batch, Doubles
+from shoal.matching.kernels_tables import hash_keys, match_table
+from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Rows, Vocabularies, run_kernel
+
+# A table's key is one 64-bit number; values beyond are tested like ranges of their codes.
+KEY_MAXIMUM = 2**62
+
+
+class EqualityTable:
+    """Conjunctions that demand values of the same attributes; see `kernels_tables`."""
+
+    def __init__(
+        self,
+        attributes: Sequence[str],
+        vocabularies: Vocabularies,
+        codes: npt.NDArray[np.int32],
+        slots: _Slots,
+        rows: Numbers,
+    ) -> None:
+        self._attributes = tuple(attributes)
+        self._vocabularies = vocabularies
+        self._sizes = np.array([len(vocabularies[name]) for name in attributes], np.int64)
+        keys = np.zeros(len(rows), np.int64)
+        for at, size in enumerate(self._sizes):
+            keys = keys * size + codes[:, at]
+        order = np.argsort(keys, kind="stable")
+        self._keys, begins = np.unique(keys[order], return_index=True)
+        self._starts = np.append(begins, len(rows)).astype(np.int64)
+        self._places = hash_keys(self._keys)
+        self._slots = slots.taken(order)
+        self._codes = codes[order]
+        self.rows = rows[order]
+
+    def match(self, batch: Batch, begin: int, end: int, rooms: Rooms) -> Found:
+        size = end - begin
+        codes = np.empty((size, len(self._attributes)), np.int32)
+        for at, attribute in enumerate(self._attributes):
+            codes[:, at] = batch.codes(attribute, self._vocabularies[attribute])[begin:end]
+        down = np.zeros((size, 1 + len(self._slots.columns)))
+        up = down
+        pairs = [self._numbers(batch, name, coded) for name, coded in self._slots.columns]
+        if any(low is not high for low, high in pairs):
+            up = down.copy()
+        for column, (low, high) in enumerate(pairs, start=1):
+            down[:, column] = low[begin:end]
+            if up is not down:
+                up[:, column] = high[begin:end]
+        slots = self._slots
+        return run_kernel(
+            self,
+            rooms,
+            np.arange(size),
+            lambda *found: match_table(
+                codes,
+                self._sizes,
+                down,
+                up,
+                self._keys,
+                self._places,
+                self._starts,
+                slots.tested,
+                slots.low,
+                slots.high,
+                *found,
+            ),
+        )
+
+    def _numbers(self, batch: Batch, attribute: str, coded: bool) -> tuple[Doubles, Doubles]:
+        if not coded:
+            return batch.numbers(attribute)
+        codes = batch.codes(attribute, self._vocabularies[attribute]).astype(np.float64)
+        return codes, codes
+
+    def restricted(self, kept: Kept) -> Part:
+        slots = self._slots.taken(np.flatnonzero(kept))
+        codes, rows = self._codes[kept], self.rows[kept]
+        return EqualityTable(self._attributes, self._vocabularies, codes, slots, rows)
+
+
+class _Slots(NamedTuple):
+    """Ranges beside the conjunctions of a table: `tested` counts columns from 1, 0 is no test."""
+
+    columns: list[tuple[str, bool]]  # attribute, and whether its codes are meant
+    tested: npt.NDArray[np.int16]
+    low: Doubles
+    high: Doubles
+
+    def taken(self, order: Numbers) -> _Slots:
+        return _Slots(self.columns, self.tested[order], self.low[order], self.high[order])
+
+
+def table_part(
+    rows: Rows, vocabularies: Vocabularies, attributes: list[str], width: int, members: Numbers
+) -> Part:
+    keyed: list[str] = []
+    product = 1
+    for name in attributes:
+        product *= max(1, len(vocabularies[name]))
+        if product < KEY_MAXIMUM:
+            keyed.append(name)
+    coded = attributes[len(keyed) :]
+    columns: list[tuple[str, bool]] = []
+    tested = np.zeros((len(members), width + len(coded)), np.int16)
+    low, high = (np.zeros(tested.shape) for _ in range(2))
+    used = np.zeros(len(members), np.int64)
+
+    def ask(attribute: str, is_coded: bool, below: Doubles, above: Doubles) -> None:
+        chosen = np.flatnonzero((below > -np.inf) | (above < np.inf))
+        if chosen.size:
+            columns.append((attribute, is_coded))
+            tested[chosen, used[chosen]] = len(columns)
+            low[chosen, used[chosen]] = below[chosen]
+            high[chosen, used[chosen]] = above[chosen]
+            used[chosen] += 1
+
+    for name, (below, above) in rows.ranges.items():
+        ask(name, False, below[members], above[members])
+    for name in coded:
+        demanded = rows.equalities[name][members].astype(np.float64)
+        ask(name, True, demanded, demanded)
+    codes = np.empty((len(members), len(keyed)), np.int32)
+    for at, name in enumerate(keyed):
+        codes[:, at] = rows.equalities[name][members]
+    return EqualityTable(keyed, vocabularies, codes, _Slots(columns, tested, low, high), members)
