@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -57,6 +57,10 @@ bench-simulation: install ## message hops per second of a 63-broker run
 
 bench-selection: install ## time to choose a broker among 10,000
 	$(BIN)/python benchmarks/bench_selection.py
+
+bench-matching: install ## events per second of the match index, beside other engines
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_matching.py $(WORKLOADS)
 
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -152,6 +152,7 @@ class CompiledFilters:
         self._levels: list[_Source] = []
         self._young: dict[Hashable, None] = {}
         self._places: dict[Hashable, tuple[_Source, int]] = {}
+        self._chunk = CHUNK_FIRST  # as the batches before have shown it to be right
 
     def __len__(self) -> int:
         """How many ids were loaded from arrays."""
@@ -208,10 +209,10 @@ class CompiledFilters:
         sources: list[_Source] = [*self._bulks, *self._levels]
         spaces = [source.ids for source in sources]
         if all(isinstance(ids, np.ndarray) for ids in spaces):
-            return _match(batch, sources, spaces)
+            return self._run(batch, sources, spaces)
         ends = np.cumsum([0, *map(len, spaces)])
         codes = [np.arange(begin, end) for begin, end in pairwise(ends.tolist())]
-        offsets, found = _match(batch, sources, codes)
+        offsets, found = self._run(batch, sources, codes)
         names = np.empty(len(found), object)
         for ids, begin, end in zip(spaces, ends[:-1], ends[1:], strict=True):
             here = np.flatnonzero((found >= begin) & (found < end))
@@ -222,7 +223,13 @@ class CompiledFilters:
 
     def match_loaded(self, batch: Batch) -> tuple[_Offsets, Numbers]:
         """As `match`, of what was loaded from arrays only."""
-        return _match(batch, self._bulks, [bulk.ids for bulk in self._bulks])
+        return self._run(batch, self._bulks, [bulk.ids for bulk in self._bulks])
+
+    def _run(
+        self, batch: Batch, sources: Sequence[_Source], spaces: Sequence[Any]
+    ) -> tuple[_Offsets, Numbers]:
+        offsets, ids, self._chunk = _match(batch, sources, spaces, self._chunk)
+        return offsets, ids
 
     def _compile(self, filters: Mapping[Hashable, Filter]) -> None:
         if self._young:
@@ -260,13 +267,16 @@ class CompiledFilters:
 
 
 def _match(
-    batch: Batch, sources: Sequence[_Source], spaces: Sequence[Any]
-) -> tuple[_Offsets, Numbers]:
-    """Chunk by chunk; `spaces[i]` are the numbers that stand for the ids of source i."""
+    batch: Batch, sources: Sequence[_Source], spaces: Sequence[Any], chunk: int
+) -> tuple[_Offsets, Numbers, int]:
+    """Offsets, ids, and how many publications to take at once from now on.
+
+    `spaces[i]` are the numbers that stand for the ids of source i.
+    """
     offsets = np.zeros(batch.size + 1, np.int64)
     out = np.empty(0, np.int64)
     rooms: Rooms = {}
-    begin, total, chunk = 0, 0, CHUNK_FIRST
+    begin, total = 0, 0
     while begin < batch.size:
         end = min(begin + chunk, batch.size)
         answers = [
@@ -285,7 +295,7 @@ def _match(
         total += int(ends[-1])
         chunk = int(np.clip(FOUND_AIM * end // max(total, 1), CHUNK_FIRST, CHUNK_LARGEST))
         begin = end
-    return offsets, out[:total]
+    return offsets, out[:total], chunk
 
 
 def _offsets(answers: Sequence[tuple[Found, Numbers]], size: int) -> _Offsets:

@@ -1,0 +1,310 @@
+"""How many events per second the match index answers, beside what else can be installed.
+
+Run `python benchmarks/bench_matching.py [ranges stocks million ten-million]` (default: the first
+three).  Every engine answers the same events with the ids of all matches; count and checksum of
+the first CHECKED_EVENTS are held against brute force before anything is timed, and peers run in
+between our runs, on fewer events where they are slow.  Prints load time, memory of the loaded
+index, the median of RUNS runs in events per second of wall time, and the ratio to the best peer.
+A peer that errs is named and still timed (rule-engine 0.9 finds 75.6 <= 75.0); exits with 1 when
+shoal errs.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import rtree.index
+import rule_engine
+
+from shoal.matching import MatchIndex
+
+RUNS = 5
+CHECKED_EVENTS = 60
+
+# As one read of a busy broker would bring; also what keeps an answer in recycled memory.
+BATCH_EVENTS = 16_384
+
+RANGE_NAMES = ("a0", "a1", "a2", "a3")
+RANGE_MEANS = (125, 375, 625, 875)
+NUMBER_NAMES = ("open", "high", "low", "close", "volume", "openClose", "highLow", "date")
+
+Columns = dict[str, npt.NDArray[np.generic]]
+Answer = tuple[int, int]  # how many ids, and the sum of (event + 1) x (id + 1)
+
+
+def resident_mb() -> float:
+    """Memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * 4096 / 1e6
+
+
+def checked(events: int, found: Callable[[int], npt.NDArray[np.int64]]) -> Answer:
+    count = total = 0
+    for event in range(events):
+        ids = found(event)
+        count += len(ids)
+        total += (event + 1) * int((ids + 1).sum())
+    return count, total
+
+
+def part_of(columns: Columns, begin: int, end: int) -> Columns:
+    return {name: column[begin:end] for name, column in columns.items()}
+
+
+class Ours:
+    """The index under test."""
+
+    def __init__(self, load: Callable[[MatchIndex], None], columns: Columns) -> None:
+        gc.collect()
+        before, started = resident_mb(), time.perf_counter()
+        self.index = MatchIndex()
+        load(self.index)
+        self.load_s, self.memory_mb = time.perf_counter() - started, resident_mb() - before
+        self._columns = columns
+
+    def answer(self, events: int) -> Answer:
+        offsets, ids = self.index.match_batch(part_of(self._columns, 0, events))
+        return checked(events, lambda event: ids[offsets[event] : offsets[event + 1]])
+
+    def run(self, events: int) -> None:
+        for begin in range(0, events, BATCH_EVENTS):
+            end = min(begin + BATCH_EVENTS, events)
+            self.index.match_batch(part_of(self._columns, begin, end))
+
+
+class Peer:
+    """Something else that answers one event at a time."""
+
+    def __init__(self, name: str, find: Callable[[int], npt.NDArray[np.int64]], events: int):
+        self.name, self._find, self.events = name, find, events
+
+    def answer(self, events: int) -> Answer:
+        return checked(events, self._find)
+
+    def run(self, events: int) -> None:
+        for event in range(events):
+            self._find(event)
+
+
+def rate_per_s(engine: Ours | Peer, events: int) -> float:
+    started = time.perf_counter()
+    engine.run(events)
+    return events / (time.perf_counter() - started)
+
+
+def compare(title: str, ours: Ours, peers: Sequence[Peer], events: int, truth: Answer) -> bool:
+    """Check, time and print; whether shoal found what brute force found."""
+    print(f"\n{title}\n  loaded in {ours.load_s:.2f} s, {ours.memory_mb:,.0f} MB")
+    right = True
+    for name, engine in [("shoal", ours), *((peer.name, peer) for peer in peers)]:
+        if engine.answer(CHECKED_EVENTS) != truth:
+            print(f"  {name}: count or checksum differs from brute force")
+            right = right and engine is not ours
+    rates: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        rates.setdefault("shoal", []).append(rate_per_s(ours, events))
+        for peer in peers:
+            rates.setdefault(peer.name, []).append(rate_per_s(peer, peer.events))
+    medians = {name: statistics.median(each) for name, each in rates.items()}
+    best = max((medians[peer.name] for peer in peers), default=0.0)
+    print(f"  matches per event: {truth[0] / CHECKED_EVENTS:,.1f}")
+    for name, median in medians.items():
+        print(f"  {name:<22} {median:>12,.0f} events/s")
+    if best:
+        print(f"  shoal / best peer: {medians['shoal'] / best:.1f}")
+    return right
+
+
+def truncated_normal(random: np.random.Generator, mean: float, size: int) -> np.ndarray:
+    """Normal with deviation 250, drawn again outside [0, 1000)."""
+    drawn = random.normal(mean, 250, 3 * size)
+    return drawn[(drawn >= 0) & (drawn < 1000)][:size]
+
+
+def bench_ranges(subscriptions: int, events: int, slow_events: int) -> bool:
+    """W1: four ranges of width 250 each, uniform events."""
+    random = np.random.default_rng(1)
+    centres = np.stack([truncated_normal(random, mean, subscriptions) for mean in RANGE_MEANS], 1)
+    low, high = centres - 125, centres + 125
+    points = random.uniform(0, 1000, (events, 4))
+    columns: Columns = {name: points[:, at].copy() for at, name in enumerate(RANGE_NAMES)}
+    ids = np.arange(subscriptions)
+
+    def brute(event: int) -> npt.NDArray[np.int64]:
+        passed = np.ones(subscriptions, np.bool_)
+        for at in range(4):
+            passed &= (lows[at] <= points[event, at]) & (points[event, at] <= highs[at])
+        return np.flatnonzero(passed)
+
+    lows, highs = np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)
+    ours = Ours(lambda index: index.add_ranges(ids, RANGE_NAMES, low, high), columns)
+    peers = [Peer("numpy brute force", brute, slow_events)]
+    if subscriptions <= 100_000:
+        boxes = np.concatenate((low, high), axis=1)
+        properties = rtree.index.Property(dimension=4)
+        tree = rtree.index.Index(
+            ((at, box, None) for at, box in enumerate(boxes.tolist())), properties=properties
+        )
+        peers.append(
+            Peer(
+                "rtree",
+                lambda event: np.array(
+                    list(tree.intersection([*points[event], *points[event]])), np.int64
+                ),
+                slow_events,
+            )
+        )
+    title = f"W1: {subscriptions:,} subscriptions of 4 ranges"
+    return compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
+
+
+def stock_table(subscriptions: int, symbols: int) -> pa.Table:
+    """Equality on class and symbol, and none to two comparisons."""
+    random = np.random.default_rng(2)
+    columns: dict[str, object] = {
+        "id": np.arange(subscriptions),
+        "class": pa.array(["STOCK"]).dictionary_encode().take(np.zeros(subscriptions, np.int64)),
+        "symbol": pa.DictionaryArray.from_arrays(
+            random.integers(0, symbols, subscriptions), [f"S{at}" for at in range(symbols)]
+        ),
+    }
+    asked = random.integers(0, 3, subscriptions)
+    chosen = random.permuted(np.tile(np.arange(4, dtype=np.int8), (subscriptions, 1)), axis=1)
+    for at in range(4):
+        is_asked = (chosen[:, 0] == at) & (asked > 0) | (chosen[:, 1] == at) & (asked > 1)
+        rising = random.random(subscriptions) < 0.5
+        bound = random.integers(0, 100, subscriptions).astype(np.float64)
+        name = NUMBER_NAMES[at]
+        columns[f"{name}.low"] = pa.array(bound, mask=~(is_asked & rising))
+        columns[f"{name}.high"] = pa.array(bound, mask=~(is_asked & ~rising))
+    return pa.table(columns)
+
+
+def stock_rules(table: pa.Table) -> list[dict[str, object]]:
+    """The table's rows without their nulls."""
+    return [
+        {name: value for name, value in row.items() if value is not None}
+        for row in table.to_pylist()
+    ]
+
+
+def rule_text(rule: dict[str, object]) -> str:
+    parts = [f'class == "{rule["class"]}"', f'symbol == "{rule["symbol"]}"']
+    for name, value in rule.items():
+        attribute, _, side = name.rpartition(".")
+        if attribute:
+            parts.append(f"{attribute} {'>=' if side == 'low' else '<='} {value}")
+    return " and ".join(parts)
+
+
+def passes(rule: dict[str, object], event: dict[str, object]) -> bool:
+    for name, value in rule.items():
+        attribute, _, side = name.rpartition(".")
+        if side == "low" and attribute and not event[attribute] >= value:
+            return False
+        if side == "high" and attribute and not event[attribute] <= value:
+            return False
+    return True
+
+
+def bench_stocks(subscriptions: int, symbols: int, events: int, with_peers: bool) -> bool:
+    """W2: stock subscriptions, ten attributes."""
+    table = stock_table(subscriptions, symbols)
+    random = np.random.default_rng(3)
+    columns: Columns = {
+        "class": np.full(events, "STOCK", object),
+        "symbol": np.array([f"S{at}" for at in random.integers(0, symbols, events)], object),
+    }
+    for name in NUMBER_NAMES:
+        columns[name] = random.uniform(0, 100, events)
+    frames = {name: table.column(name).to_numpy() for name in table.column_names}
+
+    def brute(event: int) -> npt.NDArray[np.int64]:
+        passed = frames["symbol"] == columns["symbol"][event]
+        for name, bounds in frames.items():
+            attribute, _, side = name.rpartition(".")
+            if attribute:
+                value = columns[attribute][event]
+                passed &= np.isnan(bounds) | (bounds <= value if side == "low" else bounds >= value)
+        return np.flatnonzero(passed)
+
+    ours = Ours(lambda index: index.add_table(table), columns)
+    peers = []
+    if with_peers:
+        rules = stock_rules(table)
+        size = min(events, 20_000)
+        dicts = [{name: column[at] for name, column in columns.items()} for at in range(size)]
+        dicts = [
+            {name: each if isinstance(each, str) else float(each) for name, each in event.items()}
+            for event in dicts
+        ]
+        by_symbol: dict[object, list[tuple[int, dict[str, object]]]] = {}
+        for number, rule in enumerate(rules):
+            by_symbol.setdefault(rule["symbol"], []).append((number, rule))
+        compiled = [rule_engine.Rule(rule_text(rule)) for rule in rules]
+        peers = [
+            Peer("numpy brute force", brute, 300),
+            Peer(
+                "dict by symbol",
+                lambda event: np.array(
+                    [
+                        n
+                        for n, rule in by_symbol[dicts[event]["symbol"]]
+                        if passes(rule, dicts[event])
+                    ],
+                    np.int64,
+                ),
+                size,
+            ),
+            Peer(
+                "rule-engine",
+                lambda event: np.array(
+                    [n for n, rule in enumerate(compiled) if rule.matches(dicts[event])], np.int64
+                ),
+                3,
+            ),
+        ]
+    title = f"W2: {subscriptions:,} stock subscriptions over {symbols:,} symbols"
+    return compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
+
+
+def warm_up() -> None:
+    """Compile every kernel, or load it from the cache, and say how long that took."""
+    started = time.perf_counter()
+    for size in (200, 70_000):
+        index = MatchIndex()
+        bounds = np.random.default_rng(4).uniform(0, 1, (size, 4))
+        index.add_ranges(np.arange(size), RANGE_NAMES, bounds, bounds + 0.1)
+        index.match_batch({name: np.array([0.5]) for name in RANGE_NAMES})
+    index = MatchIndex()
+    index.add_table(stock_table(10, 3))
+    index.match_batch({"class": ["STOCK"], "symbol": ["S1"]})
+    print(f"kernels ready in {time.perf_counter() - started:.1f} s")
+
+
+def main(chosen: Sequence[str]) -> int:
+    works = {
+        "ranges": lambda: bench_ranges(40_000, 200_000, 300),
+        "stocks": lambda: bench_stocks(10_000, 500, 200_000, True),
+        "million": lambda: bench_ranges(1_000_000, 16_384, 60),
+        "ten-million": lambda: bench_stocks(10_000_000, 5_000, 20_000, False),
+    }
+    unknown = [name for name in chosen if name not in works]
+    if unknown:
+        print(f"no workload {unknown[0]!r}; there are: {', '.join(works)}", file=sys.stderr)
+        return 2
+    warm_up()
+    results = [works[name]() for name in chosen or ("ranges", "stocks", "million")]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
