@@ -74,6 +74,10 @@ class Ours:
         offsets, ids = self.index.match_batch(part_of(self._columns, 0, events))
         return checked(events, lambda event: ids[offsets[event] : offsets[event + 1]])
 
+    def matches_per_event(self) -> float:
+        offsets, _ = self.index.match_batch(part_of(self._columns, 0, BATCH_EVENTS))
+        return float(offsets[-1]) / (len(offsets) - 1)
+
     def run(self, events: int) -> None:
         for begin in range(0, events, BATCH_EVENTS):
             end = min(begin + BATCH_EVENTS, events)
@@ -115,7 +119,7 @@ def compare(title: str, ours: Ours, peers: Sequence[Peer], events: int, truth: A
             rates.setdefault(peer.name, []).append(rate_per_s(peer, peer.events))
     medians = {name: statistics.median(each) for name, each in rates.items()}
     best = max((medians[peer.name] for peer in peers), default=0.0)
-    print(f"  matches per event: {truth[0] / CHECKED_EVENTS:,.1f}")
+    print(f"  matches per event: {ours.matches_per_event():,.1f}")
     for name, median in medians.items():
         print(f"  {name:<22} {median:>12,.0f} events/s")
     if best:
