@@ -13,7 +13,6 @@ import contextlib
 import os
 import shutil
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,7 +118,5 @@ def _start(
     # An error reaches the user as the exception; Spark's Python would log it in JSON besides.
     for logger in _QUERY_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
-    # Spark warns every user about newer pandas, of which shoal's jobs use nothing.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     with launched_with(java_home(find_java(), folder)):
         return builder.getOrCreate()
