@@ -31,3 +31,16 @@ def test_a_missing_summary_is_a_message_not_a_traceback(
     message = capsys.readouterr().err
     assert "runs.parquet: no such table" in message
     assert "Traceback" not in message
+
+
+def test_the_summary_beside_the_runs_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, summary = make_runs(tmp_path / "runs")
+    out = tmp_path / "page.html"
+    assert shoal("report", *runs, "--out", out) == 0
+    summary.rename(tmp_path / "summary")
+    assert shoal("report", *runs, "--out", out) == 0
+    (tmp_path / "summary").rename(tmp_path / "elsewhere")
+    assert shoal("report", *runs, "--out", out) == 2
+    assert "make one with `shoal summarise`" in capsys.readouterr().err

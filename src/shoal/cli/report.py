@@ -16,8 +16,12 @@ def report(
         typer.Argument(help="Folders that `shoal simulate` wrote; the first is the reference."),
     ],
     summary: Annotated[
-        Path, typer.Option(help="The folder that `shoal summarise` wrote for these runs.")
-    ],
+        Path | None,
+        typer.Option(
+            help="The folder that `shoal summarise` wrote for these runs.",
+            show_default="`summary`, beside the first run or beside the folder it is in",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="The page's title.")] = None,
 ) -> None:
@@ -26,7 +30,7 @@ def report(
     from shoal.report.page import render
 
     try:
-        page = render(read_runs(runs, summary), title)
+        page = render(read_runs(runs, summary or _summary_near(runs[0])), title)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, encoding="utf-8")
     except ReportError as error:
@@ -34,3 +38,14 @@ def report(
     except OSError as error:
         raise UserError(f"{out}: cannot write the report: {error.strerror}") from None
     typer.echo(f"{out}: {len(runs)} runs, {len(page) // 1000:,} kB")
+
+
+def _summary_near(run: Path) -> Path:
+    folder = run.resolve().parent
+    for place in (folder, folder.parent):
+        if (place / "summary" / "runs.parquet").exists():
+            return place / "summary"
+    raise UserError(
+        f"no folder called summary in {folder} or {folder.parent}; "
+        "make one with `shoal summarise`, or name it with --summary"
+    )
