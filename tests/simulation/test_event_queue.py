@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,8 +20,7 @@ class Log:
         self.seen.append((now_us, argument))
 
     def run(self) -> list[tuple[int, Any]]:
-        while self.queue:
-            self.queue.step()
+        self.queue.run_until(math.inf)
         return self.seen
 
 

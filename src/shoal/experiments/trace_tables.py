@@ -10,6 +10,7 @@ from shoal.experiments.run_files import RUN_TABLES, Workload
 from shoal.experiments.topologies import Link
 from shoal.matching import matches
 from shoal.model import Filter, SubscriptionId
+from shoal.simulation.checkers import tally
 from shoal.simulation.world import World
 
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
@@ -62,24 +63,18 @@ def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str,
 def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], seed: int) -> Checks:
     """What a run can judge by itself; whether all was delivered, only the truth can tell."""
     trace = world.trace
-    seen: set[tuple[str, int, SubscriptionId]] = set()
-    newest: dict[tuple[SubscriptionId, str], int] = {}
-    delivered = duplicates = out_of_order = phantoms = 0
-    for delivery in sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us):
-        publisher, sequence = delivery.publication.key
-        for subscription in delivery.subscriptions:
-            delivered += 1
-            key = (publisher, sequence, subscription)
-            duplicates += key in seen
-            seen.add(key)
-            out_of_order += newest.get((subscription, publisher), -1) > sequence
-            newest[subscription, publisher] = sequence
-            phantoms += not matches(subscriptions[subscription], delivery.publication.attributes)
+    arrived = sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us)
+    counts, out_of_order = tally(arrived)
+    phantoms = sum(
+        not matches(subscriptions[subscription], delivery.publication.attributes)
+        for delivery in arrived
+        for subscription in delivery.subscriptions
+    )
     return {
         "published": len(trace.published),
-        "delivered": delivered,
-        "duplicates": duplicates,
-        "out_of_order": out_of_order,
+        "delivered": counts.total(),
+        "duplicates": counts.total() - len(counts),
+        "out_of_order": len(out_of_order),
         "phantoms": phantoms,
         "refused": len(trace.refused)
         + sum(isinstance(record, RefusalRecord) for record in trace.records),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -55,6 +56,29 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.lost or self.duplicates or self.phantoms or self.out_of_order)
 
 
+class Tally(NamedTuple):
+    """How often each delivery was made, and which came behind a later one of its publisher."""
+
+    counts: Counter[DeliveryKey]
+    out_of_order: list[DeliveryKey]
+
+
+def tally(deliveries: Iterable[Delivery]) -> Tally:
+    """Count deliveries, which must be in the order they reached their subscribers."""
+    counts: Counter[DeliveryKey] = Counter()
+    out_of_order = []
+    newest: dict[tuple[SubscriptionId, ClientId], int] = {}
+    for delivery in deliveries:
+        publisher, sequence = delivery.publication.key
+        for subscription_id in delivery.subscriptions:
+            key = (delivery.publication.key, subscription_id)
+            counts[key] += 1
+            if newest.get((subscription_id, publisher), -1) > sequence:
+                out_of_order.append(key)
+            newest[subscription_id, publisher] = sequence
+    return Tally(counts, out_of_order)
+
+
 def check_deliveries(
     publications: Iterable[Publication],
     wishes: Sequence[Wish],
@@ -62,21 +86,14 @@ def check_deliveries(
     settle_us: int,
 ) -> Verdict:
     """Judge deliveries, which must be in the order they reached their subscribers."""
-    counts: Counter[DeliveryKey] = Counter()
-    out_of_order = []
-    newest: dict[tuple[SubscriptionId, ClientId], int] = {}
+    counts, out_of_order = tally(deliveries)
     clients = {wish.subscription.id: wish.subscription.client for wish in wishes}
-    misled: set[DeliveryKey] = set()
-    for delivery in deliveries:
-        publisher, sequence = delivery.publication.key
-        for subscription_id in delivery.subscriptions:
-            key = (delivery.publication.key, subscription_id)
-            counts[key] += 1
-            if delivery.client != clients.get(subscription_id):
-                misled.add(key)
-            if newest.get((subscription_id, publisher), -1) > sequence:
-                out_of_order.append(key)
-            newest[subscription_id, publisher] = sequence
+    misled = {
+        (delivery.publication.key, subscription_id)
+        for delivery in deliveries
+        for subscription_id in delivery.subscriptions
+        if delivery.client != clients.get(subscription_id)
+    }
     required: set[DeliveryKey] = set()
     allowed: set[DeliveryKey] = set()
     for publication in publications:

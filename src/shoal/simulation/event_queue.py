@@ -3,7 +3,7 @@
 >>> queue = EventQueue()
 >>> queue.push(20, lambda now_us, what: print(now_us, what), "second")
 >>> queue.push(10, lambda now_us, what: print(now_us, what), "first")
->>> while queue: queue.step()
+>>> queue.run_until(20)
 10 first
 20 second
 """
@@ -26,9 +26,6 @@ class EventQueue:
         self.made = 0
         self.now_us = 0
 
-    def __bool__(self) -> bool:
-        return bool(self.heap)
-
     @property
     def last_us(self) -> int:
         """When the last event is due; now when there is none."""
@@ -41,11 +38,13 @@ class EventQueue:
         self.made += 1
         heappush(self.heap, (at_us, self.made, action, argument))
 
-    def step(self) -> None:
-        """Run the next event."""
-        at_us, _, action, argument = heappop(self.heap)
-        self.now_us = at_us
-        action(at_us, argument)
+    def run_until(self, until_us: float) -> None:
+        """Run the events due by then, also those that they bring about."""
+        heap = self.heap
+        while heap and heap[0][0] <= until_us:
+            at_us, _, action, argument = heappop(heap)
+            self.now_us = at_us
+            action(at_us, argument)
 
     def drop(self, doomed: Callable[[Action, Any], bool]) -> int:
         """Remove the events for which `doomed(action, argument)`; how many there were."""

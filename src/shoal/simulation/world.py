@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from heapq import heappop
 from random import Random
 from typing import Any
 
@@ -261,18 +260,13 @@ class World:
 
         `progress` is told the virtual time now and then.
         """
-        queue = self.queue
-        heap = queue.heap
+        heap = self.queue.heap
         end_us = math.inf if until_us is None else until_us
         with _without_garbage_collection():
             while heap and heap[0][0] <= end_us:
                 if heap[0][0] >= self._next_report_us:
                     self._report(heap[0][0], progress)
-                pause_us = min(end_us, self._next_report_us - 1)
-                while heap and heap[0][0] <= pause_us:
-                    now_us, _, action, argument = heappop(heap)
-                    queue.now_us = now_us
-                    action(now_us, argument)
+                self.queue.run_until(min(end_us, self._next_report_us - 1))
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
         """The monitors' reports of the last full interval before the event at `at_us`."""

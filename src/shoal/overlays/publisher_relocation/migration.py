@@ -66,6 +66,7 @@ class Migrations:
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
         self._tree.attach_publisher(publisher, message.advertisements)
+        self._passing[publisher] = path
         self._turn(publisher, path, message.advertisements, out)
 
     def update(self, neighbour: BrokerId, message: MigrationUpdate, out: list[Effect]) -> None:
@@ -160,7 +161,6 @@ class Migrations:
         out: list[Effect],
     ) -> None:
         """Turn the advertisements towards the target and pass the update on to the source."""
-        self._passing[publisher] = path
         source_hop, target_hop = self._hop(path, -1), self._hop(path, 1)
         rows, left = [], []
         for advertisement in advertisements:
