@@ -22,6 +22,9 @@ from shoal.experiments.run_files import (
 from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
 
 
+WISH = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
+
+
 def write_workload(folder: Path, **changed: list[dict[str, Any]]) -> Path:
     tables: dict[str, list[dict[str, Any]]] = {
         "brokers": [
@@ -107,6 +110,7 @@ def test_events_may_lie_in_parts_and_links_may_exist(tmp_path: Path) -> None:
         ({"brokers": [{"broker": "A"}, {"broker": "A"}]}, "brokers.parquet: 'A' is listed twice"),
         ({"brokers": [{"name": "A"}]}, "brokers.parquet: column 'broker' is missing"),
         ({"brokers": [{"broker": "EWR"}]}, "subscriptions.parquet: 's1' is at unknown broker"),
+        ({"subscriptions": [{**WISH, "place": "X"}]}, "'s1' is at unknown broker 'X'"),
         ({"brokers": [{"broker": None}]}, "brokers.parquet: row 0: .*`broker`"),
         ({"links": [{"left": 3, "right": "A"}]}, r"links.parquet: row 0: Expected `str`, got"),
         ({"events": [{**event(0, 1), "publisher": "X"}]}, "events: unknown publisher 'X'"),

@@ -55,6 +55,8 @@ class PublisherRow(TableRow, frozen=True, kw_only=True):
     broker: BrokerId
     latitude: float | None = None
     longitude: float | None = None
+    # The broker beside which the publisher stands; without one, its first broker.
+    place: BrokerId = ""
 
 
 class SubscriptionRow(TableRow, frozen=True, kw_only=True):
@@ -62,6 +64,8 @@ class SubscriptionRow(TableRow, frozen=True, kw_only=True):
     client: ClientId
     broker: BrokerId
     filter: str
+    # The broker beside which the subscriber stands; without one, the broker it subscribes at.
+    place: BrokerId = ""
 
 
 class LinkRow(TableRow, frozen=True, kw_only=True):
@@ -243,8 +247,16 @@ def _check_workload(path: Path, workload: Workload) -> None:
     if not brokers:
         raise RunFileError(f"{path / 'brokers.parquet'}: no brokers")
     known = set(brokers)
-    attached = [("publishers", row.publisher, row.broker) for row in workload.publishers]
-    attached += [("subscriptions", row.subscription, row.broker) for row in workload.subscriptions]
+    attached = [
+        ("publishers", row.publisher, broker)
+        for row in workload.publishers
+        for broker in (row.broker, row.place or row.broker)
+    ]
+    attached += [
+        ("subscriptions", wish.subscription, broker)
+        for wish in workload.subscriptions
+        for broker in (wish.broker, wish.place or wish.broker)
+    ]
     for table, name, broker in attached:
         if broker not in known:
             raise RunFileError(f"{path / table}.parquet: {name!r} is at unknown broker {broker!r}")

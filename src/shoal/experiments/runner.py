@@ -92,7 +92,7 @@ def _start_clients(
     for row in workload.publishers:
         if row.publisher not in started:
             started.add(row.publisher)
-            world.add_publisher(row.publisher, row.broker, row.broker)
+            world.add_publisher(row.publisher, row.broker, row.place or row.broker)
         promise = _parse(row.advertisement, path, "publishers", row.advertisement_id)
         advertisement = Advertisement(
             id=row.advertisement_id, publisher=row.publisher, filter=promise
@@ -103,7 +103,7 @@ def _start_clients(
     filters = {}
     for wish in workload.subscriptions:
         filters[wish.subscription] = _parse(wish.filter, path, "subscriptions", wish.subscription)
-        world.add_subscriber(wish.client, wish.broker)
+        world.add_subscriber(wish.client, wish.place or wish.broker)
         subscription = Subscription(
             id=wish.subscription, client=wish.client, filter=filters[wish.subscription]
         )
