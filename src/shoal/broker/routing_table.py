@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.broker.overlap_candidates import OverlapCandidates
 from shoal.matching import MatchIndex, overlaps
 from shoal.model import (
     Advertisement,
@@ -70,6 +71,8 @@ class RoutingTable:
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
         self._index = MatchIndex()
+        self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
+        self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
         # The entries whose filters match attributes, in an order that depends on history only.
         self.match: Callable[[Attributes], list[SubscriptionEntry]] = self._index.match
 
@@ -79,12 +82,14 @@ class RoutingTable:
         """Store an advertisement whose id is not in the table."""
         row = AdvertisementEntry(advertisement, last_hop)
         self.advertisements[advertisement.id] = row
-        for entry in self.subscriptions.values():
+        self._rows.add(row, advertisement.filter)
+        for entry in self._entries.of(advertisement.filter):
             _meet(row, entry)
         return row
 
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
         del self.advertisements[row.advertisement.id]
+        self._rows.remove(row, row.advertisement.filter)
         for entry in row.overlapping:
             del entry.overlapping[row]
 
@@ -95,13 +100,15 @@ class RoutingTable:
         entry = SubscriptionEntry(subscription, last_hop)
         self.subscriptions[entry.id] = entry
         self._index.add(entry, subscription.filter)
-        for row in self.advertisements.values():
+        self._entries.add(entry, subscription.filter)
+        for row in self._rows.of(subscription.filter):
             _meet(row, entry)
         return entry
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
         self._index.remove(entry)
+        self._entries.remove(entry, entry.subscription.filter)
         for row in entry.overlapping:
             del row.overlapping[entry]
 

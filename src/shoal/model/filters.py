@@ -155,6 +155,14 @@ class Filter:
         """The names of the attributes the filter mentions, sorted."""
         return tuple(sorted(_attributes(self.expression)))
 
+    @cached_property
+    def equalities(self) -> tuple[Predicate, ...]:
+        """Tests for equality that every match passes (`symbol = 'YHOO'`), one per attribute."""
+        first, *others = self.normal_form or ((),)
+        tests = (test for test in first if test.operator is Operator.EQ)
+        common = (test for test in tests if all(test in other for other in others))
+        return tuple({test.attribute: test for test in common}.values())
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
