@@ -21,7 +21,6 @@ from shoal.experiments.run_files import (
 )
 from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
 
-
 WISH = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
 
 
