@@ -62,7 +62,7 @@ def test_conjunctions_of_values_and_ranges(
     rest: list[list[int]] = [[] for _ in range(points)]
     for part in compiled:
         for some, into in ((part, answers), (part.restricted(kept[part.rows]), rest)):
-            found = some.match(batch, 0, points, {})
+            found = some.search(batch)(0, points, {})
             for point in range(points):
                 run = found.members[found.begins[point] :][: found.counts[point]]
                 into[point] += some.rows[run].tolist()

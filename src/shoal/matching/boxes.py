@@ -1,271 +1,185 @@
 """Boxes: conjunctions of closed ranges over the same attributes, compiled.
 
-Few enough boxes become a grid, which is fastest and stores each of them in every cell it touches;
-more become blocks, which store each once.
+A tree whose nodes have 32 children each, packed so that boxes that lie close together share a node
+(sort-tile-recursive packing of an R-tree: Leutenegger, Edgington and Lopez, 1997); a point is
+tested against a node's children at once.
 
 >>> import numpy as np
 >>> from shoal.matching.columns import Batch
->>> part = box_part(["a"], np.array([[1.0], [5.0]]), np.array([[6.0], [np.inf]]), np.arange(2))
->>> found = part.match(Batch.of_columns({"a": np.array([3.0, 5.5])}), 0, 2, {})
+>>> part = BoxTree(["a"], np.array([[1.0], [5.0]]), np.array([[6.0], [np.inf]]), np.arange(2))
+>>> found = part.search(Batch.of_columns({"a": np.array([3.0, 5.5])}))(0, 2, {})
 >>> found.counts.tolist(), part.rows[found.members[found.begins[1] :][:2]].tolist()
 ([1, 2], [0, 1])
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.columns import Batch, Doubles
-from shoal.matching.kernels_blocks import (
-    BLOCK,
+from shoal.matching.kernels_boxes import (
     EDGES_MAXIMUM,
     NOTHING,
-    code_points,
-    match_blocks,
-    pack_blocks,
-    span_blocks,
-)
-from shoal.matching.kernels_grid import (
-    CUT_DIMENSIONS,
     STEPS,
-    count_cells,
-    fill_cells,
-    locate,
-    match_grid,
+    code_points,
+    match_boxes,
+    padded,
     step_table,
 )
-from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, run_kernel
+from shoal.matching.kernels_vectors import LANES
+from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Search, run_kernel
 
-# A grid numbers its boxes and their bounds with 16 bits.
-GRID_MAXIMUM = 2**16 - 1
+# Dimensions that decide which boxes are close; the others are only tested.
+PACKED_DIMENSIONS = 4
 
-# How often a grid may store a box, on average: 18 bytes each for 4 dimensions.
-GRID_COPIES = 64
+# Beyond this many bytes a tree does not stay in a core's own cache, and points that are close
+# together are matched one after the other.
+CACHED_BYTES = 2**20
 
-# Cells per dimension of a grid: more make shorter lists and more copies.
-GRID_CELLS = (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+# Of a point's code, the bits per dimension that say what it is close to.
+_CLOSE_BITS = 4
 
-# Cells per dimension for putting boxes and points that are close together side by side.
-CLOSE_CELLS = 32
-
-
-# One dimension's distinct low and high bounds, ascending, and what shortens a search in them.
-_Steps = npt.NDArray[np.int32]
 _Codes = npt.NDArray[np.uint16]
-_Scale = tuple[Doubles, Doubles, _Steps, _Steps, float, float]
 
 
-class BoxGrid:
-    """At most GRID_MAXIMUM boxes over the same attributes; see `kernels_grid`."""
-
-    def __init__(self, attributes: Sequence[str], low: Doubles, high: Doubles, rows: Numbers):
-        self.rows = rows
-        self._attributes = tuple(attributes)
-        size, dimensions = low.shape
-        ranks = np.empty((size, 2 * dimensions), np.uint16)
-        self._scales: list[_Scale] = []
-        for at in range(dimensions):
-            lows, ranks[:, 2 * at] = np.unique(low[:, at], return_inverse=True)
-            highs, ranks[:, 2 * at + 1] = np.unique(high[:, at], return_inverse=True)
-            origin, scale = _scale(lows, highs)
-            low_steps = step_table(lows, origin, scale)
-            self._scales.append(
-                (lows, highs, low_steps, step_table(highs, origin, scale), origin, scale)
-            )
-        self._ranks = ranks
-        self._fill(low, high)
-
-    def _fill(self, low: Doubles, high: Doubles) -> None:
-        size, dimensions = low.shape
-        cut = min(dimensions, CUT_DIMENSIONS)
-        for cells in GRID_CELLS:
-            edges = [_edges(low[:, at], high[:, at], cells) for at in range(cut)]
-            first, last = (np.zeros((size, CUT_DIMENSIONS), np.int32) for _ in range(2))
-            for at in range(cut):
-                first[:, at] = np.searchsorted(edges[at], low[:, at], side="right")
-                last[:, at] = np.searchsorted(edges[at], high[:, at], side="right")
-            spans = np.maximum(last - first + 1, 0).astype(np.float64)
-            if spans.prod(axis=1).sum() <= GRID_COPIES * size:
-                break
-        self._edges = [*edges, *([np.empty(0)] * (dimensions - cut))]
-        shape = np.ones(CUT_DIMENSIONS, np.int64)
-        shape[:cut] = [each.size + 1 for each in edges]
-        counts = np.zeros(int(shape.prod()), np.int64)
-        count_cells(first, last, shape, counts)
-        self._starts = np.concatenate(([0], np.cumsum(counts)))
-        copies = int(self._starts[-1])
-        self._members = np.empty(copies, np.uint16)
-        self._bounds = np.empty(copies * 2 * dimensions, np.uint16)
-        fill_cells(first, last, shape, self._starts, self._ranks, self._members, self._bounds)
-
-    def match(self, batch: Batch, begin: int, end: int, rooms: Rooms) -> Found:
-        size = end - begin
-        lows, highs = (np.empty((len(self._attributes), size), np.uint16) for _ in range(2))
-        cells = np.zeros(size, np.int32)
-        for at, attribute in enumerate(self._attributes):
-            down, up = (each[begin:end] for each in batch.numbers(attribute))
-            locate(down, up, *self._scales[at], self._edges[at], lows[at], highs[at], cells)
-        order = np.argsort(cells, kind="stable")
-        return run_kernel(
-            self,
-            rooms,
-            order,
-            lambda *found: match_grid(
-                order, cells, lows, highs, self._starts, self._members, self._bounds, *found
-            ),
-        )
-
-    def restricted(self, kept: Kept) -> Part:
-        dimensions = len(self._attributes)
-        low = np.column_stack(
-            [self._scales[at][0][self._ranks[kept, 2 * at]] for at in range(dimensions)]
-        )
-        high = np.column_stack(
-            [self._scales[at][1][self._ranks[kept, 2 * at + 1]] for at in range(dimensions)]
-        )
-        return BoxGrid(self._attributes, low, high, self.rows[kept])
-
-
-class BoxBlocks:
-    """Any number of boxes over the same attributes; see `kernels_blocks`."""
+class BoxTree:
+    """Any number of boxes over the same attributes; see `kernels_boxes`."""
 
     def __init__(self, attributes: Sequence[str], low: Doubles, high: Doubles, rows: Numbers):
+        """`low` and `high` are (boxes, attributes); `rows` says which row each box was."""
         self._attributes = tuple(attributes)
-        cut = min(len(attributes), CUT_DIMENSIONS)
-        self._edges = [_edges(low[:, at], high[:, at], CLOSE_CELLS) for at in range(cut)]
-        finite = [_middles(low[:, at], high[:, at]) for at in range(cut)]
-        order = np.argsort(_closeness(finite, self._edges), kind="stable")
+        self._lows = [_Coding(column, with_equal=True) for column in low.T]
+        self._highs = [_Coding(column, with_equal=False) for column in high.T]
+        codings = (*self._lows, *self._highs)
+        self._slack = np.array([not coding.is_exact for coding in codings], np.uint16)
+        below, above = np.empty(low.shape, np.uint16), np.empty(low.shape, np.uint16)
+        for at in range(len(attributes)):
+            self._lows[at].write(low[:, at], 0, below, at)
+            self._highs[at].write(high[:, at], 0, above, at)
+        self._packed = _selective(low, high)
+        order = _packing(below[:, self._packed].astype(np.int64) + above[:, self._packed])
         self.rows = rows[order]
-        low, high = low[order], high[order]
-        self._bounds = np.column_stack((low, high))
-        self._low_codes = [_Coding(column, True) for column in low.T]
-        self._high_codes = [_Coding(column, False) for column in high.T]
-        self._slack = np.array(
-            [not coding.is_exact for coding in (*self._low_codes, *self._high_codes)], np.uint16
-        )
-        *_, inner_low, inner_high = span_blocks(
-            np.ascontiguousarray(low.T), np.ascontiguousarray(high.T), BLOCK
-        )
-        self._inner = np.ascontiguousarray(np.concatenate((inner_low, inner_high)).T)
-        below = np.array([each.of(low[:, at]) for at, each in enumerate(self._low_codes)])
-        above = np.array([each.of(high[:, at]) for at, each in enumerate(self._high_codes)])
-        block_spans = _spans(below, above)
-        group_spans = _spans(*block_spans)
-        self._packed = pack_blocks(below, above)
-        self._packed_blocks = pack_blocks(*block_spans)
-        self._packed_groups = pack_blocks(*group_spans)
+        self._bounds = np.hstack((low, high))[order]
+        self._nodes, self._levels = _tree(below[order], above[order])
 
-    def match(self, batch: Batch, begin: int, end: int, rooms: Rooms) -> Found:
+    def search(self, batch: Batch) -> Search:
         pairs = [batch.numbers(attribute) for attribute in self._attributes]
-        down = np.column_stack([low[begin:end] for low, _ in pairs])
-        up = np.column_stack([high[begin:end] for _, high in pairs])
-        above = np.column_stack(
-            [each.of(down[:, at]) + np.uint16(1) for at, each in enumerate(self._low_codes)]
-        )
-        least = np.column_stack([each.of(up[:, at]) for at, each in enumerate(self._high_codes)])
-        above[np.isnan(down)] = 0
-        columns = [down[:, at] for at in range(len(self._edges))]
-        order = np.argsort(_closeness(columns, self._edges), kind="stable")
-        packed = (self._packed, self._packed_blocks, self._packed_groups)
-        given = (order, down, up, above, least, self._slack, self._bounds)
-        return run_kernel(
-            self,
-            rooms,
-            order,
-            lambda *found: match_blocks(*given, *packed, self._inner, *found),
-        )
+        above = np.zeros((batch.size, len(pairs)), np.uint16)
+        least = np.full(above.shape, NOTHING, np.uint16)
+        for at, (down, up) in enumerate(pairs):
+            self._lows[at].write(down, 1, above, at)  # 0: above no box
+            self._highs[at].write(up, 0, least, at)
+        downs = ups = np.empty((batch.size, 0))
+        if self._slack.any():
+            downs = np.column_stack([down for down, _ in pairs])
+            ups = np.column_stack([up for _, up in pairs])
+        points = (above, least, downs, ups)
+        boxes = (self._slack, self._bounds, self._nodes, self._levels)
+
+        def find(begin: int, end: int, rooms: Rooms) -> Found:
+            order = self._order(above[begin:end])
+            given = (order, *(each[begin:end] for each in points), *boxes)
+            return run_kernel(self, rooms, order, match_boxes, given)
+
+        return find
+
+    def _order(self, above: _Codes) -> Numbers:
+        """The points, close ones together if the tree is large."""
+        if self._nodes.nbytes <= CACHED_BYTES:
+            return np.arange(len(above))
+        close = np.zeros(len(above), np.uint16)
+        for at in self._packed:
+            share = (above[:, at].astype(np.uint32) << _CLOSE_BITS) // (self._lows[at].size + 2)
+            close = close << _CLOSE_BITS | share.astype(np.uint16)
+        return np.argsort(close, kind="stable")
 
     def restricted(self, kept: Kept) -> Part:
         low, high = np.split(self._bounds[kept], 2, axis=1)
-        return box_part(self._attributes, low, high, self.rows[kept])
-
-
-def _spans(below: _Codes, above: _Codes) -> tuple[_Codes, _Codes]:
-    """The least and the greatest codes of each run of BLOCK."""
-    starts = np.arange(0, below.shape[1], BLOCK)
-    return (
-        np.minimum.reduceat(below, starts, axis=1),
-        np.maximum.reduceat(above, starts, axis=1),
-    )
+        return BoxTree(self._attributes, low, high, self.rows[kept])
 
 
 class _Coding:
     """Doubles as 16-bit codes: how many edges are below a double (or equal to it, for low bounds).
 
-    Exact when every bound is an edge; else equal codes leave open which value is greater.
+    Exact when every finite bound is an edge; else equal codes leave open which value is greater.
     """
 
-    def __init__(self, bounds: Doubles, with_equal: bool) -> None:
-        distinct = np.unique(bounds)
-        self.is_exact = len(distinct) <= EDGES_MAXIMUM
+    def __init__(self, bounds: Doubles, *, with_equal: bool) -> None:
+        edges = np.unique(bounds)
+        if with_equal:
+            # E <= x is P < x for the double P before E; the open side, before all, is no edge.
+            edges = np.nextafter(edges[edges > -np.inf], -np.inf)
+        self.is_exact = len(edges) <= EDGES_MAXIMUM
         if not self.is_exact:
-            distinct = distinct[np.arange(EDGES_MAXIMUM) * len(distinct) // EDGES_MAXIMUM]
-        self._edges = distinct
-        self._with_equal = with_equal
-        self._origin, self._scale = _scale(distinct, distinct)
-        self._steps = step_table(distinct, self._origin, self._scale)
+            edges = edges[np.arange(EDGES_MAXIMUM) * len(edges) // EDGES_MAXIMUM]
+        self.size = len(edges)
+        self._edges = padded(edges)
+        self._origin, self._scale = _scale(edges)
+        self._steps = step_table(edges, self._origin, self._scale)
 
-    def of(self, values: Doubles) -> npt.NDArray[np.uint16]:
-        codes = np.full(len(values), NOTHING, np.uint16)
-        values = np.ascontiguousarray(values)
+    def write(self, values: Doubles, first: int, codes: _Codes, column: int) -> None:
+        """`first` + the code of each value; a NaN leaves what was there."""
         edges = (self._edges, self._steps, self._origin, self._scale)
-        code_points(values, *edges, self._with_equal, codes)
-        return codes
+        code_points(np.ascontiguousarray(values), *edges, first, codes, column)
 
 
-def box_part(attributes: Sequence[str], low: Doubles, high: Doubles, rows: Numbers) -> Part:
-    """Boxes, (rows, attributes), in a grid if they are few enough for one."""
-    kind = BoxGrid if len(rows) <= GRID_MAXIMUM else BoxBlocks
-    return kind(attributes, low, high, rows)
-
-
-def _scale(lows: Doubles, highs: Doubles) -> tuple[float, float]:
+def _scale(edges: Doubles) -> tuple[float, float]:
     """Where the steps of a search begin, and steps per unit."""
-    both = np.concatenate((lows, highs))
-    both = both[np.isfinite(both)]
-    if not both.size:
+    finite = edges[np.isfinite(edges)]
+    if not finite.size:
         return 0.0, 0.0
-    origin = float(both.min())
-    width = float(both.max()) - origin
+    origin, width = float(finite[0]), float(finite[-1]) - float(finite[0])
     scale = STEPS / width if width > 0 else 0.0
     return origin, scale if np.isfinite(scale) and np.isfinite(width) else 0.0
 
 
-def _edges(low: Doubles, high: Doubles, cells: int) -> Doubles:
-    """At most cells - 1 ascending cuts.
+def _selective(low: Doubles, high: Doubles) -> Numbers:
+    """The dimensions to pack by: those in which a box meets the fewest others."""
+    dimensions = low.shape[1]
+    if dimensions <= PACKED_DIMENSIONS:
+        return np.arange(dimensions)
+    met = np.empty(dimensions)
+    for at in range(dimensions):
+        ascending = np.sort(low[:, at])
+        ends = np.searchsorted(ascending, high[:, at], side="right")
+        met[at] = (ends - np.searchsorted(ascending, low[:, at])).mean()
+    return np.argsort(met, kind="stable")[:PACKED_DIMENSIONS]
 
-    Half by count and half by width: nobody knows whether publications come where filters are
-    dense, or evenly.
+
+def _packing(middles: Numbers) -> Numbers:
+    """An order of the boxes in which each run of LANES lies close together.
+
+    Sorted by the first dimension and cut into slabs, each sorted by the next one, and so on, with
+    about as many slabs in every dimension.
     """
-    both = np.concatenate((low, high))
-    both = both[np.isfinite(both)]
-    if cells < 2 or not both.size:
-        return np.empty(0)
-    both = np.sort(both)[:: max(1, both.size // 4096)]
-    share = np.arange(both.size) / both.size
-    if both[-1] > both[0] and np.isfinite(both[-1] - both[0]):
-        share = (share + (both - both[0]) / (both[-1] - both[0])) / 2
-    return np.unique(
-        both[np.searchsorted(share, np.arange(1, cells) / cells).clip(0, both.size - 1)]
-    )
+    size, dimensions = middles.shape
+    place = np.arange(size)
+    order, slab, begins = place, np.zeros(size, np.int64), np.zeros(size, np.int64)
+    leaves = -(-size // LANES)
+    for at in range(dimensions):
+        order = order[np.argsort(slab << 17 | middles[order, at], kind="stable")]
+        cuts = math.ceil(leaves ** (1 / (dimensions - at)))
+        leaves = -(-leaves // cuts)
+        inside = (place - begins) // (leaves * LANES)
+        begins += inside * (leaves * LANES)
+        slab = begins // LANES
+    return order
 
 
-def _middles(low: Doubles, high: Doubles) -> Doubles:
-    """A finite place of each interval: its middle, or its finite end."""
-    below = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
-    above = np.where(np.isfinite(high), high, below)
-    return below / 2 + above / 2
-
-
-def _closeness(columns: Sequence[Doubles], edges: Sequence[Doubles]) -> Numbers:
-    """A number per point, such that close numbers mean points close in every dimension."""
-    number = np.zeros(len(columns[0]), np.int64)
-    bits = CLOSE_CELLS.bit_length() - 1
-    for at, (column, cuts) in enumerate(zip(columns, edges, strict=True)):
-        cell = np.searchsorted(cuts, column, side="right")
-        for bit in range(bits):
-            number |= (cell >> bit & 1) << (bit * len(columns) + at)
-    return number
+def _tree(below: _Codes, above: _Codes) -> tuple[_Codes, Numbers]:
+    """The nodes of all levels, boxes first, and the number of the first node of each level."""
+    nodes: list[_Codes] = []
+    while not nodes or len(nodes[-1]) > 1:
+        short = -len(below) % LANES
+        shape = (-1, LANES, below.shape[1])
+        below = np.pad(below, ((0, short), (0, 0)), constant_values=NOTHING).reshape(shape)
+        above = np.pad(above, ((0, short), (0, 0)), constant_values=0).reshape(shape)
+        # (nodes, lanes, dimensions) to (nodes, dimensions, low and high, lanes)
+        nodes.append(np.stack((below, above)).transpose(1, 3, 0, 2))
+        below, above = below.min(axis=1), above.max(axis=1)
+    levels = np.cumsum([0, *map(len, nodes[:-1])])
+    return np.concatenate([each.ravel() for each in nodes]), levels

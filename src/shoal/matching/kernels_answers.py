@@ -5,7 +5,7 @@ is the ids of its members in all parts, without those removed meanwhile.
 
 >>> import numpy as np
 >>> out, cursor = np.empty(2, np.int64), np.array([0, 1])
->>> copy_ids(np.array([30, 31]), np.array([0, 1]), np.array([1, 0], np.int32), np.array([0, 1]),
+>>> copy_ids(np.array([30, 31]), np.array([0, 1]), np.array([1, 0], np.uint32), np.array([0, 1]),
 ...          np.array([1, 1]), cursor, out)
 >>> out.tolist(), cursor.tolist()
 ([31, 30], [1, 2])
@@ -23,7 +23,7 @@ from shoal.matching.kernels import kernel
 def copy_ids(
     ids: npt.NDArray[np.int64],
     order: npt.NDArray[np.int64],
-    found: npt.NDArray[np.int32],
+    found: npt.NDArray[np.uint32],
     begins: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
     cursor: npt.NDArray[np.int64],
@@ -34,28 +34,30 @@ def copy_ids(
     `order` has every point once: in the order of their runs in `found`, or near to it.
     """
     for point in order:
-        begin = begins[point]
-        at = cursor[point]
-        for place in range(counts[point]):
-            out[at + place] = ids[found[begin + place]]
-        cursor[point] = at + counts[point]
+        count = counts[point]
+        run = found[begins[point] : begins[point] + count]
+        answer = out[cursor[point] : cursor[point] + count]
+        for place in range(count):
+            answer[place] = ids[run[place]]
+        cursor[point] += count
 
 
 @kernel
 def drop_removed(
     kept: npt.NDArray[np.bool_],
-    found: npt.NDArray[np.int32],
+    numbers: npt.NDArray[np.int64],
+    found: npt.NDArray[np.uint32],
     begins: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> None:
-    """Close each point's run over the members that are not kept any more."""
+    """Close each point's run over the members whose numbers are not kept any more."""
     for point in range(counts.size):
         begin = begins[point]
         at = begin
         for place in range(begin, begin + counts[point]):
             member = found[place]
             found[at] = member
-            at += kept[member]
+            at += kept[numbers[member]]
         counts[point] = at - begin
 
 

@@ -57,9 +57,9 @@ def find_key(keys: npt.NDArray[np.int64], places: npt.NDArray[np.int32], key: in
 @kernel
 def match_table(
     codes: npt.NDArray[np.int32],
-    sizes: npt.NDArray[np.int64],
     down: npt.NDArray[np.float64],
     up: npt.NDArray[np.float64],
+    sizes: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
     places: npt.NDArray[np.int32],
     starts: npt.NDArray[np.int64],
@@ -68,7 +68,7 @@ def match_table(
     high: npt.NDArray[np.float64],
     begins: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
-    found: npt.NDArray[np.int32],
+    found: npt.NDArray[np.uint32],
     at: int,
     done: int,
 ) -> tuple[int, int]:

@@ -20,11 +20,12 @@ from shoal.matching.columns import Batch, Doubles
 from shoal.model import Value
 
 Numbers = npt.NDArray[np.int64]
+Members = npt.NDArray[np.uint32]
 Kept = npt.NDArray[np.bool_]
 Vocabularies = Mapping[str, Mapping[Value, int]]
 
 # Room for members at first; it doubles when they do not fit.
-FIRST_ROOM = 2**16
+FIRST_ROOM = 2**18
 
 
 class Rows(NamedTuple):
@@ -35,6 +36,17 @@ class Rows(NamedTuple):
     ranges: dict[str, tuple[Doubles, Doubles]]
 
 
+def chosen_rows(rows: Rows, members: Numbers | None) -> Rows:
+    """Some of the rows, by their numbers; None chooses all."""
+    if members is None or len(members) == rows.size:
+        return rows
+    return Rows(
+        len(members),
+        {name: codes[members] for name, codes in rows.equalities.items()},
+        {name: (low[members], high[members]) for name, (low, high) in rows.ranges.items()},
+    )
+
+
 class Found(NamedTuple):
     """The members found for each point: `members[begins[i] : begins[i] + counts[i]]`.
 
@@ -42,13 +54,16 @@ class Found(NamedTuple):
     """
 
     order: Numbers
-    members: npt.NDArray[np.int32]
+    members: Members
     begins: Numbers
     counts: Numbers
 
 
 # Room for members, by part, that one call uses again and again.
-Rooms = dict[int, npt.NDArray[np.int32]]
+Rooms = dict[int, Members]
+
+# Finds the members that match each of the publications from one number to another, of a batch.
+Search = Callable[[int, int, Rooms], Found]
 
 
 class Part(Protocol):
@@ -56,25 +71,29 @@ class Part(Protocol):
 
     rows: Numbers
 
-    def match(self, batch: Batch, begin: int, end: int, rooms: Rooms) -> Found:
-        """The members that match each of the publications from `begin` to `end`."""
+    def search(self, batch: Batch) -> Search:
+        """Read what is needed of a batch, so that it can be searched piece by piece."""
 
     def restricted(self, kept: Kept) -> Part:
         """The same conjunctions without those not kept, at least one of them."""
 
 
 def run_kernel(
-    part: Part, rooms: Rooms, order: Numbers, kernel: Callable[..., tuple[int, int]]
+    part: Part,
+    rooms: Rooms,
+    order: Numbers,
+    kernel: Callable[..., tuple[int, int]],
+    given: tuple[object, ...],
 ) -> Found:
     """Call a kernel until it has done every point, with more room each time it stops early."""
     members = rooms.get(id(part))
     if members is None:
-        members = np.empty(FIRST_ROOM, np.int32)
+        members = np.empty(FIRST_ROOM, np.uint32)
     size = len(order)
     begins, counts = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    done, at = kernel(begins, counts, members, 0, 0)
+    done, at = kernel(*given, begins, counts, members, 0, 0)
     while done < size:
         members = np.concatenate((members, np.empty_like(members)))
-        done, at = kernel(begins, counts, members, at, done)
+        done, at = kernel(*given, begins, counts, members, at, done)
     rooms[id(part)] = members
     return Found(order, members, begins, counts)

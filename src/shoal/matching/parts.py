@@ -7,7 +7,7 @@ tables under the values they demand, one table for each set of attributes.
 >>> from shoal.matching.columns import Batch
 >>> rows = Rows(2, {}, {"a": (np.array([1.0, 5.0]), np.array([6.0, np.inf]))})
 >>> [part] = compile_parts(rows, {})
->>> part.match(Batch.of_columns({"a": np.array([3.0, 5.5])}), 0, 2, {}).counts.tolist()
+>>> part.search(Batch.of_columns({"a": np.array([3.0, 5.5])}))(0, 2, {}).counts.tolist()
 [1, 2]
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.boxes import box_part
+from shoal.matching.boxes import BoxTree
 from shoal.matching.part import Numbers, Part, Rows, Vocabularies
 from shoal.matching.tables import table_part
 
@@ -43,7 +43,7 @@ def compile_parts(rows: Rows, vocabularies: Vocabularies) -> list[Part]:
                     np.column_stack([rows.ranges[name][side][members] for name in attributes])
                     for side in (0, 1)
                 )
-                parts.append(box_part(attributes, low, high, members))
+                parts.append(BoxTree(attributes, low, high, members))
                 left[members] = False
     others = np.flatnonzero(left)
     widths = asked[others, len(rows.equalities) :].sum(axis=1)

@@ -5,7 +5,7 @@
 >>> vocabularies = {"symbol": {"A": 0, "B": 1}}
 >>> part = table_part(Rows(1, {"symbol": np.array([1], np.int32)}, {}), vocabularies, ["symbol"], 0,
 ...                   np.array([0]))
->>> part.match(Batch.of_columns({"symbol": ["A", "B"]}), 0, 2, {}).counts.tolist()
+>>> part.search(Batch.of_columns({"symbol": ["A", "B"]}))(0, 2, {}).counts.tolist()
 [0, 1]
 """
 
@@ -19,7 +19,17 @@ import numpy.typing as npt
 
 from shoal.matching.columns import Batch, Doubles
 from shoal.matching.kernels_tables import hash_keys, match_table
-from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Rows, Vocabularies, run_kernel
+from shoal.matching.part import (
+    Found,
+    Kept,
+    Numbers,
+    Part,
+    Rooms,
+    Rows,
+    Search,
+    Vocabularies,
+    run_kernel,
+)
 
 # A table's key is one 64-bit number; values beyond are tested like ranges of their codes.
 KEY_MAXIMUM = 2**62
@@ -50,39 +60,23 @@ class EqualityTable:
         self._codes = codes[order]
         self.rows = rows[order]
 
-    def match(self, batch: Batch, begin: int, end: int, rooms: Rooms) -> Found:
-        size = end - begin
-        codes = np.empty((size, len(self._attributes)), np.int32)
+    def search(self, batch: Batch) -> Search:
+        codes = np.empty((batch.size, len(self._attributes)), np.int32)
         for at, attribute in enumerate(self._attributes):
-            codes[:, at] = batch.codes(attribute, self._vocabularies[attribute])[begin:end]
-        down = np.zeros((size, 1 + len(self._slots.columns)))
-        up = down
+            codes[:, at] = batch.codes(attribute, self._vocabularies[attribute])
         pairs = [self._numbers(batch, name, coded) for name, coded in self._slots.columns]
+        nothing = np.zeros(batch.size)
+        down = up = np.column_stack([nothing, *(down for down, _ in pairs)])
         if any(low is not high for low, high in pairs):
-            up = down.copy()
-        for column, (low, high) in enumerate(pairs, start=1):
-            down[:, column] = low[begin:end]
-            if up is not down:
-                up[:, column] = high[begin:end]
-        slots = self._slots
-        return run_kernel(
-            self,
-            rooms,
-            np.arange(size),
-            lambda *found: match_table(
-                codes,
-                self._sizes,
-                down,
-                up,
-                self._keys,
-                self._places,
-                self._starts,
-                slots.tested,
-                slots.low,
-                slots.high,
-                *found,
-            ),
-        )
+            up = np.column_stack([nothing, *(high for _, high in pairs)])
+        table = (self._sizes, self._keys, self._places, self._starts, *self._slots[1:])
+
+        def find(begin: int, end: int, rooms: Rooms) -> Found:
+            points = (codes[begin:end], down[begin:end], up[begin:end])
+            order = np.arange(end - begin)
+            return run_kernel(self, rooms, order, match_table, (*points, *table))
+
+        return find
 
     def _numbers(self, batch: Batch, attribute: str, coded: bool) -> tuple[Doubles, Doubles]:
         if not coded:

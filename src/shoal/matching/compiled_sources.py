@@ -1,0 +1,228 @@
+"""Conjunctions compiled together, and the ids they stand for.
+
+A source is made once, of filters or of rows from arrays.  Removing an id marks it; when half of
+them are marked, the source is made smaller, and gives their memory back.
+
+>>> import numpy as np
+>>> from shoal.matching.columns import Batch
+>>> from shoal.matching.part import Rows
+>>> rows = Rows(2, {}, {"a": (np.array([0.0, 5.0]), np.array([9.0, 6.0]))})
+>>> source = Source(np.array([7, 8]), np.arange(2), rows, [], {})
+>>> [answer] = source.search(Batch.of_columns({"a": np.array([5.5])}), None)(0, 1, {})
+>>> answer.names[answer.found.members[: answer.found.counts[0]]].tolist()
+[7, 8]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.matching.columns import Batch
+from shoal.matching.compiled import Test
+from shoal.matching.kernels_answers import copy_ids, drop_removed, name_once
+from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Rows, Search, chosen_rows
+from shoal.matching.parts import compile_parts
+from shoal.matching.sources import Vocabularies
+
+
+class Answer(NamedTuple):
+    """What one part found; a member's name is what stands for its id in the whole answer."""
+
+    found: Found
+    names: Numbers
+
+
+Answers = Callable[[int, int, Rooms], list[Answer]]
+
+
+class _Entry(NamedTuple):
+    """A part, the id number of each of its members, and these ids themselves if they are int64."""
+
+    part: Part
+    numbers: Numbers
+    ids: Numbers | None
+    tests: list[Test] | None
+
+
+class Source:
+    """Rows compiled together: row i is one of the filter with id `ids[numbers[i]]`.
+
+    `tests` are empty, or have one for each row that is more than a row can say.
+    """
+
+    def __init__(
+        self,
+        ids: Numbers | list[Hashable],
+        numbers: Numbers,
+        rows: Rows,
+        tests: list[Test | None],
+        vocabularies: Vocabularies,
+    ) -> None:
+        self._take(ids, numbers, tests)
+        tested = np.array([test is not None for test in tests], np.bool_)
+        for is_tested in (False, True) if tested.any() else (False,):
+            members = np.flatnonzero(tested == is_tested) if len(tests) else None
+            for part in compile_parts(chosen_rows(rows, members), vocabularies):
+                if members is not None:
+                    part.rows = members[part.rows]
+                self._enter(part)
+
+    def forget(self, number: int) -> None:
+        """Mark an id, by its number, as removed."""
+        self.kept[number] = False
+        self.live -= 1
+
+    def compact(self) -> bool:
+        """Become smaller if half of the ids are removed; whether that gave others new numbers."""
+        if self.live * 2 > len(self.ids):
+            return False
+        kept, kept_rows = self.kept, self.kept[self._numbers]
+        parts = [entry.part for entry in self._entries]
+        new_rows = np.cumsum(kept_rows) - 1
+        ids = self.ids
+        self._take(
+            ids[kept]
+            if isinstance(ids, np.ndarray)
+            else [ids[at] for at in np.flatnonzero(kept).tolist()],
+            (np.cumsum(kept) - 1)[self._numbers[kept_rows]],
+            [self._tests[row] for row in np.flatnonzero(kept_rows).tolist()] if self._tests else [],
+        )
+        for part in parts:
+            kept_members = kept_rows[part.rows]
+            if kept_members.any():
+                part = part if kept_members.all() else part.restricted(kept_members)
+                part.rows = new_rows[part.rows]
+                self._enter(part)
+        return True
+
+    def search(self, batch: Batch, first: int | None) -> Answers:
+        """Finds answers to pieces of a batch.
+
+        Names are the ids; or, as ids may be objects, `first` + their numbers.
+        """
+        searches = [
+            (entry, entry.part.search(batch), self._names(entry, first)) for entry in self._entries
+        ]
+
+        def find(begin: int, end: int, rooms: Rooms) -> list[Answer]:
+            answers = [
+                Answer(self._find(entry, search, batch, begin, end, rooms), names)
+                for entry, search, names in searches
+            ]
+            return [self._named_once(answers, end - begin, first)] if self._is_several else answers
+
+        return find
+
+    def _take(
+        self, ids: Numbers | list[Hashable], numbers: Numbers, tests: list[Test | None]
+    ) -> None:
+        self.ids = ids
+        self.kept: Kept = np.ones(len(ids), np.bool_)
+        self.live = len(ids)
+        self._numbers = numbers
+        self._is_several = len(numbers) > len(ids)
+        self._tests = tests
+        self._entries: list[_Entry] = []
+
+    def _enter(self, part: Part) -> None:
+        numbers = self._numbers[part.rows]
+        tests = [self._tests[row] for row in part.rows.tolist()] if self._tests else []
+        self._entries.append(
+            _Entry(
+                part,
+                numbers,
+                self.ids[numbers] if isinstance(self.ids, np.ndarray) else None,
+                [test for test in tests if test is not None] or None,
+            )
+        )
+
+    def _names(self, entry: _Entry, first: int | None) -> Numbers:
+        if self._is_several:
+            return entry.numbers
+        if first is None:
+            assert entry.ids is not None
+            return entry.ids
+        return entry.numbers + first
+
+    def _find(
+        self, entry: _Entry, search: Search, batch: Batch, begin: int, end: int, rooms: Rooms
+    ) -> Found:
+        found = search(begin, end, rooms)
+        if self.live < len(self.ids):
+            drop_removed(self.kept, entry.numbers, *found[1:])
+        return found if entry.tests is None else _passed(entry.tests, batch, begin, found)
+
+    def _named_once(self, answers: list[Answer], size: int, first: int | None) -> Answer:
+        """Each id once, though several of its conjunctions may match."""
+        offsets = offsets_of(answers, size)
+        together = np.empty(offsets[-1], np.int64)
+        copy_answers(answers, offsets, together)
+        offsets, once = name_once(together, offsets, len(self.ids))
+        found = Found(np.arange(size), once.astype(np.uint32), offsets[:-1], np.diff(offsets))
+        if first is None:
+            assert isinstance(self.ids, np.ndarray)
+            return Answer(found, self.ids)
+        return Answer(found, np.arange(first, first + len(self.ids)))
+
+
+class Bulk(Source):
+    """Rows loaded from arrays; ids are found by bisection."""
+
+    def __init__(self, ids: Numbers, rows: Rows, vocabularies: Vocabularies) -> None:
+        super().__init__(ids, np.arange(len(ids)), rows, [], vocabularies)
+        self._arrange()
+
+    def find(self, ids: Numbers) -> Numbers:
+        """The numbers of those of the ids that are here."""
+        places = np.searchsorted(self._sorted, ids)
+        places = places[places < len(self._sorted)]
+        places = places[np.isin(self._sorted[places], ids)]
+        numbers = np.unique(places if self._order is None else self._order[places])
+        return numbers[self.kept[numbers]]
+
+    def compact(self) -> bool:
+        is_smaller = super().compact()
+        if is_smaller:
+            self._arrange()
+        return is_smaller
+
+    def _arrange(self) -> None:
+        ids = self.ids
+        assert isinstance(ids, np.ndarray)
+        is_ascending = bool((ids[1:] > ids[:-1]).all())
+        self._order = None if is_ascending else np.argsort(ids, kind="stable")
+        self._sorted = ids if self._order is None else ids[self._order]
+
+
+def offsets_of(answers: Sequence[Answer], size: int) -> Numbers:
+    """Where the answer to each of `size` publications begins, and the end of the last."""
+    offsets = np.zeros(size + 1, np.int64)
+    for found, _ in answers:
+        offsets[1:] += found.counts
+    return np.cumsum(offsets)
+
+
+def copy_answers(answers: Sequence[Answer], offsets: Numbers, out: Numbers) -> None:
+    """Put all names of each publication side by side."""
+    cursor = offsets[:-1].copy()
+    for found, names in answers:
+        copy_ids(names, *found, cursor, out)
+
+
+def _passed(tests: list[Test], batch: Batch, begin: int, found: Found) -> Found:
+    """The members whose tests the publications pass as well."""
+    members: list[int] = []
+    ends = [0]
+    for point, (first, count) in enumerate(
+        zip(found.begins.tolist(), found.counts.tolist(), strict=True)
+    ):
+        if count:
+            attributes = batch.attributes(begin + point)
+            candidates = found.members[first : first + count].tolist()
+            members += [member for member in candidates if tests[member](attributes)]
+        ends.append(len(members))
+    offsets = np.array(ends, np.int64)
+    return Found(found.order, np.array(members, np.uint32), offsets[:-1], np.diff(offsets))
