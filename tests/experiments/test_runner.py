@@ -29,3 +29,22 @@ def test_a_subscriber_may_stand_elsewhere(tmp_path: Path, place: str | None, way
     deliveries = run_scenario(scenario).tables["deliveries"]
     delay_us = deliveries["delivered_us"][0] - deliveries["published_us"][0]
     assert delay_us // LATENCY_US == ways
+
+
+def test_a_publisher_may_start_elsewhere_and_the_replay_end_early(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path, events=[event(0, 0), event(1, 10), event(2, 20)])
+    scenario = parse_scenario(
+        {
+            "name": "elsewhere",
+            "system": "tree",
+            "workload": {"path": str(workload)},
+            "underlay": {"kind": "constant", "latency_us": LATENCY_US, "local_latency_us": 1},
+        }
+    )
+    tables = run_scenario(scenario, connect={"UA-EWR": "ATL"}, replay_until_us=20).tables
+    assert tables["publications"]["sequence"] == (0, 1)
+    assert set(tables["publications"]["first_broker"]) == {"ATL"}
+    assert set(tables["deliveries"]["hops"]) == {0}
+    # It still stands beside its own broker.
+    delay_us = tables["deliveries"]["delivered_us"][0] - tables["deliveries"]["published_us"][0]
+    assert delay_us // LATENCY_US == 1

@@ -93,6 +93,10 @@ class Events:
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
+    def before(self, replay_us: int) -> Events:
+        """Those of them that are earlier in the replay."""
+        return Events(self._table.filter(ds.field("replay_us") < replay_us))
+
     @property
     def last_replay_us(self) -> int:
         """The replay time of the last event; 0 when there is none."""

@@ -7,7 +7,7 @@ counted from the start of the run like everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from shoal.experiments.topologies import Link, build_links
 from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
-from shoal.model import Advertisement, Filter, Publication, Subscription
+from shoal.model import Advertisement, BrokerId, ClientId, Filter, Publication, Subscription
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.world import World
@@ -34,16 +34,21 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_scenario(
-    scenario: Scenario, progress: Callable[[int, int], None] | None = None
+    scenario: Scenario,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    connect: Mapping[ClientId, BrokerId] | None = None,
+    replay_until_us: int | None = None,
 ) -> RunResult:
     """Simulate a scenario.
 
-    `progress` is told (virtual time, its end), both in µs, about once per virtual second.  What
-    the scenario names and cannot be used (files, brokers, filters) is a ValueError that says
-    where.
+    `progress` is told (virtual time, its end), both in µs, about once per virtual second.
+    `connect` lets publishers start at other brokers than the workload says, without standing
+    elsewhere; the replay may end before its last event.  What the scenario names and cannot be
+    used (files, brokers, filters) is a ValueError that says where.
     """
     path = Path(scenario.workload.path)
-    workload = read_workload(path)
+    workload = _changed(read_workload(path), connect or {}, replay_until_us)
     links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
     world = _build_world(scenario, workload, links)
@@ -61,6 +66,21 @@ def run_scenario(
     world.run(end_us + scenario.run.drain_us, tick)
     tables = trace_tables(world, workload, links)
     return RunResult(tables=tables, checks=check_counts(world, subscriptions, scenario.seed))
+
+
+def _changed(
+    workload: Workload, connect: Mapping[ClientId, BrokerId], replay_until_us: int | None
+) -> Workload:
+    publishers = [
+        msgspec.structs.replace(
+            row, broker=connect.get(row.publisher, row.broker), place=row.place or row.broker
+        )
+        for row in workload.publishers
+    ]
+    events = workload.events
+    if replay_until_us is not None:
+        events = events.before(replay_until_us)
+    return workload._replace(publishers=publishers, events=events)
 
 
 def _tick(progress: Callable[[int, int], None], end_us: int, now_us: int) -> None:
