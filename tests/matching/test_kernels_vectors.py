@@ -7,19 +7,17 @@ import pytest
 
 from shoal.matching.kernels import kernel
 from shoal.matching.kernels_vectors import (
-    ALL_LANES,
     LANES,
     PUT_MARGIN,
     count_lanes,
-    lanes_below,
-    lanes_from,
+    lanes_within,
     put_lanes,
 )
 
 
 @kernel
-def compared(codes: np.ndarray, at: int, value: int) -> tuple[int, int]:
-    return lanes_below(codes, at, value), lanes_from(codes, at, value)
+def within(codes: np.ndarray, at: int, above: int, least: int) -> int:
+    return lanes_within(codes, at, above, least)
 
 
 @kernel
@@ -27,14 +25,18 @@ def counted(lanes: int) -> int:
     return count_lanes(lanes)
 
 
-@pytest.mark.parametrize("value", [0, 1, 40, 32_768, 65_534, 65_535])
-def test_comparisons_are_of_codes_without_a_sign(value: int) -> None:
-    codes = np.random.default_rng(value).choice([0, 1, 39, 40, 41, 32_767, 32_768, 65_535], 99)
-    for at in (0, 7, 99 - LANES):
-        run = codes[at : at + LANES].tolist()
-        below, rest = compared(codes.astype(np.uint16), at, np.uint16(value))
-        assert below == sum(1 << lane for lane, code in enumerate(run) if code < value)
-        assert below ^ rest == ALL_LANES
+EDGES = [0, 1, 40, 32_768, 65_534, 65_535]
+
+
+@pytest.mark.parametrize("above", EDGES)
+@pytest.mark.parametrize("least", EDGES)
+def test_comparisons_are_of_codes_without_a_sign(above: int, least: int) -> None:
+    codes = np.random.default_rng(above).choice([0, 1, 39, 40, 41, 32_767, 32_768, 65_535], 99)
+    for at in (0, 7, 99 - 2 * LANES):
+        lows, highs = (codes[begin : begin + LANES].tolist() for begin in (at, at + LANES))
+        expected = [lane for lane in range(LANES) if lows[lane] < above and highs[lane] >= least]
+        lanes = within(codes.astype(np.uint16), at, np.uint16(above), np.uint16(least))
+        assert [lane for lane in range(64) if int(lanes) >> lane & 1] == expected
 
 
 @pytest.mark.parametrize("lanes", [0, 1, 2**31, 2**32 - 1, 0xFFFF, 0xFFFF0000, 0x80018001])

@@ -26,8 +26,7 @@ from shoal.matching.kernels_vectors import (
     LANES,
     PUT_MARGIN,
     Lanes,
-    lanes_below,
-    lanes_from,
+    lanes_within,
     put_lanes,
 )
 
@@ -110,8 +109,7 @@ def _test(nodes: _Codes, at: int, above: _Codes, least: _Codes) -> Lanes:
     """The children of a node with all low codes below `above` and high codes from `least` on."""
     lanes = ALL_LANES
     for dimension in range(above.size):
-        lanes &= lanes_below(nodes, at, above[dimension])
-        lanes &= lanes_from(nodes, at + LANES, least[dimension])
+        lanes &= lanes_within(nodes, at, above[dimension], least[dimension])
         at += 2 * LANES
     return lanes
 

@@ -1,7 +1,7 @@
 """Vector instructions for kernels: 32 comparisons at once, and the places where they held.
 
 A compiler makes vector code of many loops by itself, but not of "write down where this is true",
-which is most of what matching does.  These four functions are that, as instructions of LLVM's own
+which is most of what matching does.  These functions are that, as instructions of LLVM's own
 vector language: they become one or two instructions where a machine has AVX-512, and a few more
 elsewhere.  A set of lanes is a whole number, lane 0 its lowest bit.
 
@@ -9,10 +9,10 @@ elsewhere.  A set of lanes is a whole number, lane 0 its lowest bit.
 >>> from shoal.matching.kernels import kernel
 >>> @kernel
 ... def small(codes: np.ndarray, out: np.ndarray) -> int:
-...     return put_lanes(lanes_below(codes, 0, 3), 0, out, 0)
+...     return put_lanes(lanes_within(codes, 0, 3, 33), 0, out, 0)
 >>> out = np.zeros(LANES + PUT_MARGIN, np.uint32)
->>> small(np.arange(LANES, dtype=np.uint16)[::-1].copy(), out), out[:3].tolist()
-(3, [29, 30, 31])
+>>> small(np.arange(2 * LANES, dtype=np.uint16), out), out[:2].tolist()
+(2, [1, 2])
 """
 
 from __future__ import annotations
@@ -60,27 +60,25 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any, vector:
     return builder.bitcast(builder.gep(start, [at]), vector.as_pointer())
 
 
-def _comparison(operator: str) -> Callable[[_Codes, int, int], Lanes]:
-    def compare(typing_context: Any, codes: Any, at: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vector = ir.VectorType(_WORD, LANES)
-            address = _address(
-                context, builder, signature.args[0], arguments[0], arguments[1], vector
-            )
-            given = builder.load(address, align=2)
-            held = builder.icmp_unsigned(operator, given, _spread(builder, arguments[2], LANES))
-            return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
+def _within(typing_context: Any, codes: Any, at: Any, above: Any, least: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, place, *bounds = arguments
+        vector = ir.VectorType(_WORD, LANES)
+        address = _address(context, builder, signature.args[0], array, place, vector)
+        behind = builder.gep(address, [ir.Constant(_INDEX, 1)])
+        lows, highs = (builder.load(each, align=2) for each in (address, behind))
+        below, least = (_spread(builder, each, LANES) for each in bounds)
+        held = builder.and_(
+            builder.icmp_unsigned("<", lows, below), builder.icmp_unsigned(">=", highs, least)
+        )
+        return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
 
-        return types.uint64(codes, types.intp, types.uint16), generate
-
-    return cast(Callable[[_Codes, int, int], Lanes], intrinsic(compare))
+    return types.uint64(codes, types.intp, types.uint16, types.uint16), generate
 
 
-lanes_below = _comparison("<")
-"""`lanes_below(codes, at, value)`: the lanes of `codes[at : at + LANES]` below the value."""
-
-lanes_from = _comparison(">=")
-"""`lanes_from(codes, at, value)`: the lanes of `codes[at : at + LANES]` not below the value."""
+lanes_within = cast(Callable[[_Codes, int, int, int], Lanes], intrinsic(_within))
+"""`lanes_within(codes, at, above, least)`: the lanes of `codes[at : at + LANES]` below `above` of
+which those of the next LANES codes are not below `least`."""
 
 
 def _count(typing_context: Any, lanes: Any) -> Any:
