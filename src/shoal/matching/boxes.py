@@ -2,7 +2,8 @@
 
 A tree whose nodes have 32 children each, packed so that boxes that lie close together share a node
 (sort-tile-recursive packing of an R-tree: Leutenegger, Edgington and Lopez, 1997); a point is
-tested against a node's children at once.
+tested against a node's children at once.  Values that all boxes demand are dimensions too, in
+which a box is as thin as the value's code, and boxes that demand the same lie together.
 
 >>> import numpy as np
 >>> from shoal.matching.columns import Batch
@@ -15,7 +16,7 @@ tested against a node's children at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from shoal.matching.kernels_boxes import (
 )
 from shoal.matching.kernels_vectors import LANES
 from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Search, run_kernel
+from shoal.model import Value
 
 # Dimensions that decide which boxes are close; the others are only tested.
 PACKED_DIMENSIONS = 4
@@ -49,9 +51,20 @@ _Codes = npt.NDArray[np.uint16]
 class BoxTree:
     """Any number of boxes over the same attributes; see `kernels_boxes`."""
 
-    def __init__(self, attributes: Sequence[str], low: Doubles, high: Doubles, rows: Numbers):
-        """`low` and `high` are (boxes, attributes); `rows` says which row each box was."""
+    def __init__(
+        self,
+        attributes: Sequence[str],
+        low: Doubles,
+        high: Doubles,
+        rows: Numbers,
+        vocabularies: Sequence[Mapping[Value, int]] = (),
+    ):
+        """`low` and `high` are (boxes, attributes); `rows` says which row each box was.
+
+        The first attributes are those that have `vocabularies`: their bounds are codes of values.
+        """
         self._attributes = tuple(attributes)
+        self._vocabularies = tuple(vocabularies)
         self._lows = [_Coding(column, with_equal=True) for column in low.T]
         self._highs = [_Coding(column, with_equal=False) for column in high.T]
         codings = (*self._lows, *self._highs)
@@ -60,14 +73,16 @@ class BoxTree:
         for at in range(len(attributes)):
             self._lows[at].write(low[:, at], 0, below, at)
             self._highs[at].write(high[:, at], 0, above, at)
-        self._packed = _selective(low, high)
-        order = _packing(below[:, self._packed].astype(np.int64) + above[:, self._packed])
+        demanded = len(self._vocabularies)
+        self._packed = demanded + _selective(low[:, demanded:], high[:, demanded:])
+        middles = below[:, self._packed].astype(np.int64) + above[:, self._packed]
+        order = _packing(low[:, :demanded], middles)
         self.rows = rows[order]
         self._bounds = np.hstack((low, high))[order]
         self._nodes, self._levels = _tree(below[order], above[order])
 
     def search(self, batch: Batch) -> Search:
-        pairs = [batch.numbers(attribute) for attribute in self._attributes]
+        pairs = [self._numbers(batch, at) for at in range(len(self._attributes))]
         above = np.zeros((batch.size, len(pairs)), np.uint16)
         least = np.full(above.shape, NOTHING, np.uint16)
         for at, (down, up) in enumerate(pairs):
@@ -87,19 +102,25 @@ class BoxTree:
 
         return find
 
+    def _numbers(self, batch: Batch, at: int) -> tuple[Doubles, Doubles]:
+        if at >= len(self._vocabularies):
+            return batch.numbers(self._attributes[at])
+        codes = batch.codes(self._attributes[at], self._vocabularies[at]).astype(np.float64)
+        return codes, codes
+
     def _order(self, above: _Codes) -> Numbers:
         """The points, close ones together if the tree is large."""
         if self._nodes.nbytes <= CACHED_BYTES:
             return np.arange(len(above))
         close = np.zeros(len(above), np.uint16)
-        for at in self._packed:
+        for at in (*range(len(self._vocabularies)), *self._packed)[:PACKED_DIMENSIONS]:
             share = (above[:, at].astype(np.uint32) << _CLOSE_BITS) // (self._lows[at].size + 2)
             close = close << _CLOSE_BITS | share.astype(np.uint16)
         return np.argsort(close, kind="stable")
 
     def restricted(self, kept: Kept) -> Part:
         low, high = np.split(self._bounds[kept], 2, axis=1)
-        return BoxTree(self._attributes, low, high, self.rows[kept])
+        return BoxTree(self._attributes, low, high, self.rows[kept], self._vocabularies)
 
 
 class _Coding:
@@ -150,23 +171,26 @@ def _selective(low: Doubles, high: Doubles) -> Numbers:
     return np.argsort(met, kind="stable")[:PACKED_DIMENSIONS]
 
 
-def _packing(middles: Numbers) -> Numbers:
+def _packing(demanded: Doubles, middles: Numbers) -> Numbers:
     """An order of the boxes in which each run of LANES lies close together.
 
-    Sorted by the first dimension and cut into slabs, each sorted by the next one, and so on, with
-    about as many slabs in every dimension.
+    Those that demand the same values are a slab; each slab is sorted by the first of the other
+    dimensions and cut into slabs, and so on, with about as many cuts in every dimension.
     """
     size, dimensions = middles.shape
     place = np.arange(size)
-    order, slab, begins = place, np.zeros(size, np.int64), np.zeros(size, np.int64)
-    leaves = -(-size // LANES)
+    order, begins = place, np.zeros(size, np.int64)
+    slabs = 1
+    if demanded.shape[1]:
+        order = np.lexsort(demanded.T[::-1])
+        first = np.append(True, (np.diff(demanded[order], axis=0) != 0).any(axis=1))
+        begins = np.maximum.accumulate(np.where(first, place, 0))
+        slabs = int(np.count_nonzero(first))
+    leaves = math.ceil(size / slabs / LANES)
     for at in range(dimensions):
-        order = order[np.argsort(slab << 17 | middles[order, at], kind="stable")]
-        cuts = math.ceil(leaves ** (1 / (dimensions - at)))
-        leaves = -(-leaves // cuts)
-        inside = (place - begins) // (leaves * LANES)
-        begins += inside * (leaves * LANES)
-        slab = begins // LANES
+        order = order[np.argsort(begins << 17 | middles[order, at], kind="stable")]
+        leaves = math.ceil(leaves / math.ceil(leaves ** (1 / (dimensions - at))))
+        begins = begins + (place - begins) // (leaves * LANES) * (leaves * LANES)
     return order
 
 

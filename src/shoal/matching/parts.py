@@ -1,7 +1,8 @@
 """From rows to compiled parts: which part suits which conjunctions.
 
-Many rows that only have ranges, on the same attributes, become boxes; all others are filed in
-tables under the values they demand, one table for each set of attributes.
+Many rows that have ranges on the same attributes, and demand the same values or none, become
+boxes; all others are filed in tables under the values they demand, one table for each set of
+attributes.
 
 >>> import numpy as np
 >>> from shoal.matching.columns import Batch
@@ -13,57 +14,92 @@ tables under the values they demand, one table for each set of attributes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.boxes import BoxTree
 from shoal.matching.part import Numbers, Part, Rows, Vocabularies
-from shoal.matching.tables import table_part
+from shoal.matching.tables import KEY_MAXIMUM, table_part
 
-# Fewer boxes than this are tested one after the other in a table, which is as fast.
-SPATIAL_MINIMUM = 128
+# Where this many conjunctions demand the same values and have ranges on the same attributes, a
+# tree finds those that match sooner than a table's test of one after the other.
+SPATIAL_MINIMUM = 64
 
 
 def compile_parts(rows: Rows, vocabularies: Vocabularies) -> list[Part]:
     """Parts that hold every row once; a row that asks for nothing matches everything."""
     parts: list[Part] = []
     names = [*rows.equalities, *rows.ranges]
-    asked = np.zeros((rows.size, len(names)), np.bool_)
-    for at, codes in enumerate(rows.equalities.values()):
-        asked[:, at] = codes >= 0
-    for at, (low, high) in enumerate(rows.ranges.values(), start=len(rows.equalities)):
-        asked[:, at] = (low > -np.inf) | (high < np.inf)
+    demanded = len(rows.equalities)
+    asked = [codes >= 0 for codes in rows.equalities.values()]
+    asked += [(low > -np.inf) | (high < np.inf) for low, high in rows.ranges.values()]
     left = np.ones(rows.size, np.bool_)
-    demanding = asked[:, : len(rows.equalities)]
-    for shape, members in _groups(asked):
-        if len(members) >= SPATIAL_MINIMUM and not shape[: len(rows.equalities)].any():
-            attributes = [name for name, is_asked in zip(names, shape, strict=True) if is_asked]
-            if attributes:
-                low, high = (
-                    np.column_stack([rows.ranges[name][side][members] for name in attributes])
-                    for side in (0, 1)
-                )
-                parts.append(BoxTree(attributes, low, high, members))
-                left[members] = False
+    for members in _groups(_row_keys(rows.size, asked)):
+        shape = [each[members[0]] for each in asked]
+        attributes = [name for name, is_asked in zip(names, shape, strict=True) if is_asked]
+        if attributes and _is_dense(rows, attributes, members):
+            parts.append(_box_tree(rows, vocabularies, attributes, members))
+            left[members] = False
     others = np.flatnonzero(left)
-    widths = asked[others, len(rows.equalities) :].sum(axis=1)
     # Conjunctions with few ranges share a table, so that few look-ups find all of them.
-    widths = np.maximum(widths, 2)[:, None]
-    for shape, members in _groups(np.column_stack((demanding[others], widths))):
+    widths = np.maximum(sum(each[others].astype(np.int64) for each in asked[demanded:]), 2)
+    widths = np.broadcast_to(widths, len(others))
+    for group in _groups(_row_keys(len(others), [*(e[others] for e in asked[:demanded]), widths])):
+        members = others[group]
         attributes = [
-            name for name, is_asked in zip(rows.equalities, shape[:-1], strict=True) if is_asked
+            name for name, each in zip(rows.equalities, asked, strict=False) if each[members[0]]
         ]
-        parts.append(table_part(rows, vocabularies, attributes, int(shape[-1]), others[members]))
+        width = int(widths[group[0]])
+        parts.append(table_part(rows, vocabularies, attributes, width, members))
     return parts
 
 
-def _groups(marks: npt.NDArray[np.generic]) -> list[tuple[npt.NDArray[np.generic], Numbers]]:
-    """Each distinct row, and the numbers of the rows that equal it, ascending."""
-    if not len(marks):
+def _is_dense(rows: Rows, attributes: Sequence[str], members: Numbers) -> bool:
+    """Whether SPATIAL_MINIMUM of the members, on average, demand the same values."""
+    if len(members) < SPATIAL_MINIMUM:
+        return False
+    demanded = [rows.equalities[name][members] for name in attributes if name in rows.equalities]
+    if not demanded:
+        return True
+    distinct = len(np.unique(_row_keys(len(members), demanded)))
+    return len(members) >= SPATIAL_MINIMUM * distinct
+
+
+def _box_tree(
+    rows: Rows, vocabularies: Vocabularies, attributes: Sequence[str], members: Numbers
+) -> BoxTree:
+    demanded = [rows.equalities[name][members] for name in attributes if name in rows.equalities]
+    bounds = [
+        [rows.ranges[name][side][members] for name in attributes[len(demanded) :]]
+        for side in (0, 1)
+    ]
+    low, high = (np.column_stack([*demanded, *each]).astype(np.float64) for each in bounds)
+    values = [vocabularies[name] for name in attributes[: len(demanded)]]
+    return BoxTree(attributes, low, high, members, values)
+
+
+def _row_keys(size: int, columns: Sequence[npt.NDArray[Any]]) -> Numbers:
+    """A number for each row of columns of small integers, from -1 on; equal for equal rows."""
+    keys, limit = np.zeros(size, np.int64), 1
+    for column in columns:
+        width = int(column.max(initial=0)) + 2
+        if limit * width >= KEY_MAXIMUM:
+            keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
+            limit = size
+        keys = keys * width + column + 1
+        limit *= width
+    return keys
+
+
+def _groups(keys: Numbers) -> list[Numbers]:
+    """The places of equal keys, ascending, for each distinct key."""
+    if not len(keys):
         return []
-    if not marks.shape[1] or (marks == marks[0]).all():
-        return [(marks[0], np.arange(len(marks)))]
-    shapes, number = np.unique(marks, axis=0, return_inverse=True)
-    order = np.argsort(number.reshape(-1), kind="stable")
-    ends = np.cumsum(np.bincount(number.reshape(-1)))
-    return list(zip(shapes, np.split(order, ends[:-1]), strict=True))
+    # Small keys are sorted digit by digit, which is much faster.
+    small = keys.astype(np.uint16) if keys.max() < 2**16 else keys
+    order = np.argsort(small, kind="stable")
+    ends = np.flatnonzero(np.diff(keys[order])) + 1
+    return np.split(order, ends)
