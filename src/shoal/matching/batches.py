@@ -23,7 +23,7 @@ from shoal.matching.columns import Batch
 from shoal.matching.compiled_sources import Answers, Bulk, Source, copy_answers, offsets_of
 from shoal.matching.part import Numbers, Rooms, Rows, chosen_rows
 from shoal.matching.sources import Vocabularies, rows_of_filters, rows_of_ranges
-from shoal.model import Filter
+from shoal.model import Attributes, Filter
 
 __all__ = ["CompiledFilters", "rows_of_ranges"]
 
@@ -116,9 +116,9 @@ class CompiledFilters:
             names[begin:end] = np.fromiter(ids, object, len(ids))
         return offsets, names[found]
 
-    def match_loaded(self, batch: Batch) -> tuple[Numbers, Numbers]:
-        """As `match`, of what was loaded from arrays only."""
-        return self._run(batch, [bulk.search(batch, None) for bulk in self._bulks])
+    def match_loaded(self, attributes: Attributes) -> list[int]:
+        """The ids loaded from arrays that match one publication."""
+        return [id for bulk in self._bulks for id in bulk.match(attributes)]
 
     def _run(self, batch: Batch, searches: Sequence[Answers]) -> tuple[Numbers, Numbers]:
         rooms = self._rooms.pop() if self._rooms else {}

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.columns import Batch, Doubles
+from shoal.matching.columns import Batch, Doubles, code_in, doubles_around
 from shoal.matching.kernels_boxes import (
     EDGES_MAXIMUM,
     NOTHING,
@@ -32,8 +32,8 @@ from shoal.matching.kernels_boxes import (
     step_table,
 )
 from shoal.matching.kernels_vectors import LANES
-from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Search, run_kernel
-from shoal.model import Value
+from shoal.matching.part import Found, Kept, Members, Numbers, Part, Rooms, Search, run_kernel
+from shoal.model import Attributes, Value
 
 # Dimensions that decide which boxes are close; the others are only tested.
 PACKED_DIMENSIONS = 4
@@ -82,13 +82,28 @@ class BoxTree:
         self._nodes, self._levels = _tree(below[order], above[order])
 
     def search(self, batch: Batch) -> Search:
-        pairs = [self._numbers(batch, at) for at in range(len(self._attributes))]
-        above = np.zeros((batch.size, len(pairs)), np.uint16)
+        return self._search([self._numbers(batch, at) for at in range(len(self._attributes))])
+
+    def find(self, attributes: Attributes) -> Members:
+        pairs = []
+        for at, name in enumerate(self._attributes):
+            value = attributes.get(name)
+            if at < len(self._vocabularies):
+                value = code_in(self._vocabularies[at], value)
+            down, up = doubles_around(value)
+            pairs.append((np.array([down]), np.array([up])))
+        found = self._search(pairs)(0, 1, {})
+        return found.members[: found.counts[0]]
+
+    def _search(self, pairs: Sequence[tuple[Doubles, Doubles]]) -> Search:
+        """Of points with these numbers, rounded down and up, in each dimension."""
+        size = len(pairs[0][0])
+        above = np.zeros((size, len(pairs)), np.uint16)
         least = np.full(above.shape, NOTHING, np.uint16)
         for at, (down, up) in enumerate(pairs):
             self._lows[at].write(down, 1, above, at)  # 0: above no box
             self._highs[at].write(up, 0, least, at)
-        downs = ups = np.empty((batch.size, 0))
+        downs = ups = np.empty((size, 0))
         if self._slack.any():
             downs = np.column_stack([down for down, _ in pairs])
             ups = np.column_stack([up for _, up in pairs])

@@ -164,18 +164,19 @@ def _doubles(values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
             return down, down
         up = down.copy()
         for at in large.tolist():
-            down[at], up[at] = _around(int(values[at]))
+            down[at], up[at] = doubles_around(int(values[at]))
         return down, up
     if kind in "bU":
         nothing = np.full(len(values), np.nan)
         return nothing, nothing
-    pairs = [_around(value) for value in values.tolist()]
+    pairs = [doubles_around(value) for value in values.tolist()]
     together = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
     down, up = np.ascontiguousarray(together[:, 0]), np.ascontiguousarray(together[:, 1])
     return (down, down) if np.array_equal(down, up, equal_nan=True) else (down, up)
 
 
-def _around(value: Value | None) -> tuple[float, float]:
+def doubles_around(value: Value | None) -> tuple[float, float]:
+    """A value rounded down and up to doubles, as `Column.numbers` has it."""
     if type(value) is float:
         return (value, value) if value == value else (math.inf, math.inf)
     if type(value) is not int:
@@ -186,3 +187,9 @@ def _around(value: Value | None) -> tuple[float, float]:
     if near > value:
         return math.nextafter(near, -math.inf), near
     return near, math.nextafter(near, math.inf)
+
+
+def code_in(vocabulary: Mapping[Value, int], value: Value | None) -> int:
+    """The code of a value, as `Column.codes` has it."""
+    # To a dictionary 1 is TRUE.
+    return vocabulary.get(value, -1) if type(value) is str or type(value) is bool else -1

@@ -26,6 +26,7 @@ from shoal.matching.kernels_answers import copy_ids, drop_removed, name_once
 from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Rows, Search, chosen_rows
 from shoal.matching.parts import compile_parts
 from shoal.matching.sources import Vocabularies
+from shoal.model import Attributes
 
 
 class Answer(NamedTuple):
@@ -174,6 +175,17 @@ class Bulk(Source):
     def __init__(self, ids: Numbers, rows: Rows, vocabularies: Vocabularies) -> None:
         super().__init__(ids, np.arange(len(ids)), rows, [], vocabularies)
         self._arrange()
+
+    def match(self, attributes: Attributes) -> list[int]:
+        """The ids that match one publication."""
+        matched: list[int] = []
+        for entry in self._entries:
+            assert entry.ids is not None
+            found = entry.part.find(attributes)
+            if self.live < len(self.ids):
+                found = found[self.kept[entry.numbers[found]]]
+            matched += entry.ids.take(found).tolist()
+        return matched
 
     def find(self, ids: Numbers) -> Numbers:
         """The numbers of those of the ids that are here."""

@@ -108,11 +108,8 @@ class MatchIndex(FiledFilters):
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
         found = super().match(attributes)
-        if self._compiled is not None and len(self._compiled):
-            from shoal.matching.columns import Batch
-
-            _, loaded = self._compiled.match_loaded(Batch.of_publications([attributes]))
-            found += loaded.tolist()
+        if self._compiled is not None:
+            found += self._compiled.match_loaded(attributes)
         return found
 
     def match_batch(

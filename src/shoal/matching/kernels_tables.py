@@ -55,6 +55,54 @@ def find_key(keys: npt.NDArray[np.int64], places: npt.NDArray[np.int32], key: in
 
 
 @kernel
+def _passing(
+    start: int,
+    end: int,
+    down: npt.NDArray[np.float64],
+    up: npt.NDArray[np.float64],
+    tested: npt.NDArray[np.int16],
+    low: npt.NDArray[np.float64],
+    high: npt.NDArray[np.float64],
+    found: npt.NDArray[np.uint32],
+    at: int,
+) -> int:
+    """Write those of the conjunctions whose ranges a point is in to `found`; where that ends."""
+    for member in range(start, end):
+        passed = True
+        for slot in range(tested.shape[1]):
+            attribute = tested[member, slot]
+            passed &= low[member, slot] <= down[attribute]
+            passed &= high[member, slot] >= up[attribute]
+        found[at] = member
+        at += passed
+    return at
+
+
+@kernel
+def match_key(
+    key: int,
+    point: npt.NDArray[np.float64],
+    keys: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int32],
+    starts: npt.NDArray[np.int64],
+    tested: npt.NDArray[np.int16],
+    low: npt.NDArray[np.float64],
+    high: npt.NDArray[np.float64],
+    found: npt.NDArray[np.uint32],
+) -> int:
+    """The conjunctions of one point, whose key is known; how many are in `found`.
+
+    `point` has what `match_table` has of it in `down` and `up`, in two columns.  `found` has room
+    for one more than the largest bucket.
+    """
+    number = find_key(keys, places, key)
+    if number < 0:
+        return 0
+    start, end = starts[number], starts[number + 1]
+    return _passing(start, end, point[:, 0], point[:, 1], tested, low, high, found, 0)
+
+
+@kernel
 def match_table(
     codes: npt.NDArray[np.int32],
     down: npt.NDArray[np.float64],
@@ -80,7 +128,6 @@ def match_table(
     `tested`, `low` and `high` are (conjunctions, slots).  Stops before a point whose bucket might
     not fit in `found`, and returns how many points are done and how much of `found` is used.
     """
-    slots = tested.shape[1]
     for point in range(done, codes.shape[0]):
         begins[point] = at
         key = 0
@@ -95,15 +142,8 @@ def match_table(
             continue
         start = starts[number]
         end = starts[number + 1]
-        if at + end - start > found.size:
+        if at + end - start >= found.size:
             return point, at
-        for member in range(start, end):
-            passed = True
-            for slot in range(slots):
-                attribute = tested[member, slot]
-                passed &= low[member, slot] <= down[point, attribute]
-                passed &= high[member, slot] >= up[point, attribute]
-            found[at] = member
-            at += passed
+        at = _passing(start, end, down[point], up[point], tested, low, high, found, at)
         counts[point] = at - begins[point]
     return codes.shape[0], at

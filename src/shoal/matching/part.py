@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.columns import Batch, Doubles
-from shoal.model import Value
+from shoal.model import Attributes, Value
 
 Numbers = npt.NDArray[np.int64]
 Members = npt.NDArray[np.uint32]
@@ -59,6 +59,8 @@ class Found(NamedTuple):
     counts: Numbers
 
 
+NOTHING_FOUND: Members = np.empty(0, np.uint32)
+
 # Room for members, by part, that one call uses again and again.
 Rooms = dict[int, Members]
 
@@ -73,6 +75,9 @@ class Part(Protocol):
 
     def search(self, batch: Batch) -> Search:
         """Read what is needed of a batch, so that it can be searched piece by piece."""
+
+    def find(self, attributes: Attributes) -> Members:
+        """The members that match one publication."""
 
     def restricted(self, kept: Kept) -> Part:
         """The same conjunctions without those not kept, at least one of them."""

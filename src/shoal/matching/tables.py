@@ -17,11 +17,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.columns import Batch, Doubles
-from shoal.matching.kernels_tables import hash_keys, match_table
+from shoal.matching.columns import Batch, Doubles, code_in, doubles_around
+from shoal.matching.kernels_tables import hash_keys, match_key, match_table
 from shoal.matching.part import (
+    NOTHING_FOUND,
     Found,
     Kept,
+    Members,
     Numbers,
     Part,
     Rooms,
@@ -30,6 +32,7 @@ from shoal.matching.part import (
     Vocabularies,
     run_kernel,
 )
+from shoal.model import Attributes
 
 # A table's key is one 64-bit number; values beyond are tested like ranges of their codes.
 KEY_MAXIMUM = 2**62
@@ -53,10 +56,15 @@ class EqualityTable:
         for at, size in enumerate(self._sizes):
             keys = keys * size + codes[:, at]
         order = np.argsort(keys, kind="stable")
-        self._keys, begins = np.unique(keys[order], return_index=True)
-        self._starts = np.append(begins, len(rows)).astype(np.int64)
-        self._places = hash_keys(self._keys)
+        distinct, begins = np.unique(keys[order], return_index=True)
+        starts = np.append(begins, len(rows)).astype(np.int64)
         self._slots = slots.taken(order)
+        self._table = (distinct, hash_keys(distinct), starts, *self._slots[1:])
+        self._demanded = [
+            (name, vocabularies[name], size)
+            for name, size in zip(attributes, self._sizes.tolist(), strict=True)
+        ]
+        self._room = 1 + int(np.diff(starts).max(initial=0))
         self._codes = codes[order]
         self.rows = rows[order]
 
@@ -69,14 +77,29 @@ class EqualityTable:
         down = up = np.column_stack([nothing, *(down for down, _ in pairs)])
         if any(low is not high for low, high in pairs):
             up = np.column_stack([nothing, *(high for _, high in pairs)])
-        table = (self._sizes, self._keys, self._places, self._starts, *self._slots[1:])
 
         def find(begin: int, end: int, rooms: Rooms) -> Found:
             points = (codes[begin:end], down[begin:end], up[begin:end])
             order = np.arange(end - begin)
-            return run_kernel(self, rooms, order, match_table, (*points, *table))
+            return run_kernel(self, rooms, order, match_table, (*points, self._sizes, *self._table))
 
         return find
+
+    def find(self, attributes: Attributes) -> Members:
+        get = attributes.get
+        key = 0
+        for name, vocabulary, size in self._demanded:
+            code = code_in(vocabulary, get(name))
+            if not 0 <= code < size:
+                return NOTHING_FOUND
+            key = key * size + code
+        numbers = [0.0, 0.0]
+        for name, is_coded in self._slots.columns:
+            value = code_in(self._vocabularies[name], get(name)) if is_coded else get(name)
+            numbers += doubles_around(value)
+        point = np.array(numbers).reshape(-1, 2)
+        found = np.empty(self._room, np.uint32)
+        return found[: match_key(key, point, *self._table, found)]
 
     def _numbers(self, batch: Batch, attribute: str, coded: bool) -> tuple[Doubles, Doubles]:
         if not coded:
