@@ -21,6 +21,7 @@ import numpy as np
 
 from shoal.matching.columns import Batch
 from shoal.matching.compiled_sources import Answers, Bulk, Source, copy_answers, offsets_of
+from shoal.matching.kernels_answers import name_once
 from shoal.matching.part import Numbers, Rooms, Rows, chosen_rows
 from shoal.matching.sources import Vocabularies, rows_of_filters, rows_of_ranges
 from shoal.model import Attributes, Filter
@@ -49,6 +50,7 @@ class CompiledFilters:
         self._places: dict[Hashable, tuple[Source, int]] = {}
         self._chunk = CHUNK_FIRST  # as the batches before have shown it to be right
         self._rooms: list[Rooms] = []  # one for each thread that was in `match` at once
+        self._coded: tuple[Numbers, Any] | None = None  # a code per id, and what it stands for
 
     def __len__(self) -> int:
         """How many ids were loaded from arrays."""
@@ -68,6 +70,7 @@ class CompiledFilters:
         if last is not None:
             numbers, rows = numbers[last], chosen_rows(rows, last)
         self._bulks.append(Bulk(numbers, rows, self.vocabularies))
+        self._changed()
 
     def has_loaded(self, id: Hashable) -> bool:
         return any(bulk.find(_one(id)).size for bulk in self._bulks) if _is_number(id) else False
@@ -97,6 +100,7 @@ class CompiledFilters:
             source.forget(number)
             if not source.live:
                 self._levels.remove(source)
+                self._changed()
         self._young.pop(id, None)
 
     def match(self, batch: Batch, filters: Mapping[Hashable, Filter]) -> tuple[Numbers, Any]:
@@ -105,20 +109,41 @@ class CompiledFilters:
         sources: list[Source] = [*self._bulks, *self._levels]
         if all(isinstance(source.ids, np.ndarray) for source in sources):
             return self._run(batch, [source.search(batch, None) for source in sources])
-        ends = np.cumsum([0, *(len(source.ids) for source in sources)]).tolist()
-        searches = [
-            source.search(batch, end) for source, end in zip(sources, ends[:-1], strict=True)
-        ]
-        offsets, found = self._run(batch, searches)
-        names = np.empty(ends[-1], object)
-        for source, begin, end in zip(sources, ends[:-1], ends[1:], strict=True):
-            ids = source.ids.tolist() if isinstance(source.ids, np.ndarray) else source.ids
-            names[begin:end] = np.fromiter(ids, object, len(ids))
-        return offsets, names[found]
+        offsets, found = self._run(batch, _searches_of_numbers(batch, sources))
+        return offsets, _objects(self._ids())[found]
+
+    def match_destinations(
+        self,
+        batch: Batch,
+        filters: Mapping[Hashable, Filter],
+        destinations: Mapping[Hashable, Hashable],
+    ) -> tuple[Numbers, Any]:
+        """Offsets and destinations, each once for a publication; an id without one is its own."""
+        self._compile(filters)
+        sources: list[Source] = [*self._bulks, *self._levels]
+        offsets, found = self._run(batch, _searches_of_numbers(batch, sources))
+        if self._coded is None:
+            codes: dict[Hashable, int] = {}
+            coded = [codes.setdefault(destinations.get(id, id), len(codes)) for id in self._ids()]
+            self._coded = np.array(coded, np.int64), _objects(list(codes))
+        by_number, names = self._coded
+        offsets, once = name_once(by_number[found], offsets, len(names))
+        return offsets, names[once]
 
     def match_loaded(self, attributes: Attributes) -> list[int]:
         """The ids loaded from arrays that match one publication."""
         return [id for bulk in self._bulks for id in bulk.match(attributes)]
+
+    def matches_any_loaded(self, attributes: Attributes) -> bool:
+        """Whether what was loaded from arrays has a match."""
+        return any(bulk.match(attributes) for bulk in self._bulks)
+
+    def _ids(self) -> list[Hashable]:
+        """All ids, removed ones too, as numbers of sources count them."""
+        ids: list[Hashable] = []
+        for source in (*self._bulks, *self._levels):
+            ids += source.ids.tolist() if isinstance(source.ids, np.ndarray) else source.ids
+        return ids
 
     def _run(self, batch: Batch, searches: Sequence[Answers]) -> tuple[Numbers, Numbers]:
         rooms = self._rooms.pop() if self._rooms else {}
@@ -139,7 +164,8 @@ class CompiledFilters:
             if level.compact():
                 self._place(level)
         for bulk in self._bulks:
-            bulk.compact()
+            if bulk.compact():
+                self._changed()
 
     def _add_level(self, ids: list[Hashable], filters: Mapping[Hashable, Filter]) -> None:
         chosen = [filters[id] for id in ids]
@@ -153,7 +179,7 @@ class CompiledFilters:
         self._place(level)
 
     def _place(self, level: Source) -> None:
-        self._rooms.clear()
+        self._changed()
         ids = level.ids.tolist() if isinstance(level.ids, np.ndarray) else level.ids
         self._places.update((id, (level, number)) for number, id in enumerate(ids))
 
@@ -163,12 +189,28 @@ class CompiledFilters:
 
     def _drop_empty(self) -> None:
         self._bulks = [bulk for bulk in self._bulks if bulk.live]
+        self._changed()
+
+    def _changed(self) -> None:
+        """Forget what was made for the parts and the numbers that there were."""
         self._rooms.clear()
+        self._coded = None
 
     def _forget_values(self) -> None:
         """Give the vocabularies back when no part uses them."""
         if not self._bulks and not self._levels:
             self.vocabularies = {}
+
+
+def _searches_of_numbers(batch: Batch, sources: Sequence[Source]) -> list[Answers]:
+    """Searches that name ids by their numbers, counted through all sources."""
+    firsts = np.cumsum([0, *(len(source.ids) for source in sources)]).tolist()
+    return [source.search(batch, first) for source, first in zip(sources, firsts, strict=False)]
+
+
+def _objects(items: Sequence[Hashable]) -> Any:
+    """An array of objects, one for each item even where items are tuples."""
+    return np.fromiter(items, object, len(items))
 
 
 def _match(

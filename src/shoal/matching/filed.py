@@ -169,6 +169,9 @@ class FiledFilters:
 
     def __init__(self) -> None:
         self._filters: dict[Hashable, Filter] = {}
+        # Destinations of those filters that have one, and how many filters each has.
+        self._destinations: dict[Hashable, Hashable] = {}
+        self._destination_sizes: dict[Hashable, int] = {}
         # Filters of several conjunctions may match in several places and must be named once.
         self._several = 0
         self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
@@ -180,12 +183,19 @@ class FiledFilters:
     def __contains__(self, id: Hashable) -> bool:
         return id in self._filters
 
-    def add(self, id: Hashable, filter: Filter) -> None:
-        """File a filter under an id, in place of the one that was there."""
+    def add(self, id: Hashable, filter: Filter, destination: Hashable = None) -> None:
+        """File a filter under an id, in place of the one that was there.
+
+        A filter without a destination is one of its own, named by its id.
+        """
         normal_form = filter.normal_form
         if id in self._filters:
             self.remove(id)
         self._filters[id] = filter
+        if destination is not None:
+            self._destinations[id] = destination
+            sizes = self._destination_sizes
+            sizes[destination] = sizes.get(destination, 0) + 1
         self._several += len(normal_form) > 1
         for number, conjunction in enumerate(normal_form):
             place = _place(conjunction)
@@ -201,6 +211,11 @@ class FiledFilters:
     def remove(self, id: Hashable) -> None:
         """Forget a filter; KeyError if there is none under this id."""
         normal_form = self._filters.pop(id).normal_form
+        if id in self._destinations:
+            destination = self._destinations.pop(id)
+            self._destination_sizes[destination] -= 1
+            if not self._destination_sizes[destination]:
+                del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
         for number, conjunction in enumerate(normal_form):
             place = _place(conjunction)
@@ -215,6 +230,35 @@ class FiledFilters:
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
+        found = self._walk(attributes, None)
+        return list(dict.fromkeys(found)) if self._several else found
+
+    def matches_any(self, attributes: Attributes) -> bool:
+        """Whether any filter matches; the first found ends the search."""
+        return bool(self._walk(attributes, bool))
+
+    def match_destinations(self, attributes: Attributes) -> list[Any]:
+        """The destinations of the filters that match, each once; ends when all are known."""
+        of = self._destinations.get
+        own = len(self._filters) - len(self._destinations)
+        limit = len(self._destination_sizes) + own
+        known: dict[Hashable, None] = {}
+        seen = 0
+
+        def are_known(found: list[Any]) -> bool:
+            nonlocal seen
+            for id in found[seen:]:
+                known[of(id, id)] = None
+            seen = len(found)
+            return len(known) == limit
+
+        are_known(self._walk(attributes, are_known))
+        return list(known)
+
+    def _walk(
+        self, attributes: Attributes, is_enough: Callable[[list[Any]], bool] | None
+    ) -> list[Any]:
+        """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
         for values_of, table in self._scan:
@@ -227,6 +271,8 @@ class FiledFilters:
                 continue
             if bucket.always:
                 found += bucket.always
+                if is_enough is not None and is_enough(found):
+                    return found
             for name, by_type in bucket.rising:
                 value = get(name)
                 ladder = by_type.get(type(value))
@@ -234,11 +280,15 @@ class FiledFilters:
                     cut = bisect_right(ladder[0], value)
                     if cut:
                         found += ladder[1][:cut]
+                        if is_enough is not None and is_enough(found):
+                            return found
             for name, by_type in bucket.falling:
                 value = get(name)
                 ladder = by_type.get(type(value))
                 if ladder is not None:
                     found += ladder[1][bisect_right(ladder[0], value) :]
+                    if is_enough is not None and is_enough(found):
+                        return found
             for rising, name, by_type in bucket.tested:
                 value = get(name)
                 ladder = by_type.get(type(value))
@@ -248,9 +298,15 @@ class FiledFilters:
                     for at in range(cut) if rising else range(cut, len(ids)):
                         if tests[at](attributes):
                             found.append(ids[at])
+                            if is_enough is not None and is_enough(found):
+                                return found
             if bucket.others:
-                found += [id for id, test in bucket.others.values() if test(attributes)]
-        return list(dict.fromkeys(found)) if self._several else found
+                for id, test in bucket.others.values():
+                    if test(attributes):
+                        found.append(id)
+                        if is_enough is not None and is_enough(found):
+                            return found
+        return found
 
     def _arrange(self) -> None:
         """List the tables as matching walks through them."""

@@ -15,6 +15,8 @@ per publication, and other threads run meanwhile.
 >>> offsets, ids = index.match_batch({"carrier": ["UA", "AA"], "dep_delay": np.array([35, 45])})
 >>> offsets.tolist(), ids.tolist()
 ([0, 1, 2], ['s1', 's2'])
+>>> index.matches_any({"dep_delay": 41}), index.matches_any({"dep_delay": 40})
+(True, False)
 >>> index.add_ranges([7], ("dep_delay",), low=[[30.0]], high=[[float("inf")]])
 >>> index.match({"carrier": "DL", "dep_delay": 36}), len(index)
 ([7], 3)
@@ -22,7 +24,7 @@ per publication, and other threads run meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from shoal.model import Attributes, Filter
 
 if TYPE_CHECKING:
     from shoal.matching.batches import CompiledFilters
+    from shoal.matching.columns import Batch
 
 # Lists of fewer publications are matched one at a time: making columns of them takes longer.
 BATCH_MINIMUM = 128
@@ -55,9 +58,12 @@ class MatchIndex(FiledFilters):
     def __contains__(self, id: Hashable) -> bool:
         return id in self._filters or (self._compiled is not None and self._compiled.has_loaded(id))
 
-    def add(self, id: Hashable, filter: Filter) -> None:
-        """File a filter under an id, in place of the one that was there."""
-        super().add(id, filter)
+    def add(self, id: Hashable, filter: Filter, destination: Hashable = None) -> None:
+        """File a filter under an id, in place of the one that was there.
+
+        A filter without a destination is one of its own, named by its id; so are those loaded.
+        """
+        super().add(id, filter, destination)
         if self._compiled is not None:
             self._compiled.unload(id)
             self._compiled.add(id)
@@ -112,6 +118,20 @@ class MatchIndex(FiledFilters):
             found += self._compiled.match_loaded(attributes)
         return found
 
+    def matches_any(self, attributes: Attributes) -> bool:
+        """Whether any filter matches; the first found ends the search."""
+        if super().matches_any(attributes):
+            return True
+        return self._compiled is not None and self._compiled.matches_any_loaded(attributes)
+
+    def match_destinations(self, attributes: Attributes) -> list[Any]:
+        """The destinations of the filters that match, each once; ends when all are known."""
+        known = super().match_destinations(attributes)
+        if self._compiled is not None:
+            loaded = self._compiled.match_loaded(attributes)
+            known = list(dict.fromkeys([*known, *loaded])) if loaded else known
+        return known
+
     def match_batch(
         self, publications: Mapping[str, Any] | Sequence[Attributes]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -121,26 +141,22 @@ class MatchIndex(FiledFilters):
         where an attribute is missing), lists (None where missing) or Arrow arrays.  `ids` are
         int64 when every id of the index is such an integer, else objects.
         """
-        if not isinstance(publications, Mapping) and len(publications) < BATCH_MINIMUM:
-            return self._match_each(publications)
-        from shoal.matching.columns import Batch
-
-        if isinstance(publications, Mapping):
-            batch = Batch.of_columns(publications)
-        else:
-            batch = Batch.of_publications(publications)
-        return self._compile().match(batch, self._filters)
-
-    def _match_each(
-        self, publications: Sequence[Attributes]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        offsets = np.zeros(len(publications) + 1, np.int64)
-        found: list[Hashable] = []
-        for number, attributes in enumerate(publications, start=1):
-            found += self.match(attributes)
-            offsets[number] = len(found)
+        batch = _batch_of(publications)
+        if batch is not None:
+            return self._compile().match(batch, self._filters)
+        offsets, found = _one_by_one(self.match, publications)
         if all(type(id) is int and -(2**63) <= id < 2**63 for id in self._filters):
             return offsets, np.array(found, np.int64)
+        return offsets, np.fromiter(found, object, len(found))
+
+    def match_destinations_batch(
+        self, publications: Mapping[str, Any] | Sequence[Attributes]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """As `match_batch`, with the destinations of the filters that match, each once."""
+        batch = _batch_of(publications)
+        if batch is not None:
+            return self._compile().match_destinations(batch, self._filters, self._destinations)
+        offsets, found = _one_by_one(self.match_destinations, publications)
         return offsets, np.fromiter(found, object, len(found))
 
     def _compile(self) -> CompiledFilters:
@@ -159,3 +175,25 @@ class MatchIndex(FiledFilters):
             for id in set(ids.tolist()) & self._filters.keys():
                 super().remove(id)
                 self._compiled.remove(id)
+
+
+def _batch_of(publications: Mapping[str, Any] | Sequence[Attributes]) -> Batch | None:
+    """Columns, or None where making them takes longer than one publication after the other."""
+    if not isinstance(publications, Mapping) and len(publications) < BATCH_MINIMUM:
+        return None
+    from shoal.matching.columns import Batch
+
+    if isinstance(publications, Mapping):
+        return Batch.of_columns(publications)
+    return Batch.of_publications(publications)
+
+
+def _one_by_one(
+    match: Callable[[Attributes], list[Any]], publications: Any
+) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    offsets = np.zeros(len(publications) + 1, np.int64)
+    found: list[Any] = []
+    for number, attributes in enumerate(publications, start=1):
+        found += match(attributes)
+        offsets[number] = len(found)
+    return offsets, found
