@@ -289,7 +289,7 @@ class TreeRouting:
             if publication.publisher != client:
                 owner = publication.publisher
                 reason = f"publication {publication.sequence} belongs to {owner}, not to {client}"
-            elif promises.match(publication.attributes):
+            elif promises.matches_any(publication.attributes):
                 message_id = MessageId(self.broker, client, number)
                 accepted.append(RoutedPublication(publication, message_id))
                 number += 1
