@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -61,6 +61,13 @@ bench-selection: install ## time to choose a broker among 10,000
 bench-matching: install ## events per second of the match index, beside other engines
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_matching.py $(WORKLOADS)
+
+bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_topics.py
+
+bench-covering: install ## time to reduce 100,000 subscriptions to those that no other covers
+	$(BIN)/python benchmarks/bench_covering.py
 
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,5 +1,6 @@
 """Publications to the filters that match them; filters against filters."""
 
+from shoal.matching.covering import CoveringSet, covering_set
 from shoal.matching.index import MatchIndex
 from shoal.matching.relations import covers, overlaps
 from shoal.matching.semantics import evaluate, matches
@@ -8,12 +9,14 @@ from shoal.matching.topic_store import TopicStore
 from shoal.matching.topics import TopicIndex, TopicSubscription
 
 __all__ = [
+    "CoveringSet",
     "MatchIndex",
     "TopicError",
     "TopicIndex",
     "TopicStore",
     "TopicSubscription",
     "check_topic",
+    "covering_set",
     "covers",
     "evaluate",
     "matches",

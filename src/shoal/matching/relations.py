@@ -41,6 +41,8 @@ from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
 # Brokers ask about the same pairs again for each advertisement and subscription that comes by.
 CACHED_PAIRS = 65_536
 CACHED_FILTERS = 16_384
+# Filters of many subscribers are made of the same few predicates.
+CACHED_PREDICATES = 65_536
 
 
 @lru_cache(CACHED_PAIRS)
@@ -50,7 +52,7 @@ def covers(f: Filter, g: Filter) -> bool:
     True is always right.  False is exact when `f` is one conjunction, except where patterns are
     too intricate for `string_search`.
     """
-    return all(any(_includes(outer, inner) for outer in _regions(f)) for inner in _regions(g))
+    return regions_cover(_regions(f), _regions(g))
 
 
 @lru_cache(CACHED_PAIRS)
@@ -63,53 +65,71 @@ def overlaps(f: Filter, g: Filter) -> bool:
     return any(_meet(left, right) for left in _regions(f) for right in _regions(g))
 
 
-class _Strings(NamedTuple):
+class Strings(NamedTuple):
     """Strings of an ordered set that also have, or have not, the shape of LIKE patterns."""
 
     ordered: OrderedSet
     shapes: frozenset[tuple[str, bool]] = frozenset()
 
 
-class _Values(NamedTuple):
+class Values(NamedTuple):
     """What an attribute may be: absent, or a value of the three kinds."""
 
     absent: bool
     booleans: frozenset[bool]
     numbers: OrderedSet
-    strings: _Strings
+    strings: Strings
 
 
-_Region = Mapping[str, _Values]
+Region = Mapping[str, Values]
 
 _BOTH = frozenset((False, True))
 _NEITHER: frozenset[bool] = frozenset()
 _ALL_NUMBERS = ordered_set(NUMBERS)
 _NO_NUMBERS = ordered_set(NUMBERS, points=())
-_ALL_STRINGS = _Strings(ordered_set(STRINGS))
-_NO_STRINGS = _Strings(ordered_set(STRINGS, points=()))
-_NOTHING = _Values(False, _NEITHER, _NO_NUMBERS, _NO_STRINGS)
+_ALL_STRINGS = Strings(ordered_set(STRINGS))
+_NO_STRINGS = Strings(ordered_set(STRINGS, points=()))
+_NOTHING = Values(False, _NEITHER, _NO_NUMBERS, _NO_STRINGS)
 _ABSENT = _NOTHING._replace(absent=True)
-_PRESENT = _Values(False, _BOTH, _ALL_NUMBERS, _ALL_STRINGS)
+_PRESENT = Values(False, _BOTH, _ALL_NUMBERS, _ALL_STRINGS)
 _ANYTHING = _PRESENT._replace(absent=True)
 
 
-@lru_cache(CACHED_FILTERS)
-def _regions(filter: Filter) -> tuple[_Region, ...]:
+def regions(filter: Filter) -> tuple[Region, ...]:
     """The product of each conjunction that some publication can match."""
-    regions = map(_region, filter.normal_form)
-    return tuple(region for region in regions if region is not None)
+    made = map(_region, filter.normal_form)
+    return tuple(region for region in made if region is not None)
 
 
-def _region(conjunction: Conjunction) -> _Region | None:
-    by_attribute: dict[str, list[Predicate]] = {}
+_regions = lru_cache(CACHED_FILTERS)(regions)
+
+
+def regions_cover(outers: Sequence[Region], inners: Sequence[Region]) -> bool:
+    """`covers`, for filters whose regions are at hand."""
+    return all(any(_includes(outer, inner) for outer in outers) for inner in inners)
+
+
+def _region(conjunction: Conjunction) -> Region | None:
+    by_attribute: dict[str, tuple[Predicate, ...]] = {}
     for tested in conjunction:
-        by_attribute.setdefault(tested.attribute, []).append(tested)
-    region = {name: _values(predicates) for name, predicates in by_attribute.items()}
-    return None if any(map(_is_nothing, region.values())) else region
+        by_attribute[tested.attribute] = (*by_attribute.get(tested.attribute, ()), tested)
+    region = {}
+    for name, predicates in by_attribute.items():
+        values = _values(predicates)
+        if values is None:
+            return None
+        region[name] = values
+    return region
 
 
-def _values(predicates: Sequence[Predicate]) -> _Values:
-    """The values of one attribute for which all these predicates are TRUE."""
+@lru_cache(CACHED_PREDICATES)
+def _values(predicates: tuple[Predicate, ...]) -> Values | None:
+    """The values of one attribute for which all these predicates are TRUE; None for none."""
+    values = _unchecked_values(predicates)
+    return None if _is_nothing(values) else values
+
+
+def _unchecked_values(predicates: Sequence[Predicate]) -> Values:
     kinds = {tested.kind for tested in predicates} - {None}
     if any(tested.operator is Operator.IS_NULL for tested in predicates):
         alone = all(tested.operator is Operator.IS_NULL for tested in predicates)
@@ -154,7 +174,7 @@ def _ordered(domain: Domain, predicates: Sequence[Predicate]) -> OrderedSet:
     return ordered_set(domain, low, high, points, excluded)
 
 
-def _strings(predicates: Sequence[Predicate]) -> _Strings:
+def _strings(predicates: Sequence[Predicate]) -> Strings:
     """LIKE becomes an interval or a point where it is one; other patterns stay as shapes."""
     simple: list[Predicate] = []
     shapes: set[tuple[str, bool]] = set()
@@ -173,7 +193,7 @@ def _strings(predicates: Sequence[Predicate]) -> _Strings:
             ordered = intersection(ordered, plain)
     if simple:
         ordered = intersection(ordered, _ordered(STRINGS, simple))
-    return _settle(_Strings(ordered, frozenset(shapes)))
+    return _settle(Strings(ordered, frozenset(shapes)))
 
 
 def _plain_pattern(pattern: str, *, wanted: bool) -> OrderedSet | None:
@@ -190,7 +210,7 @@ def _plain_pattern(pattern: str, *, wanted: bool) -> OrderedSet | None:
     return None
 
 
-def _settle(strings: _Strings) -> _Strings:
+def _settle(strings: Strings) -> Strings:
     """Without shapes where points alone say it."""
     points = strings.ordered.points
     if points is None or not strings.shapes:
@@ -200,10 +220,10 @@ def _settle(strings: _Strings) -> _Strings:
         for point in points
         if all(shape(pattern)(point) is wanted for pattern, wanted in strings.shapes)
     )
-    return _Strings(strings.ordered._replace(points=frozenset(kept)))
+    return Strings(strings.ordered._replace(points=frozenset(kept)))
 
 
-def _is_nothing(values: _Values) -> bool:
+def _is_nothing(values: Values) -> bool:
     return (
         not values.absent
         and not values.booleans
@@ -212,13 +232,13 @@ def _is_nothing(values: _Values) -> bool:
     )
 
 
-def _some_string(strings: _Strings) -> bool:
+def _some_string(strings: Strings) -> bool:
     if strings.shapes and not is_empty(strings.ordered):
         return exists(_constraints(strings)) is not False
     return not is_empty(strings.ordered)
 
 
-def _constraints(strings: _Strings) -> list[Wanted]:
+def _constraints(strings: Strings) -> list[Wanted]:
     ordered = strings.ordered
     constraints: list[Wanted] = [(Like(pattern), wanted) for pattern, wanted in strings.shapes]
     if ordered.points is not None:
@@ -232,13 +252,14 @@ def _constraints(strings: _Strings) -> list[Wanted]:
     return constraints
 
 
-def _includes(outer: _Region, inner: _Region) -> bool:
+def _includes(outer: Region, inner: Region) -> bool:
     """Whether the product `outer` contains the product `inner`, which is not empty."""
     return all(_is_within(inner.get(name, _ANYTHING), values) for name, values in outer.items())
 
 
-def _is_within(inner: _Values, outer: _Values) -> bool:
-    return (
+def _is_within(inner: Values, outer: Values) -> bool:
+    # Values are remembered per predicate, so the same test in both is the same object.
+    return inner is outer or (
         inner.absent <= outer.absent
         and inner.booleans <= outer.booleans
         and is_subset(inner.numbers, outer.numbers)
@@ -246,7 +267,7 @@ def _is_within(inner: _Values, outer: _Values) -> bool:
     )
 
 
-def _strings_within(inner: _Strings, outer: _Strings) -> bool:
+def _strings_within(inner: Strings, outer: Strings) -> bool:
     if outer.shapes <= inner.shapes and is_subset(inner.ordered, outer.ordered):
         return True
     if not inner.shapes and not outer.shapes:
@@ -254,12 +275,12 @@ def _strings_within(inner: _Strings, outer: _Strings) -> bool:
     return exists(_constraints(inner), breaking=_constraints(outer)) is False
 
 
-def _meet(left: _Region, right: _Region) -> bool:
+def _meet(left: Region, right: Region) -> bool:
     """Whether the products, neither of which is empty, have a publication in common."""
     return all(_share(values, right[name]) for name, values in left.items() if name in right)
 
 
-def _share(left: _Values, right: _Values) -> bool:
+def _share(left: Values, right: Values) -> bool:
     return (
         (left.absent and right.absent)
         or not left.booleans.isdisjoint(right.booleans)
@@ -274,8 +295,8 @@ def _share_number(left: OrderedSet, right: OrderedSet) -> bool:
     return not is_empty(intersection(left, right))
 
 
-def _share_string(left: _Strings, right: _Strings) -> bool:
+def _share_string(left: Strings, right: Strings) -> bool:
     if left is _NO_STRINGS or right is _NO_STRINGS:
         return False
     ordered = intersection(left.ordered, right.ordered)
-    return _some_string(_settle(_Strings(ordered, left.shapes | right.shapes)))
+    return _some_string(_settle(Strings(ordered, left.shapes | right.shapes)))
