@@ -88,7 +88,7 @@ def test_kinds_do_not_mix_under_one_key() -> None:
     index = MatchIndex()
     for text in ("a = 1", "a = TRUE", "a = 1 AND b = 1", "a = TRUE AND b = FALSE", "a IN (0, 1)"):
         index.add(text, parse(text))
-    assert index.match({"a": 1.0, "b": 1}) == ["a = 1", "a = 1 AND b = 1", "a IN (0, 1)"]
+    assert sorted(index.match({"a": 1.0, "b": 1})) == ["a = 1", "a = 1 AND b = 1", "a IN (0, 1)"]
     assert index.match({"a": True, "b": False}) == ["a = TRUE", "a = TRUE AND b = FALSE"]
     assert index.match({"a": True, "b": 1}) == ["a = TRUE"]
 
@@ -129,3 +129,18 @@ def parse_once(text: str, known: dict[str, Filter] = {}) -> Filter:  # noqa: B00
     if text not in known:
         known[text] = parse(text)
     return known[text]
+
+
+def test_values_of_a_list_are_places_of_their_own() -> None:
+    index = MatchIndex()
+    index.add("list", parse("carrier IN ('UA', 'AA', 'UA') OR carrier = 'AA' OR carrier IN ('DL')"))
+    index.add("numbers", parse("a IN (1, 2.0, 3) AND b IN ('x', 'y') AND a > 1"))
+    index.add("long", parse(f"a IN ({', '.join(map(str, range(100)))})"))
+    assert index.match({"carrier": "AA"}) == ["list"]
+    assert index.match({"carrier": "EV"}) == []
+    assert sorted(index.match({"a": 2, "b": "y"})) == ["long", "numbers"]
+    assert index.match({"a": 1, "b": "y"}) == ["long"]
+    assert index.match({"a": True, "b": "y"}) == []
+    for id in ("list", "numbers", "long"):
+        index.remove(id)
+    assert is_bare(index)

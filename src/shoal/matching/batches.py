@@ -169,12 +169,12 @@ class CompiledFilters:
 
     def _add_level(self, ids: list[Hashable], filters: Mapping[Hashable, Filter]) -> None:
         chosen = [filters[id] for id in ids]
-        rows, tests = rows_of_filters(chosen, self.vocabularies)
-        numbers = np.repeat(np.arange(len(ids)), [len(filter.normal_form) for filter in chosen])
+        rows, tests, numbers = rows_of_filters(chosen, self.vocabularies)
+        is_several = any(len(filter.normal_form) > 1 for filter in chosen)
         names: Numbers | list[Hashable] = ids
         if all(_is_number(id) for id in ids):
             names = np.array(ids, np.int64)
-        level = Source(names, numbers, rows, tests, self.vocabularies)
+        level = Source(names, numbers, rows, tests, self.vocabularies, is_several=is_several)
         self._levels.append(level)
         self._place(level)
 

@@ -18,9 +18,12 @@ from typing import Any
 
 from shoal.language.like import CACHED_PATTERNS, Wildcard, elements
 from shoal.matching.domains import number_successor, string_successor
-from shoal.model import Attributes, Kind, Operator, Predicate
+from shoal.model import Attributes, Conjunction, Kind, Operator, Predicate
 
 Test = Callable[[Attributes], bool]
+
+# A list of more values is tested as a list: each value would be a place in the index.
+ALTERNATIVES_MAXIMUM = 32
 
 TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.BOOLEAN: (bool,),
@@ -43,6 +46,35 @@ def threshold(tested: Predicate) -> Any:
         return string_successor(operand)
     assert isinstance(operand, int | float)
     return number_successor(operand)
+
+
+def alternatives(conjunction: Conjunction) -> list[Conjunction]:
+    """Conjunctions with one value each in place of a list of values, so that an index finds them.
+
+    Together they match as the conjunction does, and never two of them the same publication.  One
+    list is taken apart, unless another test already says which value the attribute has.
+
+    >>> from shoal.language import parse
+    >>> [whole] = parse("carrier IN ('UA', 'AA') AND cancelled").normal_form
+    >>> [[str(test.operand) for test in each] for each in alternatives(whole)]
+    [['UA', 'True'], ['AA', 'True']]
+    """
+    fixed = {tested.attribute for tested in conjunction if tested.operator is Operator.EQ}
+    for at, tested in enumerate(conjunction):
+        if tested.operator is Operator.IN and tested.attribute not in fixed:
+            assert isinstance(tested.operand, tuple)
+            values = dict.fromkeys(tested.operand)
+            if len(values) <= ALTERNATIVES_MAXIMUM:
+                rest = conjunction[:at], conjunction[at + 1 :]
+                return [
+                    (
+                        *rest[0],
+                        Predicate(tested.attribute, Operator.EQ, value, tested.kind),
+                        *rest[1],
+                    )
+                    for value in values
+                ]
+    return [conjunction]
 
 
 def compile_conjunction(predicates: Sequence[Predicate]) -> Test:

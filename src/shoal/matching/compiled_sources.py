@@ -51,7 +51,8 @@ class _Entry(NamedTuple):
 class Source:
     """Rows compiled together: row i is one of the filter with id `ids[numbers[i]]`.
 
-    `tests` are empty, or have one for each row that is more than a row can say.
+    `tests` are empty, or have one for each row that is more than a row can say; `is_several`
+    where two rows of a filter may match one publication.
     """
 
     def __init__(
@@ -61,7 +62,10 @@ class Source:
         rows: Rows,
         tests: list[Test | None],
         vocabularies: Vocabularies,
+        *,
+        is_several: bool = False,
     ) -> None:
+        self._is_several = is_several
         self._take(ids, numbers, tests)
         tested = np.array([test is not None for test in tests], np.bool_)
         for is_tested in (False, True) if tested.any() else (False,):
@@ -124,7 +128,6 @@ class Source:
         self.kept: Kept = np.ones(len(ids), np.bool_)
         self.live = len(ids)
         self._numbers = numbers
-        self._is_several = len(numbers) > len(ids)
         self._tests = tests
         self._entries: list[_Entry] = []
 

@@ -19,11 +19,18 @@ is left is tested one by one.  Adding and removing touch one place per conjuncti
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from shoal.matching.compiled import RISING, TYPES, Test, compile_conjunction, threshold
+from shoal.matching.compiled import (
+    RISING,
+    TYPES,
+    Test,
+    alternatives,
+    compile_conjunction,
+    threshold,
+)
 from shoal.matching.domains import double_at_least, integer_at_least
 from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predicate
 
@@ -197,8 +204,7 @@ class FiledFilters:
             sizes = self._destination_sizes
             sizes[destination] = sizes.get(destination, 0) + 1
         self._several += len(normal_form) > 1
-        for number, conjunction in enumerate(normal_form):
-            place = _place(conjunction)
+        for number, place in _places(normal_form):
             table = self._tables.get(place.signature)
             if table is None:
                 table = self._tables[place.signature] = {}
@@ -217,8 +223,7 @@ class FiledFilters:
             if not self._destination_sizes[destination]:
                 del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
-        for number, conjunction in enumerate(normal_form):
-            place = _place(conjunction)
+        for number, place in _places(normal_form):
             table = self._tables[place.signature]
             bucket = table[place.values]
             bucket.remove(id, number, place)
@@ -323,6 +328,15 @@ def _no_values(attributes: Attributes) -> _Values:
 def _kind(tested: Predicate) -> Kind:
     assert tested.kind is not None
     return tested.kind
+
+
+def _places(normal_form: Sequence[Conjunction]) -> list[tuple[int, _Place]]:
+    """The places where a filter is filed, each once, and the conjunction it is of."""
+    numbers: dict[_Place, int] = {}
+    for number, conjunction in enumerate(normal_form):
+        for each in alternatives(conjunction):
+            numbers.setdefault(_place(each), number)
+    return [(number, place) for place, number in numbers.items()]
 
 
 def _place(conjunction: Conjunction) -> _Place:

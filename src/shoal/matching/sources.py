@@ -1,12 +1,13 @@
 """What compiled parts are made of: filters, arrays of ranges, tables of conjunctions.
 
 Each becomes `Rows`, with the values that equalities demand numbered by a vocabulary per
-attribute.  A filter's conjunctions become one row each; what a row cannot say exactly (negations,
+attribute.  A filter's conjunctions become one row each, or one
+for each value of a list; what a row cannot say exactly (negations,
 lists, patterns, order of strings, huge integers, infinities) stays beside it as a test that runs
 on the few publications that the row lets through.
 
 >>> from shoal.language import parse
->>> rows, tests = rows_of_filters([parse("symbol = 'A' AND price > 3 AND name LIKE 'x%'")], {})
+>>> rows, tests, _ = rows_of_filters([parse("symbol = 'A' AND price > 3 AND name LIKE 'x%'")], {})
 >>> rows.equalities["symbol"].tolist(), rows.ranges["price"][1].tolist(), len(tests)
 ([0], [inf], 1)
 """
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.columns import EXACT_INTEGERS, Doubles
-from shoal.matching.compiled import Test, compile_conjunction
+from shoal.matching.compiled import Test, alternatives, compile_conjunction
 from shoal.matching.part import Rows
 from shoal.model import Filter, Kind, Operator, Predicate, Value
 
@@ -33,28 +34,33 @@ _Ranges = dict[str, tuple[float, float]]
 
 def rows_of_filters(
     filters: Sequence[Filter], vocabularies: Vocabularies
-) -> tuple[Rows, list[Test | None]]:
-    """A row per conjunction, in order, and what remains to be tested behind each."""
-    size = sum(len(filter.normal_form) for filter in filters)
+) -> tuple[Rows, list[Test | None], npt.NDArray[np.int64]]:
+    """Rows in the order of the filters, what remains to be tested behind each, and whose it is."""
+    conjunctions = [
+        (number, each)
+        for number, filter in enumerate(filters)
+        for conjunction in filter.normal_form
+        for each in alternatives(conjunction)
+    ]
+    size = len(conjunctions)
     equalities: dict[str, npt.NDArray[np.int32]] = {}
     ranges: dict[str, tuple[Doubles, Doubles]] = {}
     tests: list[Test | None] = []
-    for filter in filters:
-        for conjunction in filter.normal_form:
-            row = len(tests)
-            demanded: dict[str, Value] = {}
-            asked: _Ranges = {}
-            rest = [each for each in conjunction if not _take(each, demanded, asked)]
-            for name, value in demanded.items():
-                if name not in equalities:
-                    equalities[name] = np.full(size, -1, np.int32)
-                equalities[name][row] = code_of(vocabularies.setdefault(name, {}), value)
-            for name, (low, high) in asked.items():
-                if name not in ranges:
-                    ranges[name] = np.full(size, -np.inf), np.full(size, np.inf)
-                ranges[name][0][row], ranges[name][1][row] = low, high
-            tests.append(compile_conjunction(tuple(rest)) if rest else None)
-    return Rows(size, equalities, ranges), tests
+    for row, (_, conjunction) in enumerate(conjunctions):
+        demanded: dict[str, Value] = {}
+        asked: _Ranges = {}
+        rest = [each for each in conjunction if not _take(each, demanded, asked)]
+        for name, value in demanded.items():
+            if name not in equalities:
+                equalities[name] = np.full(size, -1, np.int32)
+            equalities[name][row] = code_of(vocabularies.setdefault(name, {}), value)
+        for name, (low, high) in asked.items():
+            if name not in ranges:
+                ranges[name] = np.full(size, -np.inf), np.full(size, np.inf)
+            ranges[name][0][row], ranges[name][1][row] = low, high
+        tests.append(compile_conjunction(tuple(rest)) if rest else None)
+    numbers = np.array([number for number, _ in conjunctions], np.int64)
+    return Rows(size, equalities, ranges), tests, numbers
 
 
 def rows_of_ranges(attributes: Sequence[str], low: Any, high: Any) -> Rows:
