@@ -1,0 +1,110 @@
+"""A study as data: claims with verdicts, tables and figures, read from `study.json`.
+
+Whatever made the study decides what is in it; the pages only show it.
+
+>>> claim = Claim(id="load", section="Load", dataset="quotes", claim="cuts load", paper="68 %",
+...               ours="71 %", verdict="met", reason="")
+>>> count_verdicts([claim, msgspec.structs.replace(claim, verdict="missed")])
+{'met': 1, 'missed': 1}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Verdict = Literal["met", "missed", "not run"]
+VERDICTS: Sequence[Verdict] = ("met", "missed", "not run")
+
+
+class StudyError(ValueError):
+    """A study file that is missing or misshapen; says which."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim, what it says, what we have, and, where it was missed, why that may be."""
+
+    id: str
+    section: str
+    dataset: str
+    claim: str
+    paper: str
+    ours: str
+    verdict: Verdict
+    reason: str
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One series of a figure; a gap where y is None."""
+
+    name: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines over an x axis: at even steps for each value that occurs, linear, or logarithmic."""
+
+    id: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    x_scale: Literal["steps", "linear", "log"] = "steps"
+    y_scale: Literal["linear", "log"] = "linear"
+    marks: bool = True
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures that belong together."""
+
+    title: str
+    figures: tuple[Figure, ...]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A small table: its title, a sentence about it, columns and rows of text."""
+
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the pages show."""
+
+    title: str
+    facts: tuple[str, ...]
+    notes: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    tables: tuple[Table, ...]
+    groups: tuple[Group, ...]
+
+
+def read_study(path: Path) -> Study:
+    """The study in a file; StudyError when it is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Study)
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file; is this a study's folder?") from None
+    except msgspec.DecodeError as error:
+        raise StudyError(f"{path}: not a study: {error}") from None
+
+
+def count_verdicts(claims: Sequence[Claim]) -> Mapping[str, int]:
+    """How many claims have each verdict that occurs."""
+    counts = Counter(claim.verdict for claim in claims)
+    return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+
+
+def sections(claims: Sequence[Claim]) -> Mapping[str, list[Claim]]:
+    """The claims by section, both in the order they come."""
+    found: dict[str, list[Claim]] = {}
+    for claim in claims:
+        found.setdefault(claim.section, []).append(claim)
+    return found

@@ -1,0 +1,123 @@
+"""A study's pages: every claim is there, nothing from data becomes markup, figures are files."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.report.plots import plot
+from shoal.report.study import (
+    Claim,
+    Figure,
+    Group,
+    Line,
+    Study,
+    StudyError,
+    Table,
+    count_verdicts,
+    read_study,
+)
+from shoal.report.study_pages import markdown, page, write_pages
+
+LOAD = Claim(
+    id="load",
+    section="Load",
+    dataset="quotes",
+    claim="cuts the <load> | rate",
+    paper="68 %",
+    ours="71 %",
+    verdict="met",
+    reason="",
+)
+DELAY = msgspec.structs.replace(
+    LOAD, id="delay", section="Delay", verdict="missed", reason="links differ"
+)
+FIGURE = Figure(
+    id="quotes-5a",
+    title="5a <Rate>",
+    caption="wide area",
+    x_label="X",
+    y_label="messages/s",
+    lines=(
+        Line(name="baseline", points=((1, 4.0), (16, 5.0), (63, None))),
+        Line(name="load100 & more", points=((1, 1.0), (16, 2.0), (63, 3.0))),
+    ),
+)
+STUDY = Study(
+    title="A <study>",
+    facts=("scale small", "quotes"),
+    notes=("A note.",),
+    claims=(LOAD, DELAY),
+    tables=(
+        Table(title="Regret", caption="of choices", columns=("a", "b"), rows=(("1", "2 | 3"),)),
+    ),
+    groups=(Group(title="Figure 5", figures=(FIGURE,)),),
+)
+
+
+def test_every_claim_has_a_row_in_both() -> None:
+    text, html = markdown(STUDY), page(STUDY)
+    assert "| quotes | cuts the <load> \\| rate | 68 % | 71 % | **met** |  |" in text
+    assert "| **missed** | links differ |" in text
+    assert "1 claims met, 1 claims missed." in text
+    assert "cuts the &lt;load&gt; | rate" in html
+    assert "<load>" not in html
+    assert '<span class="verdict missed">missed</span>' in html
+    assert html.count('class="reason"') == 1
+    assert count_verdicts(STUDY.claims) == {"met": 1, "missed": 1}
+
+
+def test_the_folder_holds_what_the_text_links_to(tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "old.svg").touch()
+    write_pages(tmp_path, STUDY)
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["quotes-5a.svg"]
+    assert "![5a <Rate>](figures/quotes-5a.svg)" in (tmp_path / "RESULTS.md").read_text()
+    ElementTree.parse(tmp_path / "figures" / "quotes-5a.svg")
+    assert (tmp_path / "index.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("x_scale", ["steps", "linear", "log"])
+@pytest.mark.parametrize("y_scale", ["linear", "log"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        (Line(name="empty", points=()),),
+        (Line(name="gap", points=((1, None),)),),
+        (Line(name="one", points=((5, 5.0),)),),
+        (Line(name="nought", points=((0, 0.0), (0, 0.0))),),
+        (Line(name="below", points=((1, -4.0), (2, 4.0))),),
+        tuple(Line(name=f"line {n}", points=((1, 1.0), (1_000, 1e6))) for n in range(14)),
+    ],
+)
+def test_any_figure_can_be_drawn(x_scale: str, y_scale: str, lines: tuple[Line, ...]) -> None:
+    figure = msgspec.structs.replace(FIGURE, lines=lines, x_scale=x_scale, y_scale=y_scale)
+    drawing = ElementTree.fromstring(plot(figure))
+    assert "nan" not in plot(figure)
+    assert drawing.attrib["role"] == "img"
+
+
+def test_a_gap_breaks_the_line_and_marks_tell_values() -> None:
+    line = Line(name="a", points=((1, 1.0), (2, None), (4, 2.0)))
+    drawing = plot(msgspec.structs.replace(FIGURE, lines=(line,)))
+    assert drawing.count("<title>") == 2
+    assert "a, 4: 2.00" in drawing
+    first = re.search(r'<path d="([^"]*)" stroke="[^"]*" class="series"/>', drawing)
+    assert first is not None
+    assert (first[1].count("M"), first[1].count("L")) == (2, 0)
+
+
+def test_a_study_comes_back_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    with pytest.raises(StudyError, match="no such file"):
+        read_study(path)
+    path.write_bytes(msgspec.json.encode(STUDY))
+    assert read_study(path) == STUDY
+    path.write_text('{"title": 3}')
+    with pytest.raises(StudyError, match="not a study: Expected `str`"):
+        read_study(path)
