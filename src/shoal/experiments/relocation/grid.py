@@ -1,0 +1,256 @@
+"""Which runs the relocation paper's evaluation consists of: a pure list, at two scales.
+
+A run is one simulated network: a data set, a testbed, how subscribers are spread, and a setting
+(nobody moves, POP, or GRAPE with a priority and a weight).  Beside the paper's grid there are
+probes: networks in which nobody moves and every publisher stands somewhere else in each, until
+all have been everywhere; they tell what the best broker would have been.
+
+>>> [run.name for run in grid("quotes", SCALES["small"])][:2]
+['quotes/grid/wide-clustered-1/baseline', 'quotes/grid/wide-clustered-1/pop']
+>>> len(grid("quotes", SCALES["paper"]))
+473
+
+Source: Cheung and Jacobsen, publisher relocation, section 5.1 (set-up) and 5.2 (what is varied).
+The figure that lists their numbers of clients is not in the text, nor are rates; ours are in
+`SCALES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+Testbed = Literal["wide", "cluster"]
+Distribution = Literal["clustered", "random"]
+System = Literal["tree", "pop", "grape"]
+Priority = Literal["load", "delay"]
+ScaleName = Literal["small", "paper"]
+
+BROKERS: dict[Testbed, int] = {"wide": 63, "cluster": 127}
+SPREADS = (1, 2, 4, 8, 16, 32, 63)
+WEIGHTS = (100, 75, 50, 25, 1)
+THRESHOLDS = (10, 50, 100, 200, 500)
+# "The enterprise scenario on the cluster testbed with subscribers among 16 brokers" (5.2); the
+# paper does not say which priority its figures 6d to 6g have.
+THRESHOLD_SPREAD = 16
+# Where the best broker is searched for by trying all.
+PROBED_SPREAD = 16
+# Publishers start to publish a whole window after the clients have settled.
+WINDOW_US = 10_000_000
+PUBLISHING_FROM_US = 2 * WINDOW_US
+SUBSCRIBING_FROM_US = 2_000_000
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the brokers do about publishers; `threshold` None is the system's default."""
+
+    system: System
+    priority: Priority | None = None
+    weight: int | None = None
+    threshold: int | None = None
+
+    @property
+    def label(self) -> str:
+        """As the paper calls it: baseline, pop, load100, delay1."""
+        if self.system == "tree":
+            return "baseline"
+        name = self.system if self.priority is None else f"{self.priority}{self.weight}"
+        return name if self.threshold is None else f"{name}-threshold-{self.threshold}"
+
+
+BASELINE, POP = Setting(system="tree"), Setting(system="pop")
+
+
+def grape(priority: Priority, weight: int) -> Setting:
+    """GRAPE with one priority and weight."""
+    return Setting(system="grape", priority=priority, weight=weight)
+
+
+LOAD, DELAY = grape("load", 100), grape("delay", 100)
+EXTREMES = (BASELINE, POP, LOAD, DELAY)
+EVERY_WEIGHT = (
+    BASELINE,
+    POP,
+    *(grape("load", weight) for weight in WEIGHTS),
+    *(grape("delay", weight) for weight in WEIGHTS),
+)
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a study; times in virtual µs.
+
+    publishers, subscriptions   at most this many publishers, and subscriptions of each
+    interval_us                 from one publication of a publisher to its next
+    duration_us                 of publishing; the paper measures 18 minutes after the start
+    threshold_duration_us       the same where thresholds are varied: the highest needs more time
+    probe_duration_us           the same for probes
+    narrowed                    whether the cluster repeats only a part of the grid
+    network_sizes               brokers of the networks that show how far it scales
+    """
+
+    name: ScaleName
+    publishers: int
+    subscriptions: int
+    duration_us: int
+    threshold_duration_us: int
+    probe_duration_us: int
+    narrowed: bool
+    network_sizes: tuple[int, ...]
+    interval_us: int = 1_000_000
+
+    def publications(self, duration_us: int) -> int:
+        """How many publications a publisher makes in that time."""
+        return duration_us // self.interval_us
+
+
+_MINUTE_US = 60_000_000
+SCALES: dict[ScaleName, Scale] = {
+    "small": Scale(
+        name="small",
+        publishers=20,
+        subscriptions=20,
+        duration_us=6 * _MINUTE_US,
+        threshold_duration_us=18 * _MINUTE_US,
+        probe_duration_us=3 * _MINUTE_US,
+        narrowed=True,
+        network_sizes=(15, 31, 63, 127),
+    ),
+    "paper": Scale(
+        name="paper",
+        publishers=40,
+        subscriptions=100,
+        duration_us=18 * _MINUTE_US,
+        threshold_duration_us=18 * _MINUTE_US,
+        probe_duration_us=6 * _MINUTE_US,
+        narrowed=False,
+        network_sizes=(15, 63, 255, 1_023),
+    ),
+}
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the grid.  `probe` n: every publisher stands n brokers after its own."""
+
+    study: Literal["grid", "threshold", "probe"]
+    dataset: str
+    testbed: Testbed
+    distribution: Distribution
+    spread: int
+    setting: Setting
+    duration_us: int
+    publications: int
+    probe: int | None = None
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers the testbed has."""
+        return BROKERS[self.testbed]
+
+    @property
+    def workload(self) -> str:
+        """The variant of the data set's workloads that it runs on."""
+        return f"{self.testbed}-{self.distribution}-{self.spread}-{self.publications}"
+
+    @property
+    def name(self) -> str:
+        """Unique within a study; also the path of its summary."""
+        setting = self.setting.label if self.probe is None else f"{self.probe:02}"
+        network = f"{self.testbed}-{self.distribution}-{self.spread}"
+        return f"{self.dataset}/{self.study}/{network}/{setting}"
+
+    @property
+    def cost(self) -> float:
+        """About how long it takes, in any unit."""
+        return self.duration_us * (1.0 if self.distribution == "clustered" else 1.3)
+
+
+def grid(dataset: str, scale: Scale) -> list[RunSpec]:
+    """Every run on one data set, in the order of the figures."""
+
+    def run(testbed: Testbed, distribution: Distribution, spread: int, setting: Setting) -> RunSpec:
+        return RunSpec(
+            study="grid",
+            dataset=dataset,
+            testbed=testbed,
+            distribution=distribution,
+            spread=spread,
+            setting=setting,
+            duration_us=scale.duration_us,
+            publications=scale.publications(scale.duration_us),
+        )
+
+    found = [run(*point) for point in _points(scale)]
+    found += threshold_runs(dataset, scale)
+    found += probe_runs(dataset, scale)
+    return found
+
+
+def _points(scale: Scale) -> Iterator[tuple[Testbed, Distribution, int, Setting]]:
+    distributions: Sequence[Distribution] = ("clustered", "random")
+    if not scale.narrowed:
+        for testbed in BROKERS:
+            for distribution in distributions:
+                for spread in SPREADS:
+                    for setting in EVERY_WEIGHT:
+                        yield testbed, distribution, spread, setting
+        return
+    some = (1, 4, 16, 63)
+    for distribution in distributions:
+        for spread in SPREADS:
+            # delay1 is what the paper times selections with (figures 6a and 6b).
+            timed = (grape("delay", 1),) if spread in some else ()
+            for setting in (*EXTREMES, *timed):
+                yield "wide", distribution, spread, setting
+    for distribution in distributions:
+        for spread in some:
+            whole = distribution == "clustered" or spread == THRESHOLD_SPREAD
+            for setting in EVERY_WEIGHT if whole else EXTREMES:
+                yield "cluster", distribution, spread, setting
+
+
+def threshold_runs(dataset: str, scale: Scale) -> list[RunSpec]:
+    """Figures 6d to 6h: how often the algorithms decide, and the baseline for as long."""
+    settings = [
+        BASELINE,
+        *(
+            Setting(system="grape", priority="delay", weight=100, threshold=threshold)
+            for threshold in THRESHOLDS
+        ),
+        *(Setting(system="pop", threshold=threshold) for threshold in THRESHOLDS),
+    ]
+    return [
+        RunSpec(
+            study="threshold",
+            dataset=dataset,
+            testbed="cluster",
+            distribution="clustered",
+            spread=THRESHOLD_SPREAD,
+            setting=setting,
+            duration_us=scale.threshold_duration_us,
+            publications=scale.publications(scale.threshold_duration_us),
+        )
+        for setting in settings
+    ]
+
+
+def probe_runs(dataset: str, scale: Scale) -> list[RunSpec]:
+    """Everybody everywhere, once, for both distributions on the wide-area testbed."""
+    distributions: Sequence[Distribution] = ("clustered", "random")
+    return [
+        RunSpec(
+            study="probe",
+            dataset=dataset,
+            testbed="wide",
+            distribution=distribution,
+            spread=PROBED_SPREAD,
+            setting=BASELINE,
+            duration_us=scale.probe_duration_us,
+            # The grid's own workload: the same filters, of which the probes see the beginning.
+            publications=scale.publications(scale.duration_us),
+            probe=probe,
+        )
+        for distribution in distributions
+        for probe in range(BROKERS["wide"])
+    ]

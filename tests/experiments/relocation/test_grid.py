@@ -1,0 +1,71 @@
+"""The grid: everything the issue of the paper's evaluation names, and names that are unique."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.experiments.relocation.grid import (
+    BROKERS,
+    SCALES,
+    SPREADS,
+    THRESHOLDS,
+    WEIGHTS,
+    RunSpec,
+    ScaleName,
+    grid,
+)
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_names_are_unique(scale: ScaleName) -> None:
+    names = [run.name for run in grid("quotes", SCALES[scale])]
+    assert len(names) == len(set(names))
+
+
+def test_the_paper_scale_is_complete() -> None:
+    runs = grid("quotes", SCALES["paper"])
+    main = [run for run in runs if run.study == "grid"]
+    labels = {"baseline", "pop"} | {
+        f"{priority}{weight}" for priority in ("load", "delay") for weight in WEIGHTS
+    }
+    points = {(run.testbed, run.distribution, run.spread, run.setting.label) for run in main}
+    assert points == {
+        (testbed, distribution, spread, label)
+        for testbed in BROKERS
+        for distribution in ("clustered", "random")
+        for spread in SPREADS
+        for label in labels
+    }
+    thresholds = {
+        (run.setting.system, run.setting.threshold) for run in runs if run.study == "threshold"
+    }
+    assert thresholds == {("tree", None)} | {
+        (system, threshold) for system in ("pop", "grape") for threshold in THRESHOLDS
+    }
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_every_publisher_is_probed_everywhere(scale: ScaleName) -> None:
+    probes = [run for run in grid("quotes", SCALES[scale]) if run.study == "probe"]
+    for distribution in ("clustered", "random"):
+        numbers = [run.probe for run in probes if run.distribution == distribution]
+        assert numbers == list(range(BROKERS["wide"]))
+    # Probes see the very workload whose decisions they judge.
+    judged = {run.workload for run in grid("quotes", SCALES[scale]) if run.study == "grid"}
+    assert {run.workload for run in probes} <= judged
+
+
+def test_small_is_a_part_of_the_points() -> None:
+    def points(scale: ScaleName) -> set[tuple[object, ...]]:
+        return {
+            (run.study, run.testbed, run.distribution, run.spread, run.setting, run.probe)
+            for run in grid("flights", SCALES[scale])
+        }
+
+    assert points("small") < points("paper")
+
+
+def test_a_workload_has_its_brokers() -> None:
+    run: RunSpec = grid("quotes", SCALES["small"])[0]
+    assert run.workload == "wide-clustered-1-360"
+    assert run.brokers == 63
