@@ -160,3 +160,57 @@ def test_an_unknown_engine_is_refused(shell: Shell) -> None:
     code, _, err = shell.match(SUBSCRIPTIONS, PUBLICATIONS, "--engine", "quick")
     assert code == 2
     assert "quick" in err
+
+
+EXPLAINED = """\
+p1 does not match s2:
+  UNKNOWN  dep_delay > 30.5 OR cancelled = TRUE: no part is TRUE, 1 of 2 is UNKNOWN
+    FALSE    dep_delay > 30.5: dep_delay is 5, which is not > 30.5
+    UNKNOWN  cancelled = TRUE: cancelled is missing; there is Cancelled, and names are \
+case-sensitive
+p1 matches s0
+"""
+
+
+def test_why_not(shell: Shell) -> None:
+    publication = '{"id": "p1", "attributes": {"carrier": "UA", "dep_delay": 5, "Cancelled": true}}'
+    options = ("--explain", "--only", "s0", "--only", "s2")
+    assert shell.match(SUBSCRIPTIONS, publication, *options) == (0, EXPLAINED, "")
+
+
+def test_why_not_as_json(shell: Shell) -> None:
+    code, out, _ = shell.match(SUBSCRIPTIONS, PUBLICATIONS, "--explain", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [(line["publication"], line["subscription"]) for line in lines] == [
+        (publication, id) for publication in ("p1", "p2", "p1") for id in ("s1", "s2", "s0")
+    ]
+    matching = [json.loads(line)["subscriptions"] for line in ANSWERS.splitlines()]
+    for number, ids in enumerate(matching):
+        pairs = lines[3 * number : 3 * number + 3]
+        assert sorted(pair["subscription"] for pair in pairs if pair["matches"]) == ids
+    parts = lines[3]["why"]["parts"]
+    assert [part["reason"] for part in parts] == [
+        "carrier is the number 5, compared with a string",
+        "dep_delay is the string '45', compared with a number",
+    ]
+
+
+def test_only_some_subscriptions(shell: Shell) -> None:
+    code, out, _ = shell.match(SUBSCRIPTIONS, PUBLICATIONS, "--only", "s1")
+    assert code == 0
+    assert [json.loads(line)["subscriptions"] for line in out.splitlines()] == [["s1"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--only", "s3"], "--only s3: no subscription has this id; there is s0 and s1 and s2"),
+        (["--json"], "--json goes with --explain"),
+        (["--explain", "--engine", "naive"], "leave out --engine naive"),
+    ],
+)
+def test_options_that_do_not_go(shell: Shell, options: list[str], complaint: str) -> None:
+    code, out, err = shell.match(SUBSCRIPTIONS, PUBLICATIONS, *options)
+    assert (code, out) == (2, "")
+    assert complaint in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
 import json
 import sys
@@ -48,6 +49,16 @@ def match(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Report broken lines and go on without them.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say of each pair why it does not match.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="ID", help="Only this subscription; may be repeated."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --explain: a JSON object per pair.")
+    ] = False,
 ) -> None:
     """Try filters: which subscriptions does each publication match?
 
@@ -55,7 +66,16 @@ def match(
 
     All lines are read first: a broken one stops the command with nothing printed, unless
     --skip-bad.
+
+    With --explain it prints instead, for each publication and subscription, which tests failed
+    or were unknown, and the values found. --only late-united asks about that subscription alone.
     """
+    if as_json and not explain:
+        raise UserError("--json goes with --explain; without it every line is JSON already")
+    if explain and engine is not Engine.INDEX:
+        raise UserError(
+            f"--explain goes by the definitions, not by an engine; leave out --engine {engine}"
+        )
     wanted = read_subscriptions(subscriptions, padres=syntax is Syntax.PADRES)
     given = read_publications(publications)
     complaints = [*wanted.complaints, *given.complaints]
@@ -69,10 +89,30 @@ def match(
             f"{len(given.complaints)} broken publication lines",
             file=sys.stderr,
         )
-    answers = _match(engine, wanted.records, given.records)
+    subscriptions_asked = _chosen(wanted.records, only) if only else wanted.records
+    if explain:
+        from shoal.cli.match_explanations import explanations
+
+        for explanation in explanations(subscriptions_asked, given.records, as_json=as_json):
+            print(explanation)
+        return
+    answers = _match(engine, subscriptions_asked, given.records)
     for publication, ids in zip(given.records, answers, strict=True):
         line = {"publication": publication.id, "subscriptions": sorted(ids)}
         print(json.dumps(line, ensure_ascii=False))
+
+
+def _chosen(
+    subscriptions: Sequence[ReadSubscription], only: Sequence[str]
+) -> list[ReadSubscription]:
+    """The subscriptions of these ids, in the order of the file."""
+    known = {each.id: None for each in subscriptions}
+    for id in only:
+        if id not in known:
+            alike = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
+            hint = f"; there is {' and '.join(sorted(alike))}" if alike else ""
+            raise UserError(f"--only {id}: no subscription has this id{hint}")
+    return [each for each in subscriptions if each.id in only]
 
 
 def _match(

@@ -1,6 +1,7 @@
 """Publications to the filters that match them; filters against filters."""
 
 from shoal.matching.covering import CoveringSet, covering_set
+from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex
 from shoal.matching.relations import covers, overlaps
 from shoal.matching.semantics import evaluate, matches
@@ -10,15 +11,18 @@ from shoal.matching.topics import TopicIndex, TopicSubscription
 
 __all__ = [
     "CoveringSet",
+    "Explanation",
     "MatchIndex",
     "TopicError",
     "TopicIndex",
     "TopicStore",
     "TopicSubscription",
+    "Verdict",
     "check_topic",
     "covering_set",
     "covers",
     "evaluate",
+    "explain",
     "matches",
     "overlaps",
     "read_topic_filter",
