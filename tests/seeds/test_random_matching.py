@@ -1,0 +1,39 @@
+"""Match indexes under random churn, against the naive truth.
+
+A few seeds here, 400 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import pytest
+
+from tests.seeds.random_index import RandomIndex
+
+CHOSEN = os.environ.get("SHOAL_SEEDS", "")
+QUICK = range(6)
+SOAK = range(400)
+
+
+def _run(seeds: Iterable[int]) -> int:
+    if CHOSEN:
+        first, _, last = CHOSEN.partition("-")
+        seeds = range(int(first), int(last or first) + 1)
+    found = 0
+    for seed in seeds:
+        try:
+            found += RandomIndex(seed).run(12)
+        except Exception as error:
+            raise AssertionError(f"SHOAL_SEEDS={seed}: {error}") from error
+    return found
+
+
+def test_every_question_is_answered_as_the_naive_truth_would() -> None:
+    assert _run(QUICK) > 0
+
+
+@pytest.mark.soak
+def test_every_question_is_answered_as_the_naive_truth_would_400_times() -> None:
+    assert _run(SOAK) > 0
