@@ -37,7 +37,7 @@ def is_bare(table: CoveringSet[int]) -> bool:
     candidates = table._candidates
     return not (
         table.kept or table._by_id or table._by_filter or table._nothing
-        or candidates._buckets or candidates._fixing
+        or candidates._buckets or candidates._outlines or candidates._fixing
         or candidates._anchored or candidates._anchored_strings
     )  # fmt: skip
 

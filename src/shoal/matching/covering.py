@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from shoal.matching.covering_candidates import CoveringCandidates
-from shoal.matching.outlines import Outline, outline
+from shoal.matching.outlines import outline
 from shoal.matching.relations import Region, regions, regions_cover
 from shoal.model import Filter
 
@@ -57,13 +57,12 @@ def covering_set(filters: Iterable[Filter]) -> list[Filter]:
 class _Entry(Generic[Id]):
     """One filter, whoever asks for it, and what hangs under it."""
 
-    __slots__ = ("age", "covered", "coverer", "filter", "ids", "outlines", "regions", "shown")
+    __slots__ = ("age", "covered", "coverer", "filter", "ids", "regions", "shown")
 
     def __init__(self, age: int, id: Id, filter: Filter) -> None:
         self.age = age
         self.filter = filter
         self.regions: tuple[Region, ...] = regions(filter)
-        self.outlines: tuple[Outline, ...] = ()
         # Those who ask for just this filter; one of them is shown for all.
         self.ids: dict[Id, None] = {id: None}
         self.shown = id
@@ -167,20 +166,19 @@ class CoveringSet(Generic[Id]):
         if not entry.regions:
             self._place_nothing(entry, changes)
             return
-        entry.outlines = tuple(map(outline, entry.regions))
-        for each in self._candidates.containing(entry.outlines):
+        outlines = tuple(map(outline, entry.regions))
+        for each in self._candidates.containing(outlines):
             if regions_cover(each.regions, entry.regions):
-                entry.outlines = ()
                 _hang(entry, each)
                 return
-        candidates = dict.fromkeys(self._candidates.within(entry.outlines))
+        candidates = dict.fromkeys(self._candidates.within(outlines))
         covered = [each for each in candidates if regions_cover(entry.regions, each.regions)]
         if self._nothing is not None:
             covered.append(self._nothing)
         for each in sorted(covered, key=lambda each: each.age):
             self._drop(each, changes)
             _hang(each, entry)
-        self._candidates.add(entry, entry.outlines)
+        self._candidates.add(entry, outlines)
         changes.keep(entry.shown, entry.filter)
 
     def _place_nothing(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
@@ -196,8 +194,7 @@ class CoveringSet(Generic[Id]):
         if entry is self._nothing:
             self._nothing = None
         else:
-            self._candidates.remove(entry, entry.outlines)
-            entry.outlines = ()
+            self._candidates.remove(entry)
         changes.drop(entry.shown)
 
 

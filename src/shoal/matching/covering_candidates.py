@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from operator import le
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,16 +44,22 @@ from shoal.matching.outlines import (
 )
 
 Entry = TypeVar("Entry", bound=Hashable)
+Key = TypeVar("Key")
+Member = TypeVar("Member")
+
+
+class _TableKey(NamedTuple):
+    """What the rows of a table have in common: attributes and the kinds they are bounded in.
+
+    One region of each entry is representative: it stands for the entry as what is covered.
+    """
+
+    is_representative: bool
+    kinds: tuple[tuple[str, str], ...]
+
 
 # Tables of fewer rows are not compared: asking about each of them takes no longer.
 COMPARED_ROWS = 16
-
-
-class _Row(NamedTuple, Generic[Entry]):
-    """One region of an entry; the representative one stands for the entry as what is covered."""
-
-    entry: Entry
-    is_representative: bool
 
 
 class _Table(Generic[Entry]):
@@ -66,7 +72,6 @@ class _Table(Generic[Entry]):
     def __init__(self, kinds: dict[str, str]) -> None:
         self.kinds = kinds
         self.columns = {name: at for at, name in enumerate(kinds)}
-        self._rows: list[_Row[Entry]] = []
         self._at: dict[tuple[Entry, int], int] = {}
         self._keys: list[tuple[Entry, int]] = []
         self._bounds: list[tuple[float, ...]] = []
@@ -74,13 +79,12 @@ class _Table(Generic[Entry]):
         self._array: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._keys)
 
-    def add(self, key: tuple[Entry, int], row: _Row[Entry], bounds: tuple[float, ...]) -> None:
-        at = len(self._rows)
+    def add(self, key: tuple[Entry, int], bounds: tuple[float, ...]) -> None:
+        at = len(self._keys)
         self._at[key] = at
         self._keys.append(key)
-        self._rows.append(row)
         self._bounds.append(bounds)
         if self._array is not None and at < self._array.shape[1]:
             self._array[:, at] = bounds
@@ -91,36 +95,36 @@ class _Table(Generic[Entry]):
     def remove(self, key: tuple[Entry, int]) -> None:
         """The last row takes the place of the one that goes."""
         at = self._at.pop(key)
-        last_key, last_row, last_bounds = self._keys.pop(), self._rows.pop(), self._bounds.pop()
+        last_key, last_bounds = self._keys.pop(), self._bounds.pop()
         if last_key != key:
             self._at[last_key] = at
-            self._keys[at], self._rows[at], self._bounds[at] = last_key, last_row, last_bounds
+            self._keys[at], self._bounds[at] = last_key, last_bounds
             if self._array is not None:
                 self._array[:, at] = last_bounds
-        if self._array is not None and 4 * len(self._rows) < self._array.shape[1]:
+        if self._array is not None and 4 * len(self._keys) < self._array.shape[1]:
             self._array = None
 
-    def containing(self, limits: Sequence[float]) -> Iterator[_Row[Entry]]:
+    def containing(self, limits: Sequence[float]) -> Iterator[Entry]:
         """The rows nowhere greater than the limits."""
         if self._array is None:
-            for row, bounds in zip(self._rows, self._bounds, strict=True):
+            for (entry, _), bounds in zip(self._keys, self._bounds, strict=True):
                 if all(map(le, bounds, limits)):
-                    yield row
+                    yield entry
             return
-        compared = self._array[:, : len(self._rows)] <= np.array(limits)[:, np.newaxis]
+        compared = self._array[:, : len(self._keys)] <= np.array(limits)[:, np.newaxis]
         for at in np.flatnonzero(compared.all(axis=0)).tolist():
-            yield self._rows[at]
+            yield self._keys[at][0]
 
-    def within(self, columns: Sequence[int], limits: Sequence[float]) -> Iterator[_Row[Entry]]:
+    def within(self, columns: Sequence[int], limits: Sequence[float]) -> Iterator[Entry]:
         """The rows nowhere less than the limits, of these columns."""
         if self._array is None or not columns:
-            for row, bounds in zip(self._rows, self._bounds, strict=True):
+            for (entry, _), bounds in zip(self._keys, self._bounds, strict=True):
                 if all(bounds[at] >= limit for at, limit in zip(columns, limits, strict=True)):
-                    yield row
+                    yield entry
             return
-        compared = self._array[columns, : len(self._rows)] >= np.array(limits)[:, np.newaxis]
+        compared = self._array[columns, : len(self._keys)] >= np.array(limits)[:, np.newaxis]
         for at in np.flatnonzero(compared.all(axis=0)).tolist():
-            yield self._rows[at]
+            yield self._keys[at][0]
 
 
 class _Bucket(Generic[Entry]):
@@ -130,23 +134,55 @@ class _Bucket(Generic[Entry]):
         self.fixed = fixed
         self.anchor = anchor
         self.size = 0
-        self.tables: dict[tuple[tuple[str, str], ...], _Table[Entry]] = {}
+        self._tables: dict[_TableKey, _Table[Entry]] = {}
+        # The tables under the first name they bound, and the representative ones under each name;
+        # None stands for no name, and for any.
+        self._by_first: dict[str | None, dict[_TableKey, _Table[Entry]]] = {}
+        self._by_name: dict[str | None, dict[_TableKey, _Table[Entry]]] = {}
 
-    def containing(self, inner: Outline) -> Iterator[_Row[Entry]]:
-        """The rows that may contain a region."""
+    def add(self, key: _TableKey, entry: Entry, number: int, bounds: tuple[float, ...]) -> None:
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = _Table(dict(key.kinds))
+            for index, name in self._places(key):
+                index.setdefault(name, {})[key] = table
+        table.add((entry, number), bounds)
+        self.size += 1
+
+    def remove(self, key: _TableKey, entry: Entry, number: int) -> None:
+        table = self._tables[key]
+        table.remove((entry, number))
+        self.size -= 1
+        if not len(table):
+            del self._tables[key]
+            for index, name in self._places(key):
+                _discard(index, name, key)
+
+    def _places(
+        self, key: _TableKey
+    ) -> Iterator[tuple[dict[str | None, dict[_TableKey, _Table[Entry]]], str | None]]:
+        names = [name for name, _ in key.kinds]
+        yield self._by_first, names[0] if names else None
+        if key.is_representative:
+            for name in (None, *names):
+                yield self._by_name, name
+
+    def containing(self, inner: Outline) -> Iterator[Entry]:
+        """The entries of rows that may contain a region."""
         for fixed in self.fixed.values():
             if not may_fix(fixed, inner):
                 return
-        for table in self.tables.values():
-            held = [inner_bounds(inner, name) for name in table.kinds]
-            if all(
-                bounds is not None and suits(kind, bounds.kind)
-                for kind, bounds in zip(table.kinds.values(), held, strict=True)
-            ):
-                yield from table.containing(_row_of(bounds for bounds in held if bounds))
+        for first in (None, *inner.fixed, *inner.bounds):
+            for table in self._by_first.get(first, {}).values():
+                held = [inner_bounds(inner, name) for name in table.kinds]
+                if all(
+                    bounds is not None and suits(kind, bounds.kind)
+                    for kind, bounds in zip(table.kinds.values(), held, strict=True)
+                ):
+                    yield from table.containing(_row_of(bounds for bounds in held if bounds))
 
-    def within(self, outer: Outline) -> Iterator[_Row[Entry]]:
-        """The rows that may lie within a region."""
+    def within(self, outer: Outline) -> Iterator[Entry]:
+        """The entries of representative rows that may lie within a region."""
         demanded = dict(outer.bounds)
         inner = Outline(self.fixed, {})
         for fixed in outer.fixed.values():
@@ -159,7 +195,8 @@ class _Bucket(Generic[Entry]):
             if not may_hold(demanded.pop(name), bounds_of(self.fixed[name])):
                 return
         limits = _row_of(demanded.values())
-        for table in self.tables.values():
+        named = [self._by_name.get(name, {}) for name in (None, *demanded)]
+        for table in min(named, key=len).values():
             if all(
                 name in table.kinds and suits(bounds.kind, table.kinds[name])
                 for name, bounds in demanded.items()
@@ -178,6 +215,8 @@ class CoveringCandidates(Generic[Entry]):
     """Entries by the outlines of their regions, an entry having one or several."""
 
     def __init__(self) -> None:
+        # Of each entry, that which is likely to be found least often first: the representative.
+        self._outlines: dict[Entry, tuple[Outline, ...]] = {}
         self._buckets: dict[tuple[Fixed, ...], _Bucket[Entry]] = {}
         # Each bucket under everything it fixes; and under one of these, the rarest at the time.
         self._fixing: dict[Fixed, dict[_Bucket[Entry], None]] = {}
@@ -186,29 +225,21 @@ class CoveringCandidates(Generic[Entry]):
 
     def add(self, entry: Entry, outlines: Sequence[Outline]) -> None:
         """File an entry that is not there yet."""
-        representative = min(range(len(outlines)), key=lambda at: self._alike(outlines[at]))
-        for number, each in enumerate(outlines):
+        arranged = tuple(sorted(outlines, key=self._alike))
+        self._outlines[entry] = arranged
+        for number, each in enumerate(arranged):
             bucket = self._buckets.get(tuple(each.fixed.values()))
             if bucket is None:
                 bucket = self._open(each.fixed)
-            kinds = tuple((name, bounds.kind) for name, bounds in each.bounds.items())
-            table = bucket.tables.get(kinds)
-            if table is None:
-                table = bucket.tables[kinds] = _Table(dict(kinds))
-            row = _Row(entry, number == representative)
-            table.add((entry, number), row, _row_of(each.bounds.values()))
-            bucket.size += 1
+            key = _TableKey(number == 0, _kinds(each))
+            bucket.add(key, entry, number, _row_of(each.bounds.values()))
 
-    def remove(self, entry: Entry, outlines: Sequence[Outline]) -> None:
-        """Undo `add`, with the same outlines."""
-        for number, each in enumerate(outlines):
+    def remove(self, entry: Entry) -> None:
+        """Forget an entry."""
+        for number, each in enumerate(self._outlines.pop(entry)):
             bucket = self._buckets[tuple(each.fixed.values())]
-            kinds = tuple((name, bounds.kind) for name, bounds in each.bounds.items())
-            bucket.tables[kinds].remove((entry, number))
-            bucket.size -= 1
-            if not len(bucket.tables[kinds]):
-                del bucket.tables[kinds]
-            if not bucket.tables:
+            bucket.remove(_TableKey(number == 0, _kinds(each)), entry, number)
+            if not bucket.size:
                 self._close(bucket)
 
     def containing(self, outlines: Sequence[Outline]) -> Iterator[Entry]:
@@ -217,16 +248,13 @@ class CoveringCandidates(Generic[Entry]):
         inner = min(outlines, key=self._wide_rows) if len(outlines) > 1 else outlines[0]
         for buckets in self._wide_buckets(inner):
             for bucket in buckets:
-                for row in bucket.containing(inner):
-                    yield row.entry
+                yield from bucket.containing(inner)
 
     def within(self, outlines: Sequence[Outline]) -> Iterator[Entry]:
         """Entries that one with these outlines may cover, some perhaps more than once."""
         for outer in outlines:
             for bucket in self._narrow_buckets(outer):
-                for row in bucket.within(outer):
-                    if row.is_representative:
-                        yield row.entry
+                yield from bucket.within(outer)
 
     def _alike(self, each: Outline) -> tuple[int, int]:
         """About how many regions would be found beside this one."""
@@ -260,9 +288,12 @@ class CoveringCandidates(Generic[Entry]):
         if nothing_fixed is not None:
             yield (nothing_fixed,)
         for fixed in inner.fixed.values():
-            if fixed.kind == SHAPE:
+            if fixed.kind == SHAPE and fixed.attribute not in inner.witnesses:
                 yield self._anchored_strings.get(fixed.attribute, ())
                 continue
+            if fixed.kind == SHAPE:
+                text = inner.witnesses[fixed.attribute]
+                yield self._anchored.get(Fixed(fixed.attribute, STRING, text), ())
             yield self._anchored.get(fixed, ())
             if fixed.kind == STRING:
                 yield self._anchored.get(Fixed(fixed.attribute, SHAPE, None), ())
@@ -288,12 +319,11 @@ class CoveringCandidates(Generic[Entry]):
         return fewest
 
 
-Key = TypeVar("Key")
+def _kinds(each: Outline) -> tuple[tuple[str, str], ...]:
+    return tuple((name, bounds.kind) for name, bounds in each.bounds.items())
 
 
-def _discard(
-    table: dict[Key, dict[_Bucket[Entry], None]], key: Key, bucket: _Bucket[Entry]
-) -> None:
-    del table[key][bucket]
-    if not table[key]:
-        del table[key]
+def _discard(index: dict[Key, dict[Member, Any]], key: Key, member: Member) -> None:
+    del index[key][member]
+    if not index[key]:
+        del index[key]

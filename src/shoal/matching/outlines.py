@@ -14,11 +14,12 @@ first bytes, so that tables of bounds are tables of doubles.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from shoal.matching.domains import Beyond
 from shoal.matching.ordered_sets import OrderedSet
-from shoal.matching.relations import Region, Values
+from shoal.matching.relations import Region, Values, witness
 
 # As many bytes of a string as a double holds exactly: enough to order most of them.
 _ORDERING_BYTES = 6
@@ -54,23 +55,31 @@ class Bounds(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What is filed of a region, by attribute in order of the names."""
+    """What is filed of a region, by attribute in order of the names.
+
+    A witness is one of the strings of a shape: only what holds it can contain the shape.
+    """
 
     fixed: dict[str, Fixed]
     bounds: dict[str, Bounds]
+    witnesses: Mapping[str, str] = {}
 
 
 def outline(region: Region) -> Outline:
     """The outline of a region that some publication can match."""
     fixed: dict[str, Fixed] = {}
     bounds: dict[str, Bounds] = {}
+    witnesses: dict[str, str] = {}
     for name in sorted(region):
         only = _only_value(region[name])
         if only is not None:
             fixed[name] = Fixed(name, *only)
+            example = witness(region[name].strings) if only[0] == SHAPE else None
+            if example is not None:
+                witnesses[name] = example
         else:
             bounds[name] = _bounds(region[name])
-    return Outline(fixed, bounds)
+    return Outline(fixed, bounds, witnesses)
 
 
 def _only_value(values: Values) -> tuple[str, Any] | None:
@@ -162,4 +171,6 @@ def may_fix(outer: Fixed, inner: Outline) -> bool:
         return bounds is not None and bounds.kind == STRING
     if fixed is None:
         return False
-    return fixed == outer or (fixed.kind == SHAPE and outer.kind == STRING)
+    if fixed.kind == SHAPE and outer.kind == STRING:
+        return bool(inner.witnesses.get(outer.attribute, outer.value) == outer.value)
+    return fixed == outer

@@ -83,6 +83,9 @@ class Values(NamedTuple):
 
 Region = Mapping[str, Values]
 
+# What a witness has in the place of each wildcard.
+_FILLED = {Wildcard.ANY_RUN: "", Wildcard.ANY_ONE: "a"}
+
 _BOTH = frozenset((False, True))
 _NEITHER: frozenset[bool] = frozenset()
 _ALL_NUMBERS = ordered_set(NUMBERS)
@@ -272,7 +275,30 @@ def _strings_within(inner: Strings, outer: Strings) -> bool:
         return True
     if not inner.shapes and not outer.shapes:
         return False
+    if inner.ordered.points is not None:
+        return all(_holds(outer, point) for point in inner.ordered.points)
+    example = witness(inner)
+    if example is not None and not _holds(outer, example):
+        return False
     return exists(_constraints(inner), breaking=_constraints(outer)) is False
+
+
+def _holds(strings: Strings, text: str) -> bool:
+    return text in strings.ordered and all(
+        shape(pattern)(text) is wanted for pattern, wanted in strings.shapes
+    )
+
+
+@lru_cache(CACHED_PREDICATES)
+def witness(strings: Strings) -> str | None:
+    """A string of the set, if one is easily found: what lacks it does not contain the set."""
+    tries = [
+        "".join(part if isinstance(part, str) else _FILLED[part] for part in elements(pattern))
+        for pattern, wanted in sorted(strings.shapes)
+        if wanted
+    ]
+    tries += [strings.ordered.low, strings.ordered.low + "a"]
+    return next((text for text in tries if _holds(strings, text)), None)
 
 
 def _meet(left: Region, right: Region) -> bool:
