@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.overlays.publisher_relocation.naive_planner import naive_select
-from tests.overlays.publisher_relocation.sessions import random_session
+from tests.overlays.publisher_relocation.grape.naive_planner import naive_select
+from tests.overlays.publisher_relocation.grape.sessions import random_session
 
-from shoal.overlays.publisher_relocation.planner import Priority, Snapshot, select
+from shoal.overlays.publisher_relocation.grape.planner import Priority, Snapshot, select
 
 BROKERS = 10_000
 TWIN_BROKERS = 1_000

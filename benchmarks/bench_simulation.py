@@ -18,8 +18,7 @@ from random import Random
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
@@ -63,7 +62,7 @@ def build(system: str, publications: int, seed: int) -> World:
     links = [(f"B{(number - 1) // 2}", f"B{number}") for number in range(1, BROKERS)]
     world = World(
         links,
-        SYSTEMS[system](Parameters()),
+        strategy_factory(system),
         ConstantUnderlay(2_000),
         costs=ServiceCosts(processing_us=50, matching_us=100, transmission_us=20),
     )

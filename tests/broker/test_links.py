@@ -24,8 +24,7 @@ from shoal.broker.effects import (
 from shoal.broker.links import Frame, ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Ping, Publish, Subscribe, Unadvertise
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import strategy_factory
 from tests.broker.transcript import advertisement, publish, subscription
 
 KEY = ("link", "B2")
@@ -33,7 +32,7 @@ RESEND_US = 1_000
 
 
 def broker(name: str, neighbour: str) -> ReliableBroker:
-    machine = Broker(name, (neighbour,), SYSTEMS["tree"](Parameters()))
+    machine = Broker(name, (neighbour,), strategy_factory("tree"))
     return ReliableBroker(machine, RESEND_US)
 
 

@@ -42,24 +42,22 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import RefusalRecord
 from shoal.model import Advertisement, MessageId, Publication, Subscription
-from shoal.overlays.publisher_relocation.messages import (
-    MigrationComplete,
-    MigrationUpdate,
+from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.publisher_relocation.planner import BrokerTrace, Priority
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.registry import SYSTEMS, strategy_factory
 from tests.broker.transcript import publish
 from tests.strategies import attributes, filters
+from tests.systems import eager
 
 SESSION = MessageId("B1", "P", 0)
 
 
 def broker(system: str = "tree") -> Broker:
-    parameters = Parameters(trace_session_length=2, priority=Priority.DELAY)
-    return Broker("B1", ("B0", "B2"), SYSTEMS[system](parameters))
+    return Broker("B1", ("B0", "B2"), strategy_factory(system, eager(system, 2)))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -205,7 +203,7 @@ def test_no_input_raises(system: str, data: st.DataObject) -> None:
 @given(inputs(FRAMES))
 @settings(max_examples=60)
 def test_no_frame_raises(happenings: list[Input]) -> None:
-    machine = ReliableBroker(broker("publisher_relocation"))
+    machine = ReliableBroker(broker("grape"))
     feed(machine, happenings)
 
 

@@ -53,14 +53,12 @@ from shoal.broker.messages import (
 from shoal.broker.records import RefusalRecord
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription, Value
-from shoal.overlays.publisher_relocation.messages import (
-    MigrationComplete,
-    MigrationUpdate,
+from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.registry import strategy_factory
 from shoal.simulation.checkers import TableRows, check_tables, expected_tables
 
 LINE = (("B1", "B2"), ("B2", "B3"))
@@ -95,10 +93,10 @@ class Stage:
         self,
         links: Iterable[tuple[str, str]] = LINE,
         system: str = "tree",
-        parameters: Parameters | None = None,
+        parameters: msgspec.Struct | None = None,
     ) -> None:
         self.edges = tuple(links)
-        self.factory = SYSTEMS[system](parameters or Parameters())
+        self.factory = strategy_factory(system, parameters)
         neighbours: dict[str, list[str]] = {}
         for left, right in self.edges:
             neighbours.setdefault(left, []).append(right)

@@ -24,12 +24,12 @@ def test_the_three_networks_differ_in_what_is_compared_and_nothing_else(tmp_path
     scenarios = [scenario(name, tmp_path / "workload", 7) for name in RUNS]
     assert [each.system for each in scenarios] == [
         "tree",
-        "publisher_relocation",
-        "publisher_relocation",
+        "grape",
+        "grape",
     ]
-    assert [each.relocation.priority.value for each in scenarios[1:]] == ["load", "delay"]
+    assert [each.grape.priority.value for each in scenarios[1:]] == ["load", "delay"]
     alike = [
-        msgspec.structs.replace(each, name="", system="tree", relocation=scenarios[0].relocation)
+        msgspec.structs.replace(each, name="", system="tree", grape=scenarios[0].grape)
         for each in scenarios
     ]
     assert alike[0] == alike[1] == alike[2]

@@ -75,7 +75,7 @@ def test_a_run_is_written_and_summed_up(
     ("arguments", "message"),
     [
         (["--set", "sed=7"], "shoal: --set: sed: unknown key; did you mean seed?"),
-        (["--set", "relocation.weight=7000"], "relocation.weight: 7000 is not between"),
+        (["--set", "grape.weight=7000"], "grape.weight: 7000 is not between"),
         ([], "workload: no such folder; make a workload with `shoal workload`"),
     ],
 )

@@ -20,26 +20,24 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import BrokerContext
 from shoal.model import MessageId
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.simulation.checkers import Verdict, Wish, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.seeds.random_network import RandomNetwork
+from tests.systems import calm, eager
 
 pytestmark = pytest.mark.parametrize("system", SYSTEMS)
 
 STAR = (("B1", "B2"), ("B1", "B3"), ("B1", "B4"))
-# Long enough that no decision of any system disturbs what is looked at here.
-CALM = Parameters(trace_session_length=65_536)
 
 
 def stage(system: str) -> Stage:
-    return Stage(STAR, system, CALM)
+    return Stage(STAR, system, calm(system))
 
 
 def test_it_starts_with_empty_tables(system: str) -> None:
-    strategy = SYSTEMS[system](CALM)(BrokerContext("B1", ("B2", "B3"), Random(1)))
+    strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
     assert (strategy.tables.advertisements, strategy.tables.subscriptions) == ({}, {})
 
 
@@ -134,8 +132,8 @@ def test_the_same_inputs_give_the_same_effects(system: str) -> None:
         return inputs
 
     def run() -> list[list[Effect]]:
-        parameters = Parameters(trace_session_length=3)
-        machine = Broker("B1", ("B2", "B3", "B4"), SYSTEMS[system](parameters), seed=5)
+        factory = strategy_factory(system, eager(system))
+        machine = Broker("B1", ("B2", "B3", "B4"), factory, seed=5)
         return [machine.handle(input, now_us) for now_us, input in history()]
 
     assert run() == run()

@@ -25,7 +25,7 @@ from shoal.experiments.scenario import (
     parse_scenario,
 )
 from shoal.experiments.typed_toml import TomlError
-from shoal.overlays.publisher_relocation.planner import Priority
+from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.simulation.service import ServiceCosts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.toml"
@@ -43,7 +43,7 @@ def test_the_example_is_the_papers_setting() -> None:
     scenario = load_scenario(EXAMPLE)
     assert scenario.topology == BalancedTree(fan_out=2)
     assert isinstance(scenario.underlay, Geography)
-    assert scenario.relocation.trace_session_length == 100
+    assert scenario.grape.trace_session_length == 100
     assert scenario.workload.path == str((EXAMPLE.parent / "../demo/workload").resolve())
 
 
@@ -59,12 +59,12 @@ def test_a_dumped_scenario_is_complete_and_reads_back(tmp_path: Path) -> None:
         MINIMAL
         + "[underlay]\nkind = 'matrix'\npath = '../rtt.csv'\n"
         + "[topology]\nkind = 'links'\n"
-        + "[relocation]\npriority = 'delay'\nweight = 75\n"
+        + "[grape]\npriority = 'delay'\nweight = 75\n"
         + "[[faults.crashes]]\nbroker = 'B1'\nat_us = 5\nback_us = 9\n"
         + "[[faults.link_downs]]\nleft = 'B1'\nright = 'B2'\nat_us = 5\nback_us = 9\n",
     )
     scenario = load_scenario(path)
-    assert scenario.relocation.priority is Priority.DELAY
+    assert scenario.grape.priority is Priority.DELAY
     assert scenario.underlay == Matrix(path=str(tmp_path / "rtt.csv"))
     assert scenario.topology == LinksFile()
     text = dump_scenario(scenario, tmp_path / "runs" / "one")
@@ -86,10 +86,10 @@ def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("relocation.wieght=3", "--set: relocation.wieght: unknown key; did you mean weight?"),
-        ("relocation.weight=140", "--set: relocation.weight: 140 is not between 0 and 100"),
-        ("relocation.priority=both", "use one of load, delay"),
-        ("system=grape", "system: .*; use one of publisher_relocation, tree"),
+        ("grape.wieght=3", "--set: grape.wieght: unknown key; did you mean weight?"),
+        ("grape.weight=140", "--set: grape.weight: 140 is not between 0 and 100"),
+        ("grape.priority=both", "use one of load, delay"),
+        ("system=prune", "system: .*; use one of grape, tree"),
         ("underlay.kind=moon", "underlay.kind: 'moon' is none; use one of"),
         ("underlay.kind=matrix", "underlay.path: is missing"),
         ("faults.link_loss=1.5", "faults.link_loss: Expected float <= 0.9"),

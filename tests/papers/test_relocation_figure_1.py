@@ -39,7 +39,7 @@ def clients(brokers: dict[str, int]) -> list[str]:
 
 @pytest.fixture
 def stage() -> Stage:
-    stage = Stage(LINKS, "publisher_relocation")
+    stage = Stage(LINKS, "grape")
     stage.ask("B1", "P", Advertise(P))
     for client in clients(LEFT | RIGHT):
         stage.ask(client[:2], client, Subscribe(subscription(client, client=client)))

@@ -110,7 +110,7 @@ def _summary_row(
     factor: float, delay_factor: float,
 ) -> dict[str, Any]:  # fmt: skip
     return {
-        "run": name, "system": "publisher_relocation" if number else "tree", "brokers": brokers,
+        "run": name, "system": "grape" if number else "tree", "brokers": brokers,
         "publishers": publishers, "subscriptions": 1_260, "publications": 27_004,
         "expected": 131_072, "delivered": 131_072, "lost": 0, "duplicated": 0, "phantom": 0,
         "message_rate_per_s": 24.4 * factor, "settled_message_rate_per_s": 24.1 * factor * factor,
@@ -140,7 +140,7 @@ def _write_run(
         {"left": pa.string(), "right": pa.string()},
     )
     write(folder / "migrations.parquet", migrations, MIGRATIONS)
-    system = "publisher_relocation" if number else "tree"
+    system = "grape" if number else "tree"
     priority = ("", "load", "delay")[number % 3]
     lines = [f'system = "{system}"', f"seed = {seed}", "[grape]", f'priority = "{priority}"']
     (folder / "scenario.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")

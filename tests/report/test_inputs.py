@@ -12,7 +12,7 @@ def test_runs_come_in_the_order_given_with_their_own_rows(tmp_path: Path) -> Non
     (baseline, load, _), summary = make_runs(tmp_path)
     runs = read_runs([load, baseline], summary)
     assert [run.name for run in runs] == ["load100", "baseline"]
-    assert runs[0].metrics["system"] == "publisher_relocation"
+    assert runs[0].metrics["system"] == "grape"
     assert len(runs[0].migrations) == runs[0].metrics["migrations"] > 0
     assert runs[1].migrations == []
     assert len(runs[0].loads) == len(runs[0].brokers) == 10

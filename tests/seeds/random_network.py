@@ -11,9 +11,7 @@ from random import Random
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Attributes, Publication, Subscription
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.publisher_relocation.planner import Priority
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import strategy_factory
 from shoal.simulation.checkers import (
     Wish,
     check_deliveries,
@@ -23,6 +21,7 @@ from shoal.simulation.checkers import (
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
+from tests.systems import drawn
 
 SECOND_US = 1_000_000
 # Above any propagation through the largest tree below, migrations and resent frames included.
@@ -44,21 +43,16 @@ class SeededUnderlay:
 
 class RandomNetwork:
     def __init__(self, seed: int, *, system: str, lossy: bool = False) -> None:
-        self.random = random = Random(f"{system}/{seed}")
+        self.random = random = Random(f"network/{seed}")
         size = random.randint(2, 14)
         self.brokers = [f"B{number}" for number in range(size)]
         self.links = [
             (self.brokers[random.randrange(number)], self.brokers[number])
             for number in range(1, size)
         ]
-        parameters = Parameters(
-            trace_session_length=random.randint(3, 25),
-            priority=random.choice(list(Priority)),
-            weight=random.randint(0, 100),
-        )
         self.world = World(
             self.links,
-            SYSTEMS[system](parameters),
+            strategy_factory(system, drawn(system, random)),
             SeededUnderlay(seed),
             seed=seed,
             costs=ServiceCosts(

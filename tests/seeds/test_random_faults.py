@@ -73,5 +73,5 @@ def test_the_tree_recovers_from_faults(lossy: bool) -> None:
 @pytest.mark.parametrize("lossy", [False, True], ids=["wires", "bad links"])
 def test_publishers_move_through_faults(lossy: bool) -> None:
     for seed in _seeds(QUICK):
-        problems = judge_deliveries(run(seed, "publisher_relocation", lossy))
+        problems = judge_deliveries(run(seed, "grape", lossy))
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)

@@ -17,7 +17,6 @@ from shoal.broker.messages import Advertise, Message, Publish, Relocate, Subscri
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker
 from shoal.matching import matches
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
-from shoal.overlays.publisher_relocation.parameters import Parameters
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 from tests.overlays.publisher_relocation.test_migration import (
     assert_nothing_is_left,
@@ -26,6 +25,7 @@ from tests.overlays.publisher_relocation.test_migration import (
     without_marker,
 )
 from tests.seeds.test_random_networks import _seeds
+from tests.systems import calm
 
 QUICK = range(60)
 STEPS = 250
@@ -43,8 +43,7 @@ class RandomMigrations:
         self.random = random = Random(f"migrations/{seed}")
         names = [f"B{number}" for number in range(random.randint(2, 7))]
         edges = [(names[random.randrange(n)], names[n]) for n in range(1, len(names))]
-        no_sessions = Parameters(trace_session_length=65_536)
-        self.stage = Stage(edges, "publisher_relocation", no_sessions)
+        self.stage = Stage(edges, "grape", calm("grape"))
         self.paths = {
             (source, target): path(edges, source, target) for source in names for target in names
         }

@@ -47,20 +47,20 @@ def test_nothing_is_lost_while_clients_come_and_go() -> None:
 
 
 def test_nothing_is_lost_while_publishers_move() -> None:
-    required, migrations = _run(QUICK, "publisher_relocation")
+    required, migrations = _run(QUICK, "grape")
     assert required > 0 or CHOSEN
     assert migrations > 0 or CHOSEN
 
 
 def test_nothing_is_lost_over_links_that_lose_and_reorder() -> None:
-    required, migrations = _run(LOSSY, "publisher_relocation", lossy=True)
+    required, migrations = _run(LOSSY, "grape", lossy=True)
     assert required > 0 or CHOSEN
     assert migrations > 0 or CHOSEN
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("lossy", [False, True])
-@pytest.mark.parametrize("system", ["tree", "publisher_relocation"])
+@pytest.mark.parametrize("system", ["tree", "grape"])
 def test_a_thousand_networks_lose_nothing(system: str, lossy: bool) -> None:
     required, _ = _run(SOAK, system, lossy=lossy)
     assert required > 1_000_000 or CHOSEN

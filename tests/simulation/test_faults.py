@@ -7,14 +7,14 @@ from itertools import permutations
 import pytest
 
 from shoal.broker.links import RESEND_US
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.checkers import check_tables, expected_tables
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.systems import eager
 
 #      B1
 #     /  \
@@ -35,7 +35,7 @@ EVERYBODY = sorted(wish.client for wish, _ in WISHES)
 def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
     made = World(
         TREE,
-        SYSTEMS[system](Parameters(trace_session_length=4)),
+        strategy_factory(system, eager(system, 4)),
         ConstantUnderlay(5_000),
         costs=ServiceCosts(processing_us=20, matching_us=20, transmission_us=10),
         link_faults=faults,
@@ -197,7 +197,7 @@ def test_what_is_in_a_link_when_it_breaks_is_lost_and_nothing_else() -> None:
 
 def test_sessions_go_on_after_a_restart() -> None:
     """GRAPE learns the restarted broker's neighbours anew, and moves a publisher across it."""
-    made = world("publisher_relocation")
+    made = world("grape")
     for broker in ("B1", "B2"):
         made.crash(10 * SECOND_US, broker)
         made.restart(12 * SECOND_US, broker)
@@ -222,7 +222,7 @@ def test_sessions_go_on_after_a_restart() -> None:
     ],
 )
 def test_behind_reliable_links_nothing_is_lost(faults: LinkFaults) -> None:
-    made = world("publisher_relocation", faults)
+    made = world("grape", faults)
     for sequence in range(30):
         made.request(60 * SECOND_US + sequence * 7_000, "P", publish(sequence))
     made.run()

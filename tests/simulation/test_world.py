@@ -13,8 +13,7 @@ import pytest
 
 from shoal.broker.effects import CloseLink, Measured
 from shoal.broker.messages import Publish
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import strategy_factory
 from shoal.simulation.nodes import BrokerNode, Link
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
@@ -28,9 +27,7 @@ SETTLED_US = 50_000
 
 def world(costs: ServiceCosts = COSTS, links: object = (("B1", "B2"),), **options) -> World:  # type: ignore[no-untyped-def]
     """P at B1 and C at B2, everything 1,000 us from everything."""
-    made = World(
-        links, SYSTEMS["tree"](Parameters()), ConstantUnderlay(1_000), costs=costs, **options
-    )  # type: ignore[arg-type]
+    made = World(links, strategy_factory("tree"), ConstantUnderlay(1_000), costs=costs, **options)  # type: ignore[arg-type]
     made.add_publisher("P", "B1", "home of P")
     made.add_subscriber("C", "home of C")
     made.advertise(0, advertisement("a"))
@@ -161,7 +158,7 @@ def observed_network(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Random
         receive(self, now_us, input)
 
     monkeypatch.setattr(BrokerNode, "receive", listen)
-    return RandomNetwork(seed, system="publisher_relocation"), arrivals
+    return RandomNetwork(seed, system="grape"), arrivals
 
 
 @pytest.mark.parametrize("seed", [3, 8])
@@ -245,7 +242,7 @@ def fingerprint() -> str:
     """All that happened in one lossless and one lossy run, as a hash."""
     seen = hashlib.sha256()
     for seed, lossy in ((1, False), (2, True)):
-        network = RandomNetwork(seed, system="publisher_relocation", lossy=lossy)
+        network = RandomNetwork(seed, system="grape", lossy=lossy)
         network.run()
         trace = network.world.trace
         rows = [trace.deliveries, trace.published, trace.records, list(network.world.load_rows())]

@@ -39,8 +39,8 @@ AIMED_AT = ("dep_delay", "arr_delay", "distance", "air_time")
 # By folder, which is also the name in the report; the first is what the others are compared with.
 RUNS: dict[str, dict[str, Any]] = {
     "baseline": {"system": "tree"},
-    "load100": {"relocation": {"priority": "load", "weight": 100}},
-    "delay100": {"relocation": {"priority": "delay", "weight": 100}},
+    "load100": {"grape": {"priority": "load", "weight": 100}},
+    "delay100": {"grape": {"priority": "delay", "weight": 100}},
 }
 # Links as short as a tree over the map allows, as an operator would lay them.
 TOPOLOGY = {"kind": "minimum_spanning"}

@@ -21,7 +21,7 @@ from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_t
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Advertisement, BrokerId, ClientId, Filter, Publication, Subscription
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import strategy_factory
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.world import World
 
@@ -90,7 +90,7 @@ def _tick(progress: Callable[[int, int], None], end_us: int, now_us: int) -> Non
 def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> World:
     return World(
         links,
-        SYSTEMS[scenario.system](scenario.relocation),
+        strategy_factory(scenario.system, scenario.parameters),
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
         brokers=[row.broker for row in workload.brokers],
         costs=scenario.service,

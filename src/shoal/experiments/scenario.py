@@ -7,7 +7,7 @@ defaults written out) beside its tables.  Times are integer microseconds of virt
 >>> scenario = parse_scenario({"name": "lost links", "workload": {"path": "flights"},
 ...                            "faults": {"link_loss": 0.01}})
 >>> scenario.system, scenario.topology.fan_out, scenario.faults.link_loss
-('publisher_relocation', 2, 0.01)
+('grape', 2, 0.01)
 >>> parse_scenario({"name": "x", "workload": {"path": "y"}, "topolgy": {"kind": "star"}})
 Traceback (most recent call last):
 shoal.experiments.typed_toml.TomlError: scenario: topolgy: unknown key; did you mean topology?
@@ -27,7 +27,7 @@ import msgspec
 
 from shoal.experiments import typed_toml
 from shoal.model import BrokerId
-from shoal.overlays.publisher_relocation.parameters import Parameters as RelocationParameters
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.simulation.service import ServiceCosts
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -198,15 +198,20 @@ class Scenario(Section, frozen=True, kw_only=True):
 
     name: Text
     seed: NotNegative = 1
-    system: Literal["tree", "publisher_relocation"] = "publisher_relocation"
+    system: Literal["tree", "grape"] = "grape"
     workload: Workload
     topology: Topology = BalancedTree()
     underlay: Underlay = Geography()
     service: Service = Service()
-    relocation: RelocationParameters = RelocationParameters()
+    grape: GrapeParameters = GrapeParameters()
     faults: Faults = Faults()
     trace: Trace = Trace()
     run: Run = Run()
+
+    @property
+    def parameters(self) -> msgspec.Struct | None:
+        """Those of the chosen system; None when it has nothing to set."""
+        return getattr(self, self.system, None)
 
 
 # Where a scenario names files or folders.

@@ -1,25 +1,54 @@
-"""The systems in the house: name → how a broker builds it from its parameters."""
+"""The systems in the house: name → how a broker builds it, and from which parameters.
+
+>>> strategy_factory("grape", GrapeParameters(weight=50)) is not None
+True
+>>> strategy_factory("tree", GrapeParameters())  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+TypeError: not the parameters of tree: Parameters(trace_session_length=100, ...
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any, NamedTuple
 
-from shoal.broker.strategy import StrategyFactory
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.publisher_relocation.protocol import PublisherRelocation
+import msgspec
+
+from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
+from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.tree.routing import TreeRouting
 
 
-def _tree(parameters: Parameters) -> StrategyFactory:
-    return TreeRouting
+class NoParameters(msgspec.Struct, frozen=True):
+    """Of a system that has nothing to set."""
 
 
-def _publisher_relocation(parameters: Parameters) -> StrategyFactory:
-    return partial(PublisherRelocation, parameters=parameters)
+class System(NamedTuple):
+    """What builds a system at one broker, and the type of what sets it, with its defaults."""
+
+    strategy: Callable[[BrokerContext, Any], Strategy]
+    parameters: type[msgspec.Struct]
 
 
-SYSTEMS: dict[str, Callable[[Parameters], StrategyFactory]] = {
-    "tree": _tree,
-    "publisher_relocation": _publisher_relocation,
+def _tree(context: BrokerContext, parameters: NoParameters) -> Strategy:
+    return TreeRouting(context)
+
+
+SYSTEMS: dict[str, System] = {
+    "tree": System(_tree, NoParameters),
+    "grape": System(Grape, GrapeParameters),
 }
+
+
+def strategy_factory(system: str, parameters: msgspec.Struct | None = None) -> StrategyFactory:
+    """What builds `system` at a broker; without parameters, with their defaults.
+
+    TypeError when they are another system's parameters.
+    """
+    strategy, kind = SYSTEMS[system]
+    if parameters is None:
+        parameters = kind()
+    if not isinstance(parameters, kind):
+        raise TypeError(f"not the parameters of {system}: {parameters}")
+    return lambda context: strategy(context, parameters)

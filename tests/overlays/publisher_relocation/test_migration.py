@@ -35,7 +35,7 @@ A = advertisement("a")
 
 def stage_with_publisher(*advertisements: Advertisement) -> Stage:
     """P at B1, one subscriber of everything at each broker."""
-    stage = Stage(WEB, "publisher_relocation")
+    stage = Stage(WEB, "grape")
     stage.ask("B1", "P", *map(Advertise, advertisements or (A,)))
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
@@ -117,7 +117,7 @@ def test_two_messages_a_link_whatever_the_size_of_the_network(bystanders: int) -
     path = ("B1", "B2", "B3", "B4")
     edges = [*pairwise(path)]
     edges += [(path[number % 4], f"X{number}") for number in range(bystanders)]
-    stage = Stage(edges, "publisher_relocation")
+    stage = Stage(edges, "grape")
     stage.ask("B1", "P", Advertise(A))
     stage.settle()
     before = len(stage.everything_sent)
@@ -201,7 +201,7 @@ def in_the_papers_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_advertisement_younger_than_its_flood() -> None:
     """P advertises and is moved at once: its own word arrives before the flood from B1."""
-    stage = Stage(WEB, "publisher_relocation")
+    stage = Stage(WEB, "grape")
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
     stage.ask("B1", "P", Advertise(A))
@@ -456,7 +456,7 @@ def test_a_path_that_broke_before_the_update_ends_the_migration_there() -> None:
 
 def test_a_source_that_forgot_its_publisher_does_not_wait_for_it() -> None:
     stage = stage_with_publisher()
-    fresh = Stage(WEB, "publisher_relocation").brokers["B1"]
+    fresh = Stage(WEB, "grape").brokers["B1"]
     stage.break_link("B0", "B1")
     stage.break_link("B1", "B2")
     stage.brokers["B1"] = fresh

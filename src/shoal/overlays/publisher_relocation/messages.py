@@ -1,27 +1,12 @@
-"""What brokers say to each other to trace and to move publishers (relocation paper, 3.3, 4.1).
+"""What brokers say to each other to move a publisher (relocation paper, 3.3).
 
-Names are the paper's, spelled out: trace information request and answer (TIR, TIA), migration
-update and complete (MUM, MCM).
+Names are the paper's, spelled out: migration update and complete (MUM, MCM).
 """
 
 from __future__ import annotations
 
 from shoal.broker.messages import Message
-from shoal.model import Advertisement, BrokerId, ClientId, MessageId, SubscriptionId
-from shoal.overlays.publisher_relocation.planner import BrokerTrace
-
-
-class TraceInformationRequest(Message, frozen=True):
-    """Downstream, to every neighbour that was sent a publication of the session."""
-
-    session: MessageId
-
-
-class TraceInformationAnswer(Message, frozen=True):
-    """Upstream: what the sender and all brokers below it know of the session."""
-
-    session: MessageId
-    traces: tuple[BrokerTrace, ...]
+from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 
 
 class MigrationUpdate(Message, frozen=True):

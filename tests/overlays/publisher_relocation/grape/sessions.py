@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from shoal.overlays.publisher_relocation.planner import BrokerTrace, Snapshot
+from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Snapshot
 
 
 def random_session(

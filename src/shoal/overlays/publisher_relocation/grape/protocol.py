@@ -48,15 +48,12 @@ from shoal.broker.records import SelectionRecord
 from shoal.broker.routing_table import RoutingTable
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
-from shoal.overlays.publisher_relocation.messages import (
-    MigrationComplete,
-    MigrationUpdate,
+from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.migration import Migrations
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.publisher_relocation.planner import (
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.planner import (
     BrokerTrace,
     Decision,
     Shortlist,
@@ -64,7 +61,9 @@ from shoal.overlays.publisher_relocation.planner import (
     choose,
     shortlist,
 )
-from shoal.overlays.publisher_relocation.tracing import Tracing
+from shoal.overlays.publisher_relocation.grape.tracing import Tracing
+from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.tree.routing import TreeRouting
 
 
@@ -102,7 +101,7 @@ class _Session:
         self.remaining: Shortlist | None = None
 
 
-class PublisherRelocation:
+class Grape:
     """The tree, with publishers that move to better brokers."""
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from shoal.model import BrokerId
-from shoal.overlays.publisher_relocation.planner import BrokerTrace, Priority, Snapshot
+from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Priority, Snapshot
 
 Traces = Mapping[BrokerId, BrokerTrace]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.overlays.publisher_relocation.planner import (
+from shoal.overlays.publisher_relocation.grape.planner import (
     BrokerTrace,
     Priority,
     Snapshot,
@@ -18,12 +18,12 @@ from shoal.overlays.publisher_relocation.planner import (
     select,
     shortlist,
 )
-from tests.overlays.publisher_relocation.naive_planner import (
+from tests.overlays.publisher_relocation.grape.naive_planner import (
     naive_delay,
     naive_rate,
     naive_select,
 )
-from tests.overlays.publisher_relocation.sessions import random_session
+from tests.overlays.publisher_relocation.grape.sessions import random_session
 
 
 def trace(

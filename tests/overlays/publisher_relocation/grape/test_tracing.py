@@ -8,13 +8,13 @@ from shoal.broker.effects import Deliver, Effect, Measured, Send
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import MessageId
-from shoal.overlays.publisher_relocation.messages import (
+from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.planner import BrokerTrace
-from shoal.overlays.publisher_relocation.tracing import Tracing
+from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
+from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from tests.broker.transcript import publication
 
 M212 = MessageId("B1", "P", 212)

@@ -18,12 +18,12 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import SelectionRecord
 from shoal.model import MessageId
-from shoal.overlays.publisher_relocation.messages import (
+from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.parameters import Parameters
-from shoal.overlays.publisher_relocation.planner import BrokerTrace, Priority
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Priority
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 
 #  B1 - B2 - B3      P publishes at B1, C subscribes at B3
@@ -47,7 +47,7 @@ def grape(
         answer_timeout_us=ANSWER_US,
         ping_timeout_us=PING_US,
     )
-    stage = Stage(WEB, "publisher_relocation", parameters)
+    stage = Stage(WEB, "grape", parameters)
     stage.ask("B1", "P", Advertise(advertisement("a")))
     stage.ask(at, "C", Subscribe(subscription("s")))
     stage.settle()
@@ -339,7 +339,7 @@ def test_after_a_link_was_down_sessions_go_through_again() -> None:
 
 def test_a_broker_that_starts_without_neighbours_takes_part_when_it_has_some() -> None:
     stage = grape()
-    alone = Stage((("B2", "unlinked"),), "publisher_relocation").factory
+    alone = Stage((("B2", "unlinked"),), "grape").factory
     machine = type(stage.brokers["B2"])("B2", (), alone)
     for neighbour in ("B1", "B3", "B4"):
         stage.break_link("B2", neighbour)

@@ -16,12 +16,12 @@ from shoal.broker.effects import Deliver, Effect, Measured, Send
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
-from shoal.overlays.publisher_relocation.messages import (
+from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
+from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 
 
 class _Trace:

@@ -1,0 +1,35 @@
+"""Parameters with which tests run every system in the house: eager to rearrange, calm, or drawn."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
+from shoal.overlays.publisher_relocation.grape.planner import Priority
+
+
+def eager(system: str, publications: int = 3) -> msgspec.Struct | None:
+    """Parameters that let a system decide after so few publications; None when it never does."""
+    match system:
+        case "grape":
+            return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
+    return None
+
+
+def calm(system: str) -> msgspec.Struct | None:
+    """Parameters with which a system decides nothing in any test."""
+    return eager(system, 65_536)
+
+
+def drawn(system: str, random: Random) -> msgspec.Struct | None:
+    """Eager parameters, each within its bounds; as many draws for every system."""
+    publications, weight = random.randint(3, 25), random.randint(0, 100)
+    priority = random.choice(list(Priority))
+    match system:
+        case "grape":
+            return GrapeParameters(
+                trace_session_length=publications, priority=priority, weight=weight
+            )
+    return eager(system, publications)
