@@ -7,6 +7,10 @@ between our runs, on fewer events where they are slow.  Prints load time, memory
 index, the median of RUNS runs in events per second of wall time, and the ratio to the best peer.
 A peer that errs is named and still timed (rule-engine 0.9 finds 75.6 <= 75.0); exits with 1 when
 shoal errs.
+
+W2 is also run one publication at a time, from dictionaries.  Two threads, and two processes that
+share nothing, answer W1 batches beside one: what two processes gain over one is what the machine
+can give, and the threads should gain as much.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +173,10 @@ def bench_ranges(subscriptions: int, events: int, slow_events: int) -> bool:
             )
         )
     title = f"W1: {subscriptions:,} subscriptions of 4 ranges"
-    return compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
+    right = compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
+    if subscriptions <= 100_000:
+        bench_threads(ours.index, columns)
+    return right
 
 
 def stock_table(subscriptions: int, symbols: int) -> pa.Table:
@@ -198,6 +207,12 @@ def stock_rules(table: pa.Table) -> list[dict[str, object]]:
         {name: value for name, value in row.items() if value is not None}
         for row in table.to_pylist()
     ]
+
+
+def dictionaries(columns: Columns, size: int) -> list[dict[str, object]]:
+    """The first events as a publisher in Python has them."""
+    lists = {name: column[:size].tolist() for name, column in columns.items()}
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
 def rule_text(rule: dict[str, object]) -> str:
@@ -245,11 +260,7 @@ def bench_stocks(subscriptions: int, symbols: int, events: int, with_peers: bool
     if with_peers:
         rules = stock_rules(table)
         size = min(events, 20_000)
-        dicts = [{name: column[at] for name, column in columns.items()} for at in range(size)]
-        dicts = [
-            {name: each if isinstance(each, str) else float(each) for name, each in event.items()}
-            for event in dicts
-        ]
+        dicts = dictionaries(columns, size)
         by_symbol: dict[object, list[tuple[int, dict[str, object]]]] = {}
         for number, rule in enumerate(rules):
             by_symbol.setdefault(rule["symbol"], []).append((number, rule))
@@ -277,20 +288,62 @@ def bench_stocks(subscriptions: int, symbols: int, events: int, with_peers: bool
             ),
         ]
     title = f"W2: {subscriptions:,} stock subscriptions over {symbols:,} symbols"
-    return compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
+    right = compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
+    bench_one_by_one(ours.index, columns, min(events, 20_000))
+    return right
+
+
+def bench_one_by_one(index: MatchIndex, columns: Columns, events: int) -> None:
+    """The same index, one dictionary after the other."""
+    dicts = dictionaries(columns, events)
+    rates = []
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        for event in dicts:
+            index.match(event)
+        rates.append(events / (time.perf_counter() - started))
+    print(f"  shoal, one at a time   {statistics.median(rates):>12,.0f} events/s")
+
+
+# What two processes answer from: inherited, not sent.
+inherited: list[tuple[MatchIndex, Columns]] = []
+
+
+def answered(seconds: float) -> int:
+    """How many batches are answered in this time."""
+    index, columns = inherited[-1]
+    ends, count = time.perf_counter() + seconds, 0
+    while time.perf_counter() < ends:
+        index.match_batch(columns)
+        count += 1
+    return count
+
+
+def bench_threads(index: MatchIndex, columns: Columns, seconds: float = 1.0) -> None:
+    """Two threads, and two processes, beside one."""
+    inherited.append((index, part_of(columns, 0, BATCH_EVENTS)))
+    gains: dict[str, list[float]] = {"threads": [], "processes": []}
+    with ProcessPoolExecutor(2, get_context("fork")) as processes, ThreadPoolExecutor(2) as threads:
+        for _ in range(RUNS):
+            one = answered(seconds)
+            for name, pool in (("threads", threads), ("processes", processes)):
+                both = [pool.submit(answered, seconds) for _ in range(2)]
+                gains[name].append(sum(each.result() for each in both) / one)
+    for name, each in gains.items():
+        print(f"  two {name} / one: {statistics.median(each):.2f}")
 
 
 def warm_up() -> None:
     """Compile every kernel, or load it from the cache, and say how long that took."""
     started = time.perf_counter()
-    for size in (200, 70_000):
-        index = MatchIndex()
-        bounds = np.random.default_rng(4).uniform(0, 1, (size, 4))
-        index.add_ranges(np.arange(size), RANGE_NAMES, bounds, bounds + 0.1)
-        index.match_batch({name: np.array([0.5]) for name in RANGE_NAMES})
+    index = MatchIndex()
+    bounds = np.random.default_rng(4).uniform(0, 1, (200, 4))
+    index.add_ranges(np.arange(200), RANGE_NAMES, bounds, bounds + 0.1)
+    index.match_batch({name: np.array([0.5]) for name in RANGE_NAMES})
     index = MatchIndex()
     index.add_table(stock_table(10, 3))
     index.match_batch({"class": ["STOCK"], "symbol": ["S1"]})
+    index.match({"class": "STOCK", "symbol": "S1"})
     print(f"kernels ready in {time.perf_counter() - started:.1f} s")
 
 
