@@ -1,0 +1,1 @@
+"""MQTT 5 and 3.1.1, the server's side, sans-IO: bytes in, bytes and broker requests out."""

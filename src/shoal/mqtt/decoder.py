@@ -1,0 +1,226 @@
+"""Bytes to MQTT packets, in whatever pieces they come, for both versions by one code.
+
+A decoder without a version waits for a CONNECT and learns it there.  The first thing the standard
+does not allow ends the decoding: `feed` returns the packets before it, and `failure` says what it
+was.  PUBLISH, which is nearly all traffic, is read straight from the bytes, and the topics seen
+last are known by their bytes, so that they are not checked again and again.
+
+>>> decoder = Decoder()
+>>> hello = bytes.fromhex("100e 0004 4d515454 05 02 003c 00 0001 61")
+>>> decoder.feed(hello[:5])
+[]
+>>> connect, publication = decoder.feed(hello[5:] + bytes.fromhex("3006 0003 612f62 00"))
+>>> connect.client_id, publication.topic, decoder.version, decoder.failure
+('a', 'a/b', 5, None)
+
+Source: MQTT Version 5.0, sections 1.5, 2.1 and 3.3.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from shoal.matching import TopicError, check_topic
+from shoal.mqtt.errors import MqttError, malformed, protocol_error
+from shoal.mqtt.fields import MAX_VARIABLE, Reader, read_text
+from shoal.mqtt.packet_readers import (
+    READERS,
+    UnsupportedVersionError,
+    read_connect,
+    read_connect_version,
+)
+from shoal.mqtt.packet_types import MQTT_5, RESERVED_FLAGS, PacketType
+from shoal.mqtt.packets import Packet, Puback, Publish
+from shoal.mqtt.properties import NO_PROPERTIES, read_properties
+from shoal.mqtt.reason_codes import ReasonCode
+
+# The largest that the remaining length can say, with its four bytes and the first.
+MAX_PACKET_BYTES = MAX_VARIABLE + 5
+# Topics remembered by their bytes, for all decoders, and how long one of them may be: 1 MB in all.
+REMEMBERED_TOPICS = 4_096
+REMEMBERED_TOPIC_BYTES = 256
+
+_PUBLISH = PacketType.PUBLISH << 4
+_PUBACK = PacketType.PUBACK << 4
+
+
+class Decoder:
+    """One direction of one connection.
+
+    `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
+    A packet that is larger than `maximum_packet_size` fails as soon as its length is known.
+    """
+
+    __slots__ = ("_needed", "_pieces", "_size", "failure", "maximum_packet_size", "version")
+
+    def __init__(
+        self, version: int | None = None, maximum_packet_size: int = MAX_PACKET_BYTES
+    ) -> None:
+        self.version = version
+        self.maximum_packet_size = maximum_packet_size
+        self.failure: MqttError | None = None
+        # The beginning of a packet whose end has not come yet, and how long it will be.
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._needed = 0
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """The packets that are complete now."""
+        packets: list[Packet] = []
+        if self.failure is not None:
+            return packets
+        if self._pieces:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return packets
+            data = b"".join(self._pieces)
+            self._pieces = []
+        try:
+            self._read_all(data, packets)
+        except MqttError as error:
+            self.failure = error
+        return packets
+
+    def _read_all(self, data: bytes, packets: list[Packet]) -> None:
+        position, end, version = 0, len(data), self.version
+        maximum = self.maximum_packet_size
+        while position + 2 <= end:
+            first = data[position]
+            length = data[position + 1]
+            body = position + 2
+            if length > 127:
+                length, body = _long_length(data, position + 1, end, version)
+                if not body:
+                    break
+            stop = body + length
+            if stop - position > maximum:
+                raise MqttError(
+                    ReasonCode.PACKET_TOO_LARGE,
+                    f"a packet of {stop - position} bytes; at most {maximum} are accepted",
+                )
+            if stop > end:
+                self._keep(data[position:], stop - position)
+                return
+            if first & 0xF0 == _PUBLISH and version is not None:
+                packets.append(_read_publish(first & 15, data, body, stop, version))
+            elif (
+                first == _PUBACK
+                and length == 2
+                and version is not None
+                and data[body:stop] != b"\0\0"
+            ):
+                packets.append(Puback(data[body] << 8 | data[body + 1]))
+            else:
+                packets.append(self._read(first, data, position, body, stop))
+                version = self.version
+            position = stop
+        if position < end:
+            self._keep(data[position:], 0)
+
+    def _keep(self, rest: bytes, needed: int) -> None:
+        self._pieces = [rest]
+        self._size = len(rest)
+        self._needed = needed
+
+    def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
+        """Any packet but those of the fast path, which PUBLISH is when the version is known."""
+        kind = first >> 4
+        if kind == 0:
+            raise malformed("packet type 0 is reserved")
+        packet_type = PacketType(kind)
+        if self.version is None and packet_type is not PacketType.CONNECT:
+            raise protocol_error(f"{packet_type.name} before CONNECT [MQTT-3.1.0-1]")
+        if first & 15 != RESERVED_FLAGS[packet_type]:
+            raise malformed(f"{packet_type.name}: the reserved flags are wrong [MQTT-2.1.3-1]")
+        reader = Reader(data, packet_type.name, body, stop)
+        if packet_type is PacketType.CONNECT:
+            if self.version is not None:
+                raise protocol_error("a second CONNECT [MQTT-3.1.0-2]")
+            try:
+                self.version = read_connect_version(reader)
+            except UnsupportedVersionError as error:
+                self.version = error.version
+                raise
+            if self.version == MQTT_5 and body - start > 2:
+                _check_shortest(data[body - 1])
+            packet: Packet = read_connect(reader, self.version)
+        else:
+            assert self.version is not None
+            packet = READERS[packet_type](reader, self.version)
+        return packet
+
+
+def _long_length(data: bytes, position: int, end: int, version: int | None) -> tuple[int, int]:
+    """A remaining length of more than one byte, and where the body begins; 0 if not yet known."""
+    value = 0
+    for shift in (0, 7, 14, 21):
+        if position >= end:
+            return 0, 0
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if version == MQTT_5:
+                _check_shortest(byte)
+            return value, position
+    raise malformed("the remaining length is longer than four bytes")
+
+
+def _check_shortest(last: int) -> None:
+    """5.0 demands the shortest form; 3.1.1 does not, and small devices reserve all four bytes."""
+    if not last:
+        raise malformed("the remaining length is written longer than needed [MQTT-1.5.5-1]")
+
+
+def _read_publish(flags: int, data: bytes, position: int, stop: int, version: int) -> Publish:
+    start = position + 2
+    if start > stop:
+        raise malformed("PUBLISH ends within its topic")
+    position = start + (data[position] << 8 | data[position + 1])
+    if position > stop:
+        raise malformed("PUBLISH ends within its topic")
+    if position - start <= REMEMBERED_TOPIC_BYTES:
+        topic = _known_topic(data[start:position])
+    else:
+        topic = _read_topic(data[start:position])
+    qos = flags >> 1 & 3
+    packet_id = 0
+    if qos:
+        if qos == 3:
+            raise malformed("PUBLISH: the QoS is 3 [MQTT-3.3.1-4]")
+        if position + 2 > stop:
+            raise malformed("PUBLISH ends within its packet identifier")
+        packet_id = data[position] << 8 | data[position + 1]
+        if not packet_id:
+            raise protocol_error("PUBLISH: the packet identifier is 0 [MQTT-2.2.1-3]")
+        position += 2
+    elif flags & 8:
+        raise malformed("PUBLISH: DUP is set at QoS 0 [MQTT-3.3.1-2]")
+    properties = NO_PROPERTIES
+    if version == MQTT_5:
+        if position < stop and not data[position]:
+            position += 1
+        else:
+            reader = Reader(data, "PUBLISH", position, stop)
+            properties = read_properties(reader, PacketType.PUBLISH)
+            position = reader.position
+    if not topic and properties.topic_alias is None:
+        raise protocol_error("PUBLISH with neither topic nor topic alias")
+    return Publish(
+        topic, data[position:stop], qos, flags & 1 == 1, flags & 8 == 8, packet_id, properties
+    )
+
+
+def _read_topic(data: bytes) -> str:
+    """The topic; the empty one too, which a topic alias may stand for."""
+    topic = read_text(data, "PUBLISH: topic")
+    if topic:
+        try:
+            check_topic(topic)
+        except TopicError as error:
+            raise MqttError(ReasonCode.TOPIC_NAME_INVALID, f"PUBLISH: {error}") from None
+    return topic
+
+
+_known_topic = lru_cache(REMEMBERED_TOPICS)(_read_topic)

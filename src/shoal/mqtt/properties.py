@@ -1,0 +1,241 @@
+"""The properties of MQTT 5 packets: one table says what each is called, holds and belongs to.
+
+>>> from shoal.mqtt.fields import Reader
+>>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
+>>> data = write_properties(sent, PacketType.PUBLISH)
+>>> read_properties(Reader(data, "PUBLISH"), PacketType.PUBLISH) == sent
+True
+
+Source: MQTT Version 5.0, section 2.2.2 and the section of each packet.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shoal.mqtt.errors import MqttError, malformed, protocol_error
+from shoal.mqtt.fields import Reader, write_binary, write_string, write_variable
+from shoal.mqtt.packet_types import WILL, PacketType
+from shoal.mqtt.reason_codes import ReasonCode
+
+UserProperties = tuple[tuple[str, str], ...]
+
+
+class Properties(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True, gc=False
+):
+    """The properties of one packet; None and () where absent.  Which belong to which: `TABLE`."""
+
+    payload_format_indicator: int | None = None
+    message_expiry_interval_s: int | None = None
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation_data: bytes | None = None
+    subscription_identifiers: tuple[int, ...] = ()
+    session_expiry_interval_s: int | None = None
+    assigned_client_identifier: str | None = None
+    server_keep_alive_s: int | None = None
+    authentication_method: str | None = None
+    authentication_data: bytes | None = None
+    request_problem_information: int | None = None
+    will_delay_interval_s: int | None = None
+    request_response_information: int | None = None
+    response_information: str | None = None
+    server_reference: str | None = None
+    reason_string: str | None = None
+    receive_maximum: int | None = None
+    topic_alias_maximum: int | None = None
+    topic_alias: int | None = None
+    maximum_qos: int | None = None
+    retain_available: int | None = None
+    user_properties: UserProperties = ()
+    maximum_packet_size: int | None = None
+    wildcard_subscription_available: int | None = None
+    subscription_identifier_available: int | None = None
+    shared_subscription_available: int | None = None
+
+
+NO_PROPERTIES = Properties()
+
+
+class _Type(enum.Enum):
+    """How a property's value is written."""
+
+    BYTE = "byte"
+    TWO_BYTES = "two bytes"
+    FOUR_BYTES = "four bytes"
+    VARIABLE = "variable byte integer"
+    STRING = "string"
+    BINARY = "binary data"
+    PAIR = "string pair"
+
+
+_READERS: dict[_Type, Callable[[Reader, str], Any]] = {
+    _Type.BYTE: Reader.byte,
+    _Type.TWO_BYTES: Reader.two_bytes,
+    _Type.FOUR_BYTES: Reader.four_bytes,
+    _Type.VARIABLE: Reader.variable,
+    _Type.STRING: Reader.string,
+    _Type.BINARY: Reader.binary,
+    _Type.PAIR: Reader.string_pair,
+}
+_WRITERS: dict[_Type, Callable[[Any], bytes]] = {
+    _Type.BYTE: lambda value: value.to_bytes(1, "big"),
+    _Type.TWO_BYTES: lambda value: value.to_bytes(2, "big"),
+    _Type.FOUR_BYTES: lambda value: value.to_bytes(4, "big"),
+    _Type.VARIABLE: write_variable,
+    _Type.STRING: write_string,
+    _Type.BINARY: write_binary,
+    _Type.PAIR: lambda pair: write_string(pair[0]) + write_string(pair[1]),
+}
+
+
+def _any(value: Any) -> bool:
+    return True
+
+
+def _truth(value: int) -> bool:
+    return value <= 1
+
+
+def _positive(value: int) -> bool:
+    return value > 0
+
+
+def _topic(value: str) -> bool:
+    return bool(value) and "+" not in value and "#" not in value
+
+
+class Property(NamedTuple):
+    """One row of the table.  `repeats`: may stand in a packet more than once."""
+
+    identifier: int
+    field: str
+    type: _Type
+    places: frozenset[int]
+    allows: Callable[[Any], bool] = _any
+    repeats: bool = False
+    error: ReasonCode = ReasonCode.PROTOCOL_ERROR
+
+
+def _in(*places: int) -> frozenset[int]:
+    return frozenset(places)
+
+
+_MESSAGE = _in(PacketType.PUBLISH, WILL)
+_CONNECT = _in(PacketType.CONNECT)
+_CONNACK = _in(PacketType.CONNACK)
+_OPENING = _CONNECT | _CONNACK
+_AUTHENTICATION = _OPENING | {PacketType.AUTH}
+_ACKNOWLEDGEMENTS = _in(
+    PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP,
+    PacketType.SUBACK, PacketType.UNSUBACK,
+)  # fmt: skip
+_ANSWERS = _ACKNOWLEDGEMENTS | _CONNACK | {PacketType.DISCONNECT, PacketType.AUTH}
+_WITH_USER_PROPERTIES = (
+    _ANSWERS | _MESSAGE | _CONNECT | {PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
+)
+
+TABLE: tuple[Property, ...] = (
+    Property(0x01, "payload_format_indicator", _Type.BYTE, _MESSAGE, _truth),
+    Property(0x02, "message_expiry_interval_s", _Type.FOUR_BYTES, _MESSAGE),
+    Property(0x03, "content_type", _Type.STRING, _MESSAGE),
+    Property(0x08, "response_topic", _Type.STRING, _MESSAGE, _topic),
+    Property(0x09, "correlation_data", _Type.BINARY, _MESSAGE),
+    Property(
+        0x0B, "subscription_identifiers", _Type.VARIABLE,
+        _in(PacketType.PUBLISH, PacketType.SUBSCRIBE), _positive, repeats=True,
+    ),
+    Property(
+        0x11, "session_expiry_interval_s", _Type.FOUR_BYTES, _OPENING | {PacketType.DISCONNECT}
+    ),
+    Property(0x12, "assigned_client_identifier", _Type.STRING, _CONNACK),
+    Property(0x13, "server_keep_alive_s", _Type.TWO_BYTES, _CONNACK),
+    Property(0x15, "authentication_method", _Type.STRING, _AUTHENTICATION),
+    Property(0x16, "authentication_data", _Type.BINARY, _AUTHENTICATION),
+    Property(0x17, "request_problem_information", _Type.BYTE, _CONNECT, _truth),
+    Property(0x18, "will_delay_interval_s", _Type.FOUR_BYTES, _in(WILL)),
+    Property(0x19, "request_response_information", _Type.BYTE, _CONNECT, _truth),
+    Property(0x1A, "response_information", _Type.STRING, _CONNACK),
+    Property(0x1C, "server_reference", _Type.STRING, _CONNACK | {PacketType.DISCONNECT}),
+    Property(0x1F, "reason_string", _Type.STRING, _ANSWERS),
+    Property(0x21, "receive_maximum", _Type.TWO_BYTES, _OPENING, _positive),
+    Property(0x22, "topic_alias_maximum", _Type.TWO_BYTES, _OPENING),
+    Property(
+        0x23, "topic_alias", _Type.TWO_BYTES, _in(PacketType.PUBLISH), _positive,
+        error=ReasonCode.TOPIC_ALIAS_INVALID,
+    ),
+    Property(0x24, "maximum_qos", _Type.BYTE, _CONNACK, _truth),
+    Property(0x25, "retain_available", _Type.BYTE, _CONNACK, _truth),
+    Property(
+        0x26, "user_properties", _Type.PAIR, _WITH_USER_PROPERTIES, repeats=True
+    ),
+    Property(0x27, "maximum_packet_size", _Type.FOUR_BYTES, _OPENING, _positive),
+    Property(0x28, "wildcard_subscription_available", _Type.BYTE, _CONNACK, _truth),
+    Property(0x29, "subscription_identifier_available", _Type.BYTE, _CONNACK, _truth),
+    Property(0x2A, "shared_subscription_available", _Type.BYTE, _CONNACK, _truth),
+)  # fmt: skip
+
+_BY_IDENTIFIER = {row.identifier: row for row in TABLE}
+_BY_PLACE: dict[int, tuple[Property, ...]] = {
+    place: tuple(row for row in TABLE if place in row.places) for place in (WILL, *PacketType)
+}
+
+
+def place_name(place: int) -> str:
+    """A packet's type as errors call it."""
+    return "will" if place == WILL else PacketType(place).name
+
+
+def read_properties(reader: Reader, place: int) -> Properties:
+    """The properties that stand next in a packet of this type, or in its will."""
+    part = reader.part("properties")
+    if part.at_end:
+        return NO_PROPERTIES
+    values: dict[str, Any] = {}
+    while not part.at_end:
+        identifier = part.variable("property identifier")
+        row = _BY_IDENTIFIER.get(identifier)
+        if row is None or place not in row.places:
+            raise malformed(f"{place_name(place)} cannot have property 0x{identifier:02X}")
+        value = _READERS[row.type](part, row.field)
+        if not row.allows(value):
+            raise MqttError(row.error, f"{place_name(place)}: {row.field} cannot be {value!r}")
+        if not row.repeats:
+            if row.field in values:
+                raise protocol_error(f"{place_name(place)} has {row.field} twice")
+            values[row.field] = value
+        elif row.field in values:
+            values[row.field].append(value)
+        else:
+            values[row.field] = [value]
+    for field in ("subscription_identifiers", "user_properties"):
+        if field in values:
+            values[field] = tuple(values[field])
+    return Properties(**values)
+
+
+def write_properties(properties: Properties, place: int) -> bytes:
+    """The properties with their length, as they stand in a packet of this type."""
+    if properties is NO_PROPERTIES:
+        return b"\x00"
+    body = property_bytes(properties, place)
+    return write_variable(len(body)) + body
+
+
+def property_bytes(properties: Properties, place: int) -> bytes:
+    """The properties without their length; those that do not belong there are left out."""
+    written: list[bytes] = []
+    for row in _BY_PLACE[place]:
+        value = getattr(properties, row.field)
+        if value is None or value == ():
+            continue
+        sign = bytes((row.identifier,))
+        write = _WRITERS[row.type]
+        for each in value if row.repeats else (value,):
+            written += (sign, write(each))
+    return b"".join(written)

@@ -1,0 +1,188 @@
+"""Hypothesis strategies for every packet that can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
+from shoal.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from shoal.mqtt.properties import NO_PROPERTIES, TABLE, Properties
+from shoal.mqtt.reason_codes import (
+    ALLOWED_REASON_CODES,
+    REASON_CODES_BY_RETURN_CODE,
+    ReasonCode,
+)
+
+TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
+TOPICS = (
+    st.lists(st.sampled_from(["a", "", "$x", "é", "b c"]), min_size=1, max_size=3)
+    .map("/".join)
+    .filter(bool)
+)
+FILTERS = st.sampled_from(["a", "a/+", "#", "+/b/#", "$share/g/a", "/"])
+PACKET_IDS = st.integers(1, 65_535)
+QOS = st.integers(0, 2)
+BYTE_STRINGS = st.binary(max_size=200)
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "byte": st.integers(0, 1),
+    "two bytes": st.integers(1, 65_535),
+    "four bytes": st.integers(1, 2**32 - 1),
+    "variable byte integer": st.integers(1, 268_435_455),
+    "string": TEXT,
+    "binary data": BYTE_STRINGS,
+    "string pair": st.tuples(TEXT, TEXT),
+}
+
+
+@st.composite
+def properties(draw: st.DrawFn, place: int) -> Properties:
+    """Any properties that may stand there, as often as they may."""
+    rows = [row for row in TABLE if place in row.places]
+    chosen = draw(st.lists(st.sampled_from(rows), max_size=4, unique_by=lambda row: row.field))
+    values: dict[str, Any] = {}
+    for row in chosen:
+        value = TOPICS if row.field == "response_topic" else _VALUES[row.type.value]
+        if row.repeats:
+            most = 1 if place == PacketType.SUBSCRIBE and row.type.value != "string pair" else 3
+            values[row.field] = draw(st.lists(value, min_size=1, max_size=most).map(tuple))
+        else:
+            values[row.field] = draw(value)
+    if "authentication_data" in values:
+        values.setdefault("authentication_method", "SCRAM")
+    return Properties(**values) if values else NO_PROPERTIES
+
+
+def _held(version: int) -> Callable[[int], st.SearchStrategy[Properties]]:
+    """The properties that a version's packets hold: 3.1.1 has none."""
+    return properties if version == MQTT_5 else lambda place: st.just(NO_PROPERTIES)
+
+
+def _codes(place: PacketType) -> st.SearchStrategy[ReasonCode]:
+    return st.sampled_from(list(ALLOWED_REASON_CODES[place].values()))
+
+
+def _wills(held: Callable[[int], st.SearchStrategy[Properties]]) -> st.SearchStrategy[Will | None]:
+    return st.none() | st.builds(Will, TEXT, BYTE_STRINGS, QOS, st.booleans(), held(WILL))
+
+
+@st.composite
+def _connects(
+    draw: st.DrawFn, version: int, held: Callable[[int], st.SearchStrategy[Properties]]
+) -> Connect:
+    username = draw(st.none() | TEXT)
+    with_password = version == MQTT_5 or username is not None
+    return Connect(
+        client_id=draw(TEXT),
+        clean_start=draw(st.booleans()),
+        keep_alive_s=draw(st.integers(0, 65_535)),
+        version=version,
+        username=username,
+        password=draw(st.none() | BYTE_STRINGS) if with_password else None,
+        will=draw(_wills(held)),
+        properties=draw(held(PacketType.CONNECT)),
+    )
+
+
+@st.composite
+def _publishes(draw: st.DrawFn, held: Callable[[int], st.SearchStrategy[Properties]]) -> Publish:
+    qos = draw(QOS)
+    return Publish(
+        draw(TOPICS),
+        draw(BYTE_STRINGS),
+        qos,
+        draw(st.booleans()),
+        bool(qos) and draw(st.booleans()),
+        draw(PACKET_IDS) if qos else 0,
+        draw(held(PacketType.PUBLISH)),
+    )
+
+
+def _requests(version: int) -> st.SearchStrategy[SubscriptionRequest]:
+    if version == MQTT_3_1_1:
+        return st.builds(SubscriptionRequest, FILTERS, QOS)
+    return st.builds(
+        SubscriptionRequest, FILTERS, QOS, st.booleans(), st.booleans(), st.integers(0, 2)
+    ).filter(lambda request: not (request.no_local and request.topic_filter.startswith("$share/")))
+
+
+def packets(version: int) -> st.SearchStrategy[Packet]:
+    """Any packet of this version but CONNECT."""
+
+    held = _held(version)
+    kinds: list[st.SearchStrategy[Packet]] = [
+        _publishes(held),
+        st.builds(
+            Subscribe,
+            PACKET_IDS,
+            st.lists(_requests(version), min_size=1, max_size=3).map(tuple),
+            held(PacketType.SUBSCRIBE),
+        ),
+        st.builds(
+            Unsubscribe,
+            PACKET_IDS,
+            st.lists(FILTERS, min_size=1, max_size=3).map(tuple),
+            held(PacketType.UNSUBSCRIBE),
+        ),
+        st.builds(Pingreq),
+        st.builds(Pingresp),
+    ]
+    for kind, place in (
+        (Puback, PacketType.PUBACK),
+        (Pubrec, PacketType.PUBREC),
+        (Pubrel, PacketType.PUBREL),
+        (Pubcomp, PacketType.PUBCOMP),
+    ):
+        if version == MQTT_5:
+            kinds.append(st.builds(kind, PACKET_IDS, _codes(place), held(place)))
+        else:
+            kinds.append(st.builds(kind, PACKET_IDS))
+    if version == MQTT_3_1_1:
+        granted = st.sampled_from([ReasonCode(number) for number in (0, 1, 2, 128)])
+        returned = st.sampled_from(list(REASON_CODES_BY_RETURN_CODE.values()))
+        return st.one_of(
+            *kinds,
+            st.builds(Connack, returned, st.booleans()),
+            st.builds(Suback, PACKET_IDS, st.lists(granted, max_size=3).map(tuple)),
+            st.builds(Unsuback, PACKET_IDS),
+            st.builds(Disconnect),
+        )
+    for answer, place in ((Suback, PacketType.SUBACK), (Unsuback, PacketType.UNSUBACK)):
+        codes = st.lists(_codes(place), max_size=3).map(tuple)
+        kinds.append(st.builds(answer, PACKET_IDS, codes, held(place)))
+    for last, place in ((Disconnect, PacketType.DISCONNECT), (Auth, PacketType.AUTH)):
+        kinds.append(st.builds(last, _codes(place), held(place)))
+    connack = st.builds(
+        Connack, _codes(PacketType.CONNACK), st.booleans(), held(PacketType.CONNACK)
+    )
+    return st.one_of(*kinds, connack)
+
+
+def publishes(version: int) -> st.SearchStrategy[Publish]:
+    return _publishes(_held(version))
+
+
+def connects(version: int) -> st.SearchStrategy[Connect]:
+    return _connects(version, _held(version))

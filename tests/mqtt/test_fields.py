@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.mqtt.errors import MqttError
+from shoal.mqtt.fields import MAX_VARIABLE, Reader, write_binary, write_variable
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "00"), (127, "7f"), (128, "8001"), (16_383, "ff7f"), (16_384, "808001"),
+     (2_097_151, "ffff7f"), (2_097_152, "80808001"), (MAX_VARIABLE, "ffffff7f")],
+)  # fmt: skip
+def test_variable_byte_integers(value: int, text: str) -> None:
+    """Table 1-1 of section 1.5.5."""
+    assert write_variable(value).hex() == text
+    assert Reader(bytes.fromhex(text), "TEST").variable("x") == value
+
+
+@given(st.integers(0, MAX_VARIABLE))
+def test_variable_byte_integers_read_back(value: int) -> None:
+    assert Reader(write_variable(value), "TEST").variable("x") == value
+
+
+def test_what_does_not_fit() -> None:
+    for value in (-1, MAX_VARIABLE + 1):
+        with pytest.raises(ValueError, match="does not fit"):
+            write_variable(value)
+    with pytest.raises(ValueError, match="65536 bytes"):
+        write_binary(bytes(65_536))
+
+
+def test_a_part_cannot_reach_beyond_its_packet() -> None:
+    with pytest.raises(MqttError, match="TEST ends within its properties"):
+        Reader(bytes.fromhex("0500"), "TEST").part("properties")
+    reader = Reader(bytes.fromhex("02 0102 03"), "TEST")
+    part = reader.part("properties")
+    assert (part.rest(), reader.rest()) == (b"\x01\x02", b"\x03")
+    with pytest.raises(MqttError, match="ends before its flag"):
+        part.byte("flag")
+
+
+def test_errors_say_where() -> None:
+    for data, what in (
+        ("0002 61", "ends within"),
+        ("0001 ff", "not UTF-8 at byte 0"),
+        ("0001 00", "U\\+0000"),
+    ):
+        with pytest.raises(MqttError, match=what):
+            Reader(bytes.fromhex(data), "TEST").string("name")
