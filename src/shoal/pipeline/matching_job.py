@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name every Spark user knows
 from pyspark.sql.types import LongType, StructType
 
-from shoal.language import FilterSyntaxError
+from shoal.language import FilterSyntaxError, format_filter
 from shoal.model import Attributes
+from shoal.pipeline.publication_tables import attributes_frame, key_columns
 from shoal.pipeline.spark_filters import MEMBER_TYPES, mixed_column, mixed_value, spark_condition
+from shoal.pipeline.subscription_tables import FILTER, id_column, read_subscriptions
 
 SUBSCRIPTION = "subscription"
 # How much one projection holds.  Java compiles no method of more than 8,000 bytes of code; with
@@ -25,18 +27,21 @@ SUBSCRIPTION = "subscription"
 FILTERS_PER_PROJECTION = 50
 TEXT_PER_PROJECTION = 4_000
 
+_Condition = tuple[str | int, str]
+
 
 def matching_pairs(
     publications: DataFrame,
-    subscriptions: Sequence[tuple[str, str]],
+    subscriptions: Sequence[tuple[str | int, str]],
     *,
     key_columns: Sequence[str],
     attributes: str = "attributes",
 ) -> DataFrame:
     """The pairs that match: the publication's key columns and `subscription`.
 
-    `subscriptions` are (id, filter text), each id once; `attributes` names the struct column
-    with a field per attribute.  ValueError names the subscription whose filter is wrong.
+    `subscriptions` are (id, filter text), each id once, all strings or all integers; `attributes`
+    names the struct column with a field per attribute.  ValueError names the subscription whose
+    filter is wrong.
     """
     columns = publications.schema[attributes].dataType
     if not isinstance(columns, StructType):
@@ -52,9 +57,24 @@ def matching_pairs(
     return reduce(DataFrame.union, matched).select(f"{key}.*", SUBSCRIPTION)
 
 
-def _chunks(conditions: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+def judged_pairs(
+    publications: DataFrame, subscriptions: DataFrame, *, key: Sequence[str] | None = None
+) -> DataFrame:
+    """As `compiled_matching.match_tables`, but Spark SQL decides, by the filters' own texts."""
+    key = key_columns(publications, key)
+    checked = read_subscriptions(subscriptions)
+    if FILTER in subscriptions.columns:
+        id = id_column(subscriptions.columns)
+        texts = [(row[0], row[1]) for row in subscriptions.select(id, FILTER).collect()]
+    else:
+        texts = [(id, format_filter(filter)) for id, filter in checked.filters()]
+    frame = attributes_frame(publications, key, checked.attributes)
+    return matching_pairs(frame, texts, key_columns=key)
+
+
+def _chunks(conditions: Sequence[_Condition]) -> list[list[_Condition]]:
     """The conditions in their order, a projection's worth at a time; at least one chunk."""
-    chunks: list[list[tuple[str, str]]] = [[]]
+    chunks: list[list[_Condition]] = [[]]
     length = 0
     for id, condition in conditions:
         length += len(condition)
@@ -66,16 +86,19 @@ def _chunks(conditions: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]
     return chunks
 
 
-def _matched(flat: DataFrame, conditions: Sequence[tuple[str, str]], key: str) -> DataFrame:
+def _matched(flat: DataFrame, conditions: Sequence[_Condition], key: str) -> DataFrame:
     """The key and each id whose condition is TRUE."""
-    ids = [F.when(F.expr(condition), F.lit(id)) for id, condition in conditions]
+    ids = [
+        F.when(F.expr(condition), F.lit(id) if isinstance(id, str) else F.lit(id).cast("bigint"))
+        for id, condition in conditions
+    ]
     every = F.array(*ids) if ids else F.array().cast("array<string>")
     # A row per condition and then a filter: compiled, while Spark interprets its array filters.
     named = flat.select(key, F.explode(every).alias(SUBSCRIPTION))
     return named.where(F.col(SUBSCRIPTION).isNotNull())
 
 
-def _condition(id: str, text: str, columns: StructType) -> str:
+def _condition(id: str | int, text: str, columns: StructType) -> str:
     try:
         return spark_condition(text, columns)
     except FilterSyntaxError as error:
