@@ -48,3 +48,19 @@ def test_a_publisher_may_start_elsewhere_and_the_replay_end_early(tmp_path: Path
     # It still stands beside its own broker.
     delay_us = tables["deliveries"]["delivered_us"][0] - tables["deliveries"]["published_us"][0]
     assert delay_us // LATENCY_US == 1
+
+
+def test_the_system_at_every_broker_may_be_looked_at(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path, events=[event(0, 0)])
+    scenario = parse_scenario(
+        {
+            "name": "observed",
+            "system": "tree",
+            "workload": {"path": str(workload)},
+            "underlay": {"kind": "constant"},
+        }
+    )
+    seen: list[set[int]] = []
+    run_scenario(scenario, observe=lambda every: seen.append({id(one) for one in every}))
+    assert len(seen) > 1
+    assert all(len(every) == len(seen[0]) > 1 for every in seen)

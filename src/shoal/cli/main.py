@@ -24,6 +24,7 @@ COMMANDS = {
     "simulate": "Run a scenario in the deterministic simulator.",
     "summarise": "Turn runs into tables of metrics, compared with the truth.",
     "report": "Write one HTML report about runs; it opens offline.",
+    "reproduce": "Repeat a paper's evaluation, claim by claim.",
     "demo": "The tour: real flights, an adaptive broker tree, a report.",
 }
 

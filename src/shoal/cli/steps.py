@@ -23,9 +23,15 @@ class Step:
         self._progress = progress
         self._bars = [progress.add_task(f"  {name}", total=1.0) for name in bars]
 
-    def show_share(self, bar: int, share: float) -> None:
-        """Fill the bar with this index to a share of 0 to 1."""
-        self._progress.update(self._bars[bar], completed=share)
+    def show_share(self, bar: int, share: float, name: str | None = None) -> None:
+        """Fill the bar with this index to a share of 0 to 1; `name` is its new name."""
+        description = None if name is None else f"  {name}"
+        self._progress.update(self._bars[bar], completed=share, description=description)
+
+    def tell(self, text: str) -> None:
+        """A line where no bars are shown, in a file or a pipe."""
+        if self._progress.disable:
+            self._progress.console.print(f"         {text}", soft_wrap=True, markup=False)
 
     def close(self) -> None:
         for bar in self._bars:

@@ -7,13 +7,13 @@ counted from the start of the run like everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from shoal.broker.messages import Publish
+from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.experiments.run_files import Event, RunFileError, Workload, read_workload
 from shoal.experiments.scenario import Scenario, check_faults
 from shoal.experiments.topologies import Link, build_links
@@ -37,12 +37,14 @@ def run_scenario(
     scenario: Scenario,
     progress: Callable[[int, int], None] | None = None,
     *,
+    observe: Callable[[Sequence[Strategy]], None] | None = None,
     connect: Mapping[ClientId, BrokerId] | None = None,
     replay_until_us: int | None = None,
 ) -> RunResult:
     """Simulate a scenario.
 
-    `progress` is told (virtual time, its end), both in µs, about once per virtual second.
+    `progress` is told (virtual time, its end), both in µs, about once per virtual second; as
+    often, `observe` may look at the system at every broker.
     `connect` lets publishers start at other brokers than the workload says, without standing
     elsewhere; the replay may end before its last event.  What the scenario names and cannot be
     used (files, brokers, filters) is a ValueError that says where.
@@ -51,7 +53,8 @@ def run_scenario(
     workload = _changed(read_workload(path), connect or {}, replay_until_us)
     links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
-    world = _build_world(scenario, workload, links)
+    strategies: list[Strategy] = []
+    world = _build_world(scenario, workload, links, strategies)
     subscriptions = _start_clients(world, workload, scenario, path)
     settled_us = world.queue.last_us + scenario.run.settle_us
     _Replay(world, iter(workload.events), settled_us).start()
@@ -62,7 +65,13 @@ def run_scenario(
         world.cut(down.at_us, down.left, down.right)
         world.heal(down.back_us, down.left, down.right)
     end_us = settled_us + workload.events.last_replay_us
-    tick = None if progress is None else partial(_tick, progress, end_us)
+
+    def tick(now_us: int) -> None:
+        if progress is not None:
+            progress(min(now_us, end_us), end_us)
+        if observe is not None:
+            observe(strategies)
+
     world.run(end_us + scenario.run.drain_us, tick)
     tables = trace_tables(world, workload, links)
     return RunResult(tables=tables, checks=check_counts(world, subscriptions, scenario.seed))
@@ -83,14 +92,20 @@ def _changed(
     return workload._replace(publishers=publishers, events=events)
 
 
-def _tick(progress: Callable[[int, int], None], end_us: int, now_us: int) -> None:
-    progress(min(now_us, end_us), end_us)
+def _build_world(
+    scenario: Scenario, workload: Workload, links: list[Link], strategies: list[Strategy]
+) -> World:
+    """The network; `strategies` gets every broker's system as it is built."""
+    factory = strategy_factory(scenario.system, scenario.parameters)
 
+    def build(context: BrokerContext) -> Strategy:
+        strategy = factory(context)
+        strategies.append(strategy)
+        return strategy
 
-def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> World:
     return World(
         links,
-        strategy_factory(scenario.system, scenario.parameters),
+        build,
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
         brokers=[row.broker for row in workload.brokers],
         costs=scenario.service,

@@ -29,7 +29,7 @@ def spec(
     )
 
 
-def summary(one: RunSpec, rows: dict[str, Any] | None = None, **metrics: float) -> RunSummary:
+def summary(one: RunSpec, rows: dict[str, Any] | None = None, /, **metrics: float) -> RunSummary:
     return RunSummary(spec=one, key="", metrics=metrics, **(rows or {}))
 
 

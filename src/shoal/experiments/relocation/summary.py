@@ -15,6 +15,7 @@ travels.
     overhead               share of control messages in all messages
     selection_us           from asking for traces to a decision, virtual time
     wait_us                how long a moving publisher holds its publications back
+    memory_bytes           tracing's tables at their peak, per broker
     lost, duplicated       deliveries against what the workload's filters say
 
 Source: Cheung and Jacobsen, publisher relocation, section 5.2.
@@ -108,14 +109,24 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     stands: dict[str, Stand] = {}
 
 
-def summarise(spec: RunSpec, key: str, result: RunResult, workload: Workload) -> RunSummary:
-    """The summary of a run of the grid; `key` tells what it depended on."""
+def summarise(
+    spec: RunSpec,
+    key: str,
+    result: RunResult,
+    workload: Workload,
+    tracing_bytes: int | None = None,
+) -> RunSummary:
+    """The summary of a run of the grid; `key` tells what it depended on.
+
+    `tracing_bytes` is what tracing took at its peak in all brokers together, None without tracing.
+    """
     tables = {name: _arrays(columns) for name, columns in result.tables.items()}
     metrics = {
         **_load_metrics(tables["load"], spec),
         **_delivery_metrics(tables["deliveries"], spec),
         **_move_metrics(tables["selections"], tables["migrations"]),
         **_verdict(result, workload),
+        "memory_bytes": None if tracing_bytes is None else tracing_bytes / spec.brokers,
     }
     return RunSummary(
         spec=spec,

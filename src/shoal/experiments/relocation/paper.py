@@ -1,0 +1,278 @@
+"""Every claim that the relocation paper makes about its evaluation, with its judge.
+
+First the headline reductions, then what each algorithm costs, then what the figures show for
+clustered and random subscribers, for weights and for thresholds.  The last section is not the
+paper's but ours: deliveries, and how good the choices are.
+
+>>> len(CLAIMS) == len({claim.id for claim in CLAIMS})
+True
+
+Source: Cheung and Jacobsen, publisher relocation, abstract and sections 4.2, 5.2 and 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from shoal.experiments.relocation import judges
+from shoal.experiments.relocation.claims import (
+    Claim,
+    Place,
+    alike,
+    at_most,
+    between,
+    cuts,
+    lowest,
+    percent,
+    seconds,
+)
+from shoal.experiments.relocation.grid import (
+    BASELINE,
+    DELAY,
+    LOAD,
+    POP,
+    Distribution,
+    Setting,
+    grape,
+)
+from shoal.experiments.relocation.regret import Figure
+
+CLUSTERED: Place = ("wide", "clustered")
+RANDOM: Place = ("wide", "random")
+CLUSTER: Place = ("cluster", "clustered")
+CLUSTER_RANDOM: Place = ("cluster", "random")
+EVERYWHERE = (CLUSTERED, RANDOM, CLUSTER, CLUSTER_RANDOM)
+
+MEGABYTE = 1e6
+FIVE_SECONDS_US = 5_000_000
+
+
+def _megabytes(value: float) -> str:
+    return f"{value / MEGABYTE:.3g} MB"
+
+
+_REDUCTIONS = (
+    ("grape-load-input", LOAD, "input_utilisation", 0.68,
+     "GRAPE load100 cuts the brokers' average input load (utilisation)"),
+    ("grape-load-rate", LOAD, "message_rate_per_s", 0.84,
+     "GRAPE load100 cuts the brokers' average message rate"),
+    ("grape-delay-delay", DELAY, "delay_us", 0.68,
+     "GRAPE delay100 cuts the average delivery delay"),
+    ("pop-input", POP, "input_utilisation", 0.64,
+     "POP cuts the brokers' average input load (utilisation)"),
+    ("pop-rate", POP, "message_rate_per_s", 0.85,
+     "POP cuts the brokers' average message rate"),
+    ("pop-delay", POP, "delay_us", 0.63,
+     "POP cuts the average delivery delay"),
+)  # fmt: skip
+
+HEADLINES = tuple(
+    Claim(
+        id,
+        "Headline reductions (wide area, clustered)",
+        text,
+        f"{percent(least)}" if id != "grape-load-rate" else "84 to 85 %",
+        cuts(*CLUSTERED, setting, metric, least),
+        "The cut is greatest where all subscribers of a publisher share one broker; there what "
+        "remains is the publisher's own broker and the control messages.",
+    )
+    for id, setting, metric, least, text in _REDUCTIONS
+)
+
+_COSTS = "What it costs"
+COSTS = (
+    Claim("pop-overhead", _COSTS, "POP's message overhead", "at most 32 %",
+          at_most(EVERYWHERE, [POP], "overhead", 0.32, percent),
+          "Where a publication passes few brokers, its trace results are as many as its hops."),
+    Claim("grape-overhead", _COSTS, "GRAPE's message overhead", "at most 16 %",
+          at_most(EVERYWHERE, [LOAD, DELAY], "overhead", 0.16, percent),
+          "A session's retrieval and a move's routing updates cost the same whatever the rate; "
+          "at one publication per second they weigh more than at the paper's unprinted rate."),
+    Claim("grape-overhead-below-pop", _COSTS, "GRAPE's message overhead against POP's",
+          "up to 91 % lower",
+          judges.compared(EVERYWHERE, [LOAD, DELAY], POP, "overhead",
+                          lambda least, most: round(1 - least, 2) >= 0.91, "POP's"),
+          "Ours counts all control messages, routing updates of moves included, not traces alone."),
+    Claim("grape-overhead-random", _COSTS, "GRAPE's message overhead, random subscribers",
+          "at most 5 %",
+          at_most([RANDOM, CLUSTER_RANDOM], [LOAD, DELAY], "overhead", 0.05, percent),
+          "See GRAPE's message overhead."),
+    Claim("grape-memory", _COSTS, "Memory of GRAPE's tracing per broker", "at most 31 MB",
+          at_most(EVERYWHERE, [LOAD, DELAY], "memory_bytes", 31 * MEGABYTE, _megabytes), ""),
+    Claim("pop-memory", _COSTS, "Memory of POP's tracing per broker", "at most 19 MB",
+          at_most(EVERYWHERE, [POP], "memory_bytes", 19 * MEGABYTE, _megabytes), ""),
+    Claim("pop-memory-below-grape", _COSTS, "POP's tracing needs less memory than GRAPE's",
+          "19 against 31 MB",
+          judges.compared(EVERYWHERE, [POP], LOAD, "memory_bytes",
+                          lambda least, most: most <= 1, "GRAPE load100's"),
+          "Our GRAPE keeps one integer of bits per publisher and broker, and drops it with the "
+          "answer; POP's averages stay."),
+    Claim("choosing", _COSTS, "GRAPE's choice alone, with 63 brokers (4.2)", "under 70 ms",
+          judges.chosen_within(63, 70_000), ""),
+    Claim("selection-ratio", _COSTS, "GRAPE delay1 selects slower than POP", "up to 17 times",
+          judges.longest_pop_ratio([CLUSTERED, RANDOM], 17), ""),
+    Claim("selection-answers", _COSTS, "Fetching traces, without ping times", "at most 5 s",
+          at_most([CLUSTERED, RANDOM], [grape("delay", 1)], "selection_without_pings_max_us",
+                  FIVE_SECONDS_US, seconds), ""),
+    Claim("selection-path", _COSTS, "GRAPE's selection time does not depend on the path length",
+          "negligible impact",
+          judges.selections_ignore_paths([CLUSTERED, RANDOM], grape("delay", 1)),
+          "Ping times dominate, and the furthest of many brokers is far away wherever the "
+          "publisher is."),
+    Claim("wait-path", _COSTS, "The publisher's wait is proportional to the path length",
+          "directly proportional",
+          judges.waits_grow_with_paths([CLUSTERED, RANDOM], [POP, LOAD, DELAY]),
+          "Links of very different round trips: the same number of links takes different times."),
+    Claim("wait-long", _COSTS, "A migration over 10 links (3.3)", "at most 5 s",
+          judges.long_moves_take([CLUSTERED, RANDOM], [POP, LOAD, DELAY], FIVE_SECONDS_US), ""),
+)  # fmt: skip
+
+_CLUSTERED = "Clustered subscribers"
+CLUSTERED_CLAIMS = (
+    Claim("load-lowest-rate", _CLUSTERED, "load100 has the lowest message rate, but at X = 1",
+          "at every X", lowest(CLUSTERED, LOAD, [BASELINE, POP, DELAY], "message_rate_per_s",
+                               spreads=lambda spread: spread > 1),
+          "What another setting saves is then smaller than what retrieval costs."),
+    Claim("same-at-one", _CLUSTERED, "At X = 1 POP and GRAPE decide alike",
+          "the same message rate",
+          alike(CLUSTERED, POP, DELAY, ("message_rate_per_s",), spreads=(1,)),
+          "POP's trace results are messages, too."),
+    Claim("delay-lowest", _CLUSTERED, "delay100 has the lowest delay at almost all X",
+          "almost all", lowest(CLUSTERED, DELAY, [BASELINE, POP, LOAD], "delay_us", share=0.8),
+          "See the regret of its choices below."),
+    *(
+        Claim(f"pop-between-{metric}", _CLUSTERED,
+              f"POP's {name} lies between load100's and delay100's", "between",
+              between(place, POP, (LOAD, DELAY), metric),
+              "POP follows the number of subscribers that a publication reaches, hop by hop, and "
+              "stops where no neighbour has the majority: with spread subscribers often at once.")
+        for metric, name, place in (
+            ("input_utilisation", "input utilisation", CLUSTERED),
+            ("delay_us", "delivery delay", CLUSTERED),
+            ("hops", "hop count", CLUSTER),
+        )
+    ),
+    Claim("pop-rate-above", _CLUSTERED, "POP's message rate exceeds GRAPE load100's",
+          "exceeds, by its trace results",
+          judges.compared([CLUSTERED], [POP], LOAD, "message_rate_per_s",
+                          lambda least, most: most > 1, "GRAPE load100's"), ""),
+    Claim("load-delay-cluster", _CLUSTERED,
+          "On the cluster load100 delivers later than even the baseline", "later",
+          judges.compared([CLUSTER], [LOAD], BASELINE, "delay_us",
+                          lambda least, most: most > 1, "the baseline's delay"),
+          "Better than the paper's: the way to the high-rated subscribers is shorter by more "
+          "than that to the others is longer."),
+)  # fmt: skip
+
+_RANDOM = "Random subscribers"
+RANDOM_CLAIMS = (
+    Claim("random-pop-delay", _RANDOM, "POP has the lowest delay", "lowest",
+          lowest(RANDOM, POP, [BASELINE, LOAD, DELAY], "delay_us"),
+          "GRAPE's estimate counts every link's and broker's delay; POP counts subscribers only. "
+          "With exact estimates the former has to win."),
+    Claim("random-alike", _RANDOM, "load100 and delay100 do not differ visibly",
+          "no visible difference",
+          alike(RANDOM, LOAD, DELAY, ("message_rate_per_s", "input_utilisation", "delay_us")),
+          "On links of very different latency the broker nearest to the subscribers in time is "
+          "not the one nearest in hops."),
+    Claim("random-baseline", _RANDOM, "GRAPE's message rate is no higher than the baseline's",
+          "matches the baseline",
+          judges.compared([RANDOM], [LOAD, DELAY], BASELINE, "message_rate_per_s",
+                          lambda least, most: most <= 1.02, "the baseline's"), ""),
+    Claim("random-pop-rate", _RANDOM, "POP's message rate is about half above GRAPE's",
+          "about 50 % higher",
+          judges.compared([RANDOM], [POP], LOAD, "message_rate_per_s",
+                          lambda least, most: most <= 1.5, "GRAPE load100's"), ""),
+)  # fmt: skip
+
+_WEIGHTS = "Weights (cluster, clustered)"
+_BOTH = ("message_rate_per_s", "delay_us")
+WEIGHT_CLAIMS = (
+    Claim("load1-delay100", _WEIGHTS, "load1 is virtually identical to delay100",
+          "virtually identical", alike(CLUSTER, grape("load", 1), DELAY, _BOTH),
+          "load1 may not take the broker of highest rate, even where that has the least delay."),
+    Claim("delay1-load100", _WEIGHTS, "delay1 is virtually identical to load100",
+          "virtually identical", alike(CLUSTER, grape("delay", 1), LOAD, _BOTH),
+          "delay1 may not take the broker of highest delay, even where that has the least rate."),
+    Claim("weights-trade", _WEIGHTS,
+          "Less weight on load lowers the delay; less weight on delay lowers the message rate",
+          "at every step", judges.weights_trade(CLUSTER),
+          "Decisions come from traces of 100 publications, and neighbouring weights often choose "
+          "among the same few brokers."),
+    Claim("weights-overhead", _WEIGHTS, "Weights make no notable difference in message overhead",
+          "none", judges.weights_cost_alike(CLUSTER, "overhead", 0.05), ""),
+)  # fmt: skip
+
+_THRESHOLDS = "Thresholds (cluster, clustered, X = 16)"
+THRESHOLD_CLAIMS = (
+    Claim("grape-response", _THRESHOLDS, "A higher threshold lets GRAPE respond later",
+          "longer", judges.response_grows("grape"),
+          "The delay is down after the first session; later ones move few publishers."),
+    Claim("grape-threshold-overhead", _THRESHOLDS, "A higher threshold lowers GRAPE's overhead",
+          "lower", judges.overhead_by_threshold("grape", rising=False), ""),
+    Claim("grape-lowest-rate", _THRESHOLDS,
+          "At a threshold of 10 GRAPE's message rate exceeds the baseline's", "exceeds",
+          judges.lowest_threshold_is_worst("message_rate_per_s", above_baseline=True),
+          "Better than the paper's: a least gain of 2 % keeps publishers from moving for "
+          "differences that ten publications cannot show."),
+    Claim("grape-lowest-hops", _THRESHOLDS,
+          "At a threshold of 10 GRAPE ends with the highest hop count", "highest",
+          judges.lowest_threshold_is_worst("hops", above_baseline=False), ""),
+    Claim("pop-response", _THRESHOLDS, "A higher threshold lets POP respond later",
+          "longer", judges.response_grows("pop"),
+          "POP walks to the closest broker in one go, and the first walk finds most of the gain."),
+    Claim("pop-threshold-overhead", _THRESHOLDS, "A higher threshold raises POP's overhead",
+          "higher", judges.overhead_by_threshold("pop", rising=True),
+          "The window's limit rises with the threshold, so more publications are traced; at one "
+          "publication per second all of them are, from a threshold of about 100 on."),
+    Claim("grape-extreme", _THRESHOLDS, "GRAPE's overhead at the most extreme threshold",
+          "at most 46 %", judges.overhead_at_most("grape", 0.46), ""),
+    Claim("pop-extreme", _THRESHOLDS, "POP's overhead at the most extreme threshold",
+          "at most 57 %", judges.overhead_at_most("pop", 0.57), ""),
+)  # fmt: skip
+
+_QUALITY = "Not the paper's: our own aims"
+
+
+def _regret_claims() -> Iterator[Claim]:
+    distributions: Sequence[Distribution] = ("clustered", "random")
+    figures: Sequence[tuple[Setting, Figure, str]] = (
+        (LOAD, "traced_load", "on the publications of a session"),
+        (LOAD, "load", "over all publications"),
+        (DELAY, "traced_delay", "on the publications of a session"),
+        (DELAY, "delay", "over all publications"),
+    )
+    for distribution in distributions:
+        for setting, figure, when in figures:
+            what = figure.removeprefix("traced_")
+            yield Claim(
+                id=f"regret-{distribution}-{figure.replace('_', '-')}",
+                section=_QUALITY,
+                claim=f"{setting.label}, {distribution}: {what} above the best broker's, {when}",
+                paper="aim: median 2 %, 95th percentile 10 %",
+                judge=judges.regret_within(distribution, setting, figure, 0.02, 0.10),
+                reason="",
+            )
+
+
+QUALITY_CLAIMS = (
+    Claim(
+        "exactly-once",
+        _QUALITY,
+        "No delivery is lost, repeated or out of order in any run",
+        "lossless (3.3)",
+        judges.exactly_once(),
+        "A bug: please report it with the run's name.",
+    ),
+    *_regret_claims(),
+)
+
+CLAIMS: Sequence[Claim] = (
+    *HEADLINES,
+    *COSTS,
+    *CLUSTERED_CLAIMS,
+    *RANDOM_CLAIMS,
+    *WEIGHT_CLAIMS,
+    *THRESHOLD_CLAIMS,
+    *QUALITY_CLAIMS,
+)

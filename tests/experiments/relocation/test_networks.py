@@ -1,0 +1,69 @@
+"""Networks of growing size: their proportions, that nobody moves, that all arrives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.experiments.relocation import networks
+from shoal.experiments.relocation.grid import SCALES
+from shoal.experiments.relocation.networks import (
+    NetworkRun,
+    NetworkSummary,
+    choosing_us,
+    network_runs,
+    publishers_of,
+    systems,
+    wanted_shares,
+)
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NetworkSummary]:
+    folder = tmp_path_factory.mktemp("networks")
+    scale = msgspec.structs.replace(SCALES["small"], network_sizes=(3,))
+    found: dict[str, NetworkSummary] = {}
+    for run in network_runs(scale, folder, seed=1):
+        run()
+        assert run.is_done
+        assert run.summary is not None
+        found[run.system] = run.summary
+    return found
+
+
+def test_everything_arrives_under_every_system(summaries: dict[str, NetworkSummary]) -> None:
+    assert list(summaries) == systems()
+    for summary in summaries.values():
+        assert (summary.publishers, summary.subscribers) == (30, 300)
+        assert summary.publications == 30 * networks.PUBLICATIONS_EACH
+        assert summary.deliveries == summary.expected > 0
+
+
+def test_only_tracing_costs_messages(summaries: dict[str, NetworkSummary]) -> None:
+    assert summaries["tree"].control_per_publication == 0
+    assert summaries["tree"].memory_bytes is None
+    assert summaries["grape"].control_per_publication > 0
+    assert summaries["grape"].selections > 0
+
+
+def test_nobody_moves(summaries: dict[str, NetworkSummary]) -> None:
+    assert summaries["grape"].hops == pytest.approx(summaries["tree"].hops, rel=0.1)
+
+
+def test_proportions() -> None:
+    assert wanted_shares() == [100, 50, 50, *[10] * 7]
+    assert [publishers_of(brokers) for brokers in (15, 255, 1_023)] == [150, 2_550, 10_000]
+
+
+def test_a_choice_is_timed() -> None:
+    assert choosing_us(7, seed=1) > 0
+
+
+def test_the_paper_scale_reaches_the_largest_network(tmp_path: Path) -> None:
+    made = network_runs(SCALES["paper"], tmp_path, seed=1)
+    assert {run.brokers for run in made} == {15, 63, 255, 1_023}
+    assert len({run.key for run in made}) == len({run.file for run in made}) == len(made)
+    largest: NetworkRun = max(made, key=lambda run: run.cost)
+    assert largest.name.startswith("networks/1023/")
