@@ -115,6 +115,21 @@ def test_loaded_ranges_and_filters_live_together(seed: int) -> None:
         index.remove(3)
 
 
+def test_values_that_nobody_demands_any_more_are_forgotten() -> None:
+    index = MatchIndex()
+    index.add_table(pa.table({"id": [-1], "symbol": ["stays"]}))
+    for number in range(50):
+        index.add(number, parse(f"symbol = 'S{number}' AND price > {number}"))
+        index.match_batch({"symbol": ["S1"]})
+        if number >= 3:
+            index.remove(number - 3)
+    compiled = index._compiled
+    assert compiled is not None
+    assert len(compiled.vocabularies["symbol"]) < 20
+    columns = {"symbol": ["stays", "S48", "S20"], "price": np.array([1.0, 50.0, 50.0])}
+    assert answers(index, columns) == [[-1], [48], []]
+
+
 def test_ids_are_integers_if_all_are() -> None:
     index = MatchIndex()
     index.add_ranges([5], ("a",), [[1.0]], [[2.0]])

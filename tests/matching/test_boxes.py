@@ -46,19 +46,14 @@ def batch_of(points: np.ndarray) -> Batch:
 
 
 def check(part: BoxTree, low: np.ndarray, high: np.ndarray, points: np.ndarray) -> None:
-    random = np.random.default_rng(1)
-    kept = random.random(len(low)) < 0.5
-    kept[0] = True
-    for some, allowed in (
-        (part, np.ones(len(low), bool)),
-        (part.restricted(kept[part.rows]), kept),
-    ):
-        found = some.search(batch_of(points))(0, len(points), {})
-        assert sorted(found.order.tolist()) == list(range(len(points)))
-        for at, point in enumerate(points):
-            run = found.members[found.begins[at] : found.begins[at] + found.counts[at]]
-            expected = [box for box in naive_boxes(low, high, point) if allowed[box]]
-            assert sorted(some.rows[run].tolist()) == expected
+    found = part.search(batch_of(points))(0, len(points), {})
+    assert sorted(found.order.tolist()) == list(range(len(points)))
+    for at, point in enumerate(points):
+        run = found.members[found.begins[at] : found.begins[at] + found.counts[at]]
+        assert sorted(part.rows[run].tolist()) == naive_boxes(low, high, point)
+    for at, (lowest, highest) in enumerate(part.as_rows().ranges.values()):
+        assert (lowest == low[part.rows, at]).all()
+        assert (highest == high[part.rows, at]).all()
 
 
 @pytest.mark.parametrize("cached_bytes", [0, 2**20])

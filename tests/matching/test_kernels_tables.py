@@ -8,7 +8,7 @@ import pytest
 from shoal.matching import tables
 from shoal.matching.columns import Batch
 from shoal.matching.kernels_tables import find_key, hash_keys
-from shoal.matching.part import Rows
+from shoal.matching.part import Rows, chosen_rows, joined_rows
 from shoal.matching.parts import compile_parts
 
 VOCABULARIES = {name: {value: code for code, value in enumerate("xyzuvw")} for name in "st"}
@@ -37,7 +37,8 @@ def test_conjunctions_of_values_and_ranges(
         low[random.random(size) < 0.6] = -np.inf
         high[random.random(size) < 0.6] = np.inf
         ranges[name] = low, high
-    compiled = compile_parts(Rows(size, codes, ranges), VOCABULARIES)
+    rows = Rows(size, codes, ranges)
+    compiled = compile_parts(rows, VOCABULARIES)
     assert sorted(np.concatenate([part.rows for part in compiled]).tolist()) == list(range(size))
     points = 200
     given: dict[str, list[object]] = {
@@ -58,15 +59,15 @@ def test_conjunctions_of_values_and_ranges(
         return True
 
     answers: list[list[int]] = [[] for _ in range(points)]
-    kept = random.random(size) < 0.5
-    rest: list[list[int]] = [[] for _ in range(points)]
     for part in compiled:
-        for some, into in ((part, answers), (part.restricted(kept[part.rows]), rest)):
-            found = some.search(batch)(0, points, {})
-            for point in range(points):
-                run = found.members[found.begins[point] :][: found.counts[point]]
-                into[point] += some.rows[run].tolist()
+        found = part.search(batch)(0, points, {})
+        for point in range(points):
+            run = found.members[found.begins[point] :][: found.counts[point]]
+            answers[point] += part.rows[run].tolist()
+        given_back = joined_rows([part.as_rows(), chosen_rows(rows, np.empty(0, np.int64))])
+        assert all((given_back.equalities[name] == codes[name][part.rows]).all() for name in codes)
+        for name, bounds in ranges.items():
+            for each, side in zip(given_back.ranges[name], bounds, strict=True):
+                assert (each == side[part.rows]).all()
     for point in range(points):
-        expected = [row for row in range(size) if holds(row, point)]
-        assert sorted(answers[point]) == expected
-        assert sorted(rest[point]) == [row for row in expected if kept[row]]
+        assert sorted(answers[point]) == [row for row in range(size) if holds(row, point)]

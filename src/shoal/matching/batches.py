@@ -2,7 +2,8 @@
 
 Filters added one at a time are compiled when a batch comes, into levels each at most half as
 large as the one before, so that every filter is compiled a logarithmic number of times; rows
-loaded from arrays are compiled at once.  Removing marks; what is mostly marked is compiled anew.
+loaded from arrays are compiled at once.  Removing marks; when as many were removed as are left,
+all are compiled anew and memory is given back.
 
 >>> import numpy as np
 >>> compiled = CompiledFilters()
@@ -20,7 +21,16 @@ from typing import Any
 import numpy as np
 
 from shoal.matching.columns import Batch
-from shoal.matching.compiled_sources import Answers, Bulk, Source, copy_answers, offsets_of
+from shoal.matching.compiled_sources import (
+    Answers,
+    Bulk,
+    Contents,
+    Source,
+    copy_answers,
+    joined,
+    offsets_of,
+    recoded,
+)
 from shoal.matching.kernels_answers import name_once
 from shoal.matching.part import Numbers, Rooms, Rows, chosen_rows
 from shoal.matching.sources import Vocabularies, rows_of_filters, rows_of_ranges
@@ -51,6 +61,7 @@ class CompiledFilters:
         self._chunk = CHUNK_FIRST  # as the batches before have shown it to be right
         self._rooms: list[Rooms] = []  # one for each thread that was in `match` at once
         self._coded: tuple[Numbers, Any] | None = None  # a code per id, and what it stands for
+        self._removed = 0  # since all were compiled anew
 
     def __len__(self) -> int:
         """How many ids were loaded from arrays."""
@@ -64,12 +75,13 @@ class CompiledFilters:
         if not rows.size:
             return
         for bulk in self._bulks:
-            self._forget(bulk, bulk.find(numbers))
+            self._unload(bulk, bulk.find(numbers))
         self._drop_empty()
         last = _last_of_equal(numbers)
         if last is not None:
             numbers, rows = numbers[last], chosen_rows(rows, last)
-        self._bulks.append(Bulk(numbers, rows, self.vocabularies))
+        contents = Contents(numbers, np.arange(rows.size), rows, [])
+        self._bulks.append(Bulk(contents, self.vocabularies))
         self._changed()
 
     def has_loaded(self, id: Hashable) -> bool:
@@ -82,9 +94,8 @@ class CompiledFilters:
         for bulk in self._bulks:
             found = bulk.find(_one(id))
             if found.size:
-                self._forget(bulk, found)
+                self._unload(bulk, found)
                 self._drop_empty()
-                self._forget_values()
                 return True
         return False
 
@@ -98,6 +109,7 @@ class CompiledFilters:
         if place is not None:
             source, number = place
             source.forget(number)
+            self._removed += 1
             if not source.live:
                 self._levels.remove(source)
                 self._changed()
@@ -152,29 +164,36 @@ class CompiledFilters:
         return offsets, ids
 
     def _compile(self, filters: Mapping[Hashable, Filter]) -> None:
+        live = sum(source.live for source in (*self._bulks, *self._levels))
+        if self._removed and self._removed >= live:
+            self._renew()
         if self._young:
-            ids = list(self._young)
-            while self._levels and self._levels[-1].live <= 2 * len(ids):
-                level = self._levels.pop()
-                ids = [level.ids[at] for at in np.flatnonzero(level.kept).tolist()] + ids
+            young = _contents_of({id: filters[id] for id in self._young}, self.vocabularies)
             self._young.clear()
-            self._forget_values()
-            self._add_level([int(id) if isinstance(id, np.integer) else id for id in ids], filters)
-        for level in self._levels:
-            if level.compact():
-                self._place(level)
-        for bulk in self._bulks:
-            if bulk.compact():
-                self._changed()
+            contents = [young]
+            size = len(young.ids)
+            while self._levels and self._levels[-1].live <= 2 * size:
+                level = self._levels.pop()
+                contents.insert(0, level.contents())
+                size += level.live
+            self._add_level(contents)
 
-    def _add_level(self, ids: list[Hashable], filters: Mapping[Hashable, Filter]) -> None:
-        chosen = [filters[id] for id in ids]
-        rows, tests, numbers = rows_of_filters(chosen, self.vocabularies)
-        is_several = any(len(filter.normal_form) > 1 for filter in chosen)
-        names: Numbers | list[Hashable] = ids
-        if all(_is_number(id) for id in ids):
-            names = np.array(ids, np.int64)
-        level = Source(names, numbers, rows, tests, self.vocabularies, is_several=is_several)
+    def _renew(self) -> None:
+        """Compile anew what is left, with only the values that are demanded still."""
+        old, self.vocabularies = self.vocabularies, {}
+        bulks, levels = (
+            [recoded(source.contents(), old, self.vocabularies) for source in sources]
+            for sources in (self._bulks, self._levels)
+        )
+        self._levels = []
+        self._bulks = [Bulk(contents, self.vocabularies) for contents in bulks]
+        if levels:
+            self._add_level(levels)
+        self._removed = 0
+        self._changed()
+
+    def _add_level(self, contents: Sequence[Contents]) -> None:
+        level = Source(joined(contents), self.vocabularies)
         self._levels.append(level)
         self._place(level)
 
@@ -183,7 +202,8 @@ class CompiledFilters:
         ids = level.ids.tolist() if isinstance(level.ids, np.ndarray) else level.ids
         self._places.update((id, (level, number)) for number, id in enumerate(ids))
 
-    def _forget(self, bulk: Bulk, numbers: Numbers) -> None:
+    def _unload(self, bulk: Bulk, numbers: Numbers) -> None:
+        self._removed += len(numbers)
         for number in numbers.tolist():
             bulk.forget(number)
 
@@ -196,10 +216,15 @@ class CompiledFilters:
         self._rooms.clear()
         self._coded = None
 
-    def _forget_values(self) -> None:
-        """Give the vocabularies back when no part uses them."""
-        if not self._bulks and not self._levels:
-            self.vocabularies = {}
+
+def _contents_of(filters: Mapping[Hashable, Filter], vocabularies: Vocabularies) -> Contents:
+    rows, tests, numbers = rows_of_filters(list(filters.values()), vocabularies)
+    is_several = any(len(filter.normal_form) > 1 for filter in filters.values())
+    ids = [int(id) if isinstance(id, np.integer) else id for id in filters]
+    names: Numbers | list[Hashable] = ids
+    if all(_is_number(id) for id in ids):
+        names = np.array(ids, np.int64)
+    return Contents(names, numbers, rows, tests, is_several)
 
 
 def _searches_of_numbers(batch: Batch, sources: Sequence[Source]) -> list[Answers]:

@@ -32,7 +32,7 @@ from shoal.matching.kernels_boxes import (
     step_table,
 )
 from shoal.matching.kernels_vectors import LANES
-from shoal.matching.part import Found, Kept, Members, Numbers, Part, Rooms, Search, run_kernel
+from shoal.matching.part import Found, Members, Numbers, Rooms, Rows, Search, run_kernel
 from shoal.model import Attributes, Value
 
 # Dimensions that decide which boxes are close; the others are only tested.
@@ -133,9 +133,20 @@ class BoxTree:
             close = close << _CLOSE_BITS | share.astype(np.uint16)
         return np.argsort(close, kind="stable")
 
-    def restricted(self, kept: Kept) -> Part:
-        low, high = np.split(self._bounds[kept], 2, axis=1)
-        return BoxTree(self._attributes, low, high, self.rows[kept], self._vocabularies)
+    def as_rows(self) -> Rows:
+        low, high = np.split(self._bounds, 2, axis=1)
+        demanded = len(self._vocabularies)
+        return Rows(
+            len(self.rows),
+            {
+                name: low[:, at].astype(np.int32)
+                for at, name in enumerate(self._attributes[:demanded])
+            },
+            {
+                name: (low[:, at], high[:, at])
+                for at, name in enumerate(self._attributes[demanded:], start=demanded)
+            },
+        )
 
 
 class _Coding:

@@ -59,21 +59,18 @@ def alternatives(conjunction: Conjunction) -> list[Conjunction]:
     >>> [[str(test.operand) for test in each] for each in alternatives(whole)]
     [['UA', 'True'], ['AA', 'True']]
     """
+    lists = [at for at, tested in enumerate(conjunction) if tested.operator is Operator.IN]
+    if not lists:
+        return [conjunction]
     fixed = {tested.attribute for tested in conjunction if tested.operator is Operator.EQ}
-    for at, tested in enumerate(conjunction):
-        if tested.operator is Operator.IN and tested.attribute not in fixed:
-            assert isinstance(tested.operand, tuple)
-            values = dict.fromkeys(tested.operand)
-            if len(values) <= ALTERNATIVES_MAXIMUM:
-                rest = conjunction[:at], conjunction[at + 1 :]
-                return [
-                    (
-                        *rest[0],
-                        Predicate(tested.attribute, Operator.EQ, value, tested.kind),
-                        *rest[1],
-                    )
-                    for value in values
-                ]
+    for at in lists:
+        tested = conjunction[at]
+        assert isinstance(tested.operand, tuple)
+        values = dict.fromkeys(tested.operand)
+        if tested.attribute not in fixed and len(values) <= ALTERNATIVES_MAXIMUM:
+            before, after = conjunction[:at], conjunction[at + 1 :]
+            equal = (Predicate(tested.attribute, Operator.EQ, each, tested.kind) for each in values)
+            return [(*before, each, *after) for each in equal]
     return [conjunction]
 
 

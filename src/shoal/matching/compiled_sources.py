@@ -1,13 +1,13 @@
 """Conjunctions compiled together, and the ids they stand for.
 
-A source is made once, of filters or of rows from arrays.  Removing an id marks it; when half of
-them are marked, the source is made smaller, and gives their memory back.
+A source is made once, of filters or of rows from arrays.  Removing an id marks it; the contents
+that are left make the next source, so that a filter is looked at only once.
 
 >>> import numpy as np
 >>> from shoal.matching.columns import Batch
 >>> from shoal.matching.part import Rows
 >>> rows = Rows(2, {}, {"a": (np.array([0.0, 5.0]), np.array([9.0, 6.0]))})
->>> source = Source(np.array([7, 8]), np.arange(2), rows, [], {})
+>>> source = Source(Contents(np.array([7, 8]), np.arange(2), rows, []), {})
 >>> [answer] = source.search(Batch.of_columns({"a": np.array([5.5])}), None)(0, 1, {})
 >>> answer.names[answer.found.members[: answer.found.counts[0]]].tolist()
 [7, 8]
@@ -23,9 +23,19 @@ import numpy as np
 from shoal.matching.columns import Batch
 from shoal.matching.compiled import Test
 from shoal.matching.kernels_answers import copy_ids, drop_removed, name_once
-from shoal.matching.part import Found, Kept, Numbers, Part, Rooms, Rows, Search, chosen_rows
+from shoal.matching.part import (
+    Found,
+    Kept,
+    Numbers,
+    Part,
+    Rooms,
+    Rows,
+    Search,
+    chosen_rows,
+    joined_rows,
+)
 from shoal.matching.parts import compile_parts
-from shoal.matching.sources import Vocabularies
+from shoal.matching.sources import Vocabularies, code_of
 from shoal.model import Attributes
 
 
@@ -39,6 +49,55 @@ class Answer(NamedTuple):
 Answers = Callable[[int, int, Rooms], list[Answer]]
 
 
+class Contents(NamedTuple):
+    """Conjunctions of filters: row i is one of the filter with id `ids[numbers[i]]`.
+
+    `tests` are empty, or have one for each row that is more than a row can say; `is_several`
+    where two rows of a filter may match one publication.
+    """
+
+    ids: Numbers | list[Hashable]
+    numbers: Numbers
+    rows: Rows
+    tests: list[Test | None]
+    is_several: bool = False
+
+
+def joined(several: Sequence[Contents]) -> Contents:
+    """All of them as one, in this order."""
+    ids: Numbers | list[Hashable]
+    if all(isinstance(each.ids, np.ndarray) for each in several):
+        ids = np.concatenate([each.ids for each in several])
+    else:
+        ids = [id for each in several for id in _as_list(each.ids)]
+    firsts = np.cumsum([0, *(len(each.ids) for each in several)]).tolist()
+    tests: list[Test | None] = []
+    if any(each.tests for each in several):
+        tests = [test for each in several for test in each.tests or [None] * each.rows.size]
+    return Contents(
+        ids,
+        np.concatenate(
+            [each.numbers + first for each, first in zip(several, firsts, strict=False)]
+        ),
+        joined_rows([each.rows for each in several]),
+        tests,
+        any(each.is_several for each in several),
+    )
+
+
+def recoded(contents: Contents, old: Vocabularies, new: Vocabularies) -> Contents:
+    """The same conjunctions, with the codes that their values have in a new vocabulary."""
+    equalities = {}
+    for name, codes in contents.rows.equalities.items():
+        values = list(old[name])  # in the order of their codes
+        vocabulary = new.setdefault(name, {})
+        codes_by_old = np.full(len(values) + 1, -1, np.int32)  # the last is that of no value
+        for code in np.unique(codes[codes >= 0]).tolist():
+            codes_by_old[code] = code_of(vocabulary, values[code])
+        equalities[name] = codes_by_old[codes]
+    return contents._replace(rows=contents.rows._replace(equalities=equalities))
+
+
 class _Entry(NamedTuple):
     """A part, the id number of each of its members, and these ids themselves if they are int64."""
 
@@ -49,59 +108,47 @@ class _Entry(NamedTuple):
 
 
 class Source:
-    """Rows compiled together: row i is one of the filter with id `ids[numbers[i]]`.
+    """Conjunctions compiled together."""
 
-    `tests` are empty, or have one for each row that is more than a row can say; `is_several`
-    where two rows of a filter may match one publication.
-    """
-
-    def __init__(
-        self,
-        ids: Numbers | list[Hashable],
-        numbers: Numbers,
-        rows: Rows,
-        tests: list[Test | None],
-        vocabularies: Vocabularies,
-        *,
-        is_several: bool = False,
-    ) -> None:
-        self._is_several = is_several
-        self._take(ids, numbers, tests)
-        tested = np.array([test is not None for test in tests], np.bool_)
+    def __init__(self, contents: Contents, vocabularies: Vocabularies) -> None:
+        self.ids = contents.ids
+        self.kept: Kept = np.ones(len(self.ids), np.bool_)
+        self.live = len(self.ids)
+        self._is_several = contents.is_several
+        self._entries: list[_Entry] = []
+        tested = np.array([test is not None for test in contents.tests], np.bool_)
         for is_tested in (False, True) if tested.any() else (False,):
-            members = np.flatnonzero(tested == is_tested) if len(tests) else None
-            for part in compile_parts(chosen_rows(rows, members), vocabularies):
-                if members is not None:
-                    part.rows = members[part.rows]
-                self._enter(part)
+            members = np.flatnonzero(tested == is_tested) if len(tested) else None
+            for part in compile_parts(chosen_rows(contents.rows, members), vocabularies):
+                rows = part.rows if members is None else members[part.rows]
+                tests = [contents.tests[row] for row in rows.tolist()] if is_tested else []
+                self._enter(part, contents.numbers[rows], tests)
 
     def forget(self, number: int) -> None:
         """Mark an id, by its number, as removed."""
         self.kept[number] = False
         self.live -= 1
 
-    def compact(self) -> bool:
-        """Become smaller if half of the ids are removed; whether that gave others new numbers."""
-        if self.live * 2 > len(self.ids):
-            return False
-        kept, kept_rows = self.kept, self.kept[self._numbers]
-        parts = [entry.part for entry in self._entries]
-        new_rows = np.cumsum(kept_rows) - 1
-        ids = self.ids
-        self._take(
-            ids[kept]
-            if isinstance(ids, np.ndarray)
-            else [ids[at] for at in np.flatnonzero(kept).tolist()],
-            (np.cumsum(kept) - 1)[self._numbers[kept_rows]],
-            [self._tests[row] for row in np.flatnonzero(kept_rows).tolist()] if self._tests else [],
-        )
-        for part in parts:
-            kept_members = kept_rows[part.rows]
-            if kept_members.any():
-                part = part if kept_members.all() else part.restricted(kept_members)
-                part.rows = new_rows[part.rows]
-                self._enter(part)
-        return True
+    def contents(self) -> Contents:
+        """What was not removed."""
+        renumbered = np.cumsum(self.kept) - 1
+        pieces, numbers = [], [np.empty(0, np.int64)]
+        tests: list[Test | None] = []
+        is_tested = any(entry.tests for entry in self._entries)
+        for part, part_numbers, _, part_tests in self._entries:
+            members = np.flatnonzero(self.kept[part_numbers])
+            pieces.append(chosen_rows(part.as_rows(), members))
+            numbers.append(renumbered[part_numbers[members]])
+            if part_tests:
+                tests += [part_tests[member] for member in members.tolist()]
+            elif is_tested:
+                tests += [None] * len(members)
+        ids: Numbers | list[Hashable]
+        if isinstance(self.ids, np.ndarray):
+            ids = self.ids[self.kept]
+        else:
+            ids = [self.ids[number] for number in np.flatnonzero(self.kept).tolist()]
+        return Contents(ids, np.concatenate(numbers), joined_rows(pieces), tests, self._is_several)
 
     def search(self, batch: Batch, first: int | None) -> Answers:
         """Finds answers to pieces of a batch.
@@ -121,27 +168,10 @@ class Source:
 
         return find
 
-    def _take(
-        self, ids: Numbers | list[Hashable], numbers: Numbers, tests: list[Test | None]
-    ) -> None:
-        self.ids = ids
-        self.kept: Kept = np.ones(len(ids), np.bool_)
-        self.live = len(ids)
-        self._numbers = numbers
-        self._tests = tests
-        self._entries: list[_Entry] = []
-
-    def _enter(self, part: Part) -> None:
-        numbers = self._numbers[part.rows]
-        tests = [self._tests[row] for row in part.rows.tolist()] if self._tests else []
-        self._entries.append(
-            _Entry(
-                part,
-                numbers,
-                self.ids[numbers] if isinstance(self.ids, np.ndarray) else None,
-                [test for test in tests if test is not None] or None,
-            )
-        )
+    def _enter(self, part: Part, numbers: Numbers, tests: list[Test | None]) -> None:
+        ids = self.ids[numbers] if isinstance(self.ids, np.ndarray) else None
+        present = [test for test in tests if test is not None]
+        self._entries.append(_Entry(part, numbers, ids, present or None))
 
     def _names(self, entry: _Entry, first: int | None) -> Numbers:
         if self._is_several:
@@ -175,9 +205,13 @@ class Source:
 class Bulk(Source):
     """Rows loaded from arrays; ids are found by bisection."""
 
-    def __init__(self, ids: Numbers, rows: Rows, vocabularies: Vocabularies) -> None:
-        super().__init__(ids, np.arange(len(ids)), rows, [], vocabularies)
-        self._arrange()
+    def __init__(self, contents: Contents, vocabularies: Vocabularies) -> None:
+        super().__init__(contents, vocabularies)
+        ids = self.ids
+        assert isinstance(ids, np.ndarray)
+        is_ascending = bool((ids[1:] > ids[:-1]).all())
+        self._order = None if is_ascending else np.argsort(ids, kind="stable")
+        self._sorted = ids if self._order is None else ids[self._order]
 
     def match(self, attributes: Attributes) -> list[int]:
         """The ids that match one publication."""
@@ -198,19 +232,6 @@ class Bulk(Source):
         numbers = np.unique(places if self._order is None else self._order[places])
         return numbers[self.kept[numbers]]
 
-    def compact(self) -> bool:
-        is_smaller = super().compact()
-        if is_smaller:
-            self._arrange()
-        return is_smaller
-
-    def _arrange(self) -> None:
-        ids = self.ids
-        assert isinstance(ids, np.ndarray)
-        is_ascending = bool((ids[1:] > ids[:-1]).all())
-        self._order = None if is_ascending else np.argsort(ids, kind="stable")
-        self._sorted = ids if self._order is None else ids[self._order]
-
 
 def offsets_of(answers: Sequence[Answer], size: int) -> Numbers:
     """Where the answer to each of `size` publications begins, and the end of the last."""
@@ -225,6 +246,10 @@ def copy_answers(answers: Sequence[Answer], offsets: Numbers, out: Numbers) -> N
     cursor = offsets[:-1].copy()
     for found, names in answers:
         copy_ids(names, *found, cursor, out)
+
+
+def _as_list(ids: Numbers | list[Hashable]) -> list[Hashable]:
+    return ids.tolist() if isinstance(ids, np.ndarray) else ids
 
 
 def _passed(tests: list[Test], batch: Batch, begin: int, found: Found) -> Found:

@@ -1,7 +1,7 @@
 """What a compiled part of an index takes, answers and promises.
 
-Parts are immutable.  They are made of rows, conjunctions side by side; a part answers with numbers
-of its own members, and `rows` says which row of its source each member was.
+Parts are immutable.  They are made of rows, conjunctions side by side, and can give them back; a
+part answers with numbers of its own members, and `rows` says which row each member was.
 
 >>> import numpy as np
 >>> Rows(1, {"symbol": np.array([0], np.int32)}, {}).size
@@ -10,7 +10,7 @@ of its own members, and `rows` says which row of its source each member was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -47,6 +47,28 @@ def chosen_rows(rows: Rows, members: Numbers | None) -> Rows:
     )
 
 
+def joined_rows(several: Sequence[Rows]) -> Rows:
+    """All rows, one after the other."""
+    if len(several) == 1:
+        return several[0]
+    size = sum(rows.size for rows in several)
+    equalities: dict[str, npt.NDArray[np.int32]] = {}
+    ranges: dict[str, tuple[Doubles, Doubles]] = {}
+    begin = 0
+    for rows in several:
+        end = begin + rows.size
+        for name, codes in rows.equalities.items():
+            if name not in equalities:
+                equalities[name] = np.full(size, -1, np.int32)
+            equalities[name][begin:end] = codes
+        for name, (low, high) in rows.ranges.items():
+            if name not in ranges:
+                ranges[name] = np.full(size, -np.inf), np.full(size, np.inf)
+            ranges[name][0][begin:end], ranges[name][1][begin:end] = low, high
+        begin = end
+    return Rows(size, equalities, ranges)
+
+
 class Found(NamedTuple):
     """The members found for each point: `members[begins[i] : begins[i] + counts[i]]`.
 
@@ -79,8 +101,8 @@ class Part(Protocol):
     def find(self, attributes: Attributes) -> Members:
         """The members that match one publication."""
 
-    def restricted(self, kept: Kept) -> Part:
-        """The same conjunctions without those not kept, at least one of them."""
+    def as_rows(self) -> Rows:
+        """What the part was made of, in the order of its members."""
 
 
 def run_kernel(

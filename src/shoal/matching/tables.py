@@ -22,7 +22,6 @@ from shoal.matching.kernels_tables import hash_keys, match_key, match_table
 from shoal.matching.part import (
     NOTHING_FOUND,
     Found,
-    Kept,
     Members,
     Numbers,
     Part,
@@ -107,10 +106,19 @@ class EqualityTable:
         codes = batch.codes(attribute, self._vocabularies[attribute]).astype(np.float64)
         return codes, codes
 
-    def restricted(self, kept: Kept) -> Part:
-        slots = self._slots.taken(np.flatnonzero(kept))
-        codes, rows = self._codes[kept], self.rows[kept]
-        return EqualityTable(self._attributes, self._vocabularies, codes, slots, rows)
+    def as_rows(self) -> Rows:
+        size = len(self.rows)
+        equalities = {name: self._codes[:, at] for at, name in enumerate(self._attributes)}
+        ranges: dict[str, tuple[Doubles, Doubles]] = {}
+        for number, (name, is_coded) in enumerate(self._slots.columns, start=1):
+            asking = np.nonzero(self._slots.tested == number)
+            low, high = np.full(size, -np.inf), np.full(size, np.inf)
+            low[asking[0]], high[asking[0]] = self._slots.low[asking], self._slots.high[asking]
+            if is_coded:
+                equalities[name] = np.where(np.isinf(low), -1, low).astype(np.int32)
+            else:
+                ranges[name] = low, high
+        return Rows(size, equalities, ranges)
 
 
 class _Slots(NamedTuple):
