@@ -1,4 +1,4 @@
-"""`shoal match`: try filters on publications, from files of JSON lines."""
+"""`shoal match`: try filters on publications, from JSON lines or, by Spark, from tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import enum
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +14,20 @@ import typer
 
 from shoal.cli.errors import UserError
 from shoal.cli.match_files import (
+    ReadFile,
     ReadPublication,
     ReadSubscription,
+    is_table,
     read_publications,
     read_subscriptions,
     track,
+)
+from shoal.cli.spark import (
+    LOCAL_MASTER,
+    LOCAL_MEMORY,
+    MasterOption,
+    MemoryOption,
+    OverwriteOption,
 )
 
 
@@ -27,7 +36,12 @@ class Engine(enum.StrEnum):
 
     INDEX = "index"
     NAIVE = "naive"
+    SPARK = "spark"
     SPARK_SQL = "spark-sql"
+
+    @property
+    def is_spark(self) -> bool:
+        return self in (Engine.SPARK, Engine.SPARK_SQL)
 
 
 class Syntax(enum.StrEnum):
@@ -39,10 +53,12 @@ class Syntax(enum.StrEnum):
 
 def match(
     subscriptions: Annotated[
-        Path, typer.Option(help='JSON lines {"id": "s1", "filter": "carrier = \'UA\'"}.')
+        Path,
+        typer.Option(help='JSON lines {"id": "s1", "filter": "carrier = \'UA\'"}; or a table.'),
     ],
     publications: Annotated[
-        Path, typer.Option(help='JSON lines {"id": "p1", "attributes": {...}}; - is stdin.')
+        Path,
+        typer.Option(help='JSON lines {"id": "p1", "attributes": {...}}, - is stdin; or a table.'),
     ],
     engine: Annotated[Engine, typer.Option(help="What does the matching.")] = Engine.INDEX,
     syntax: Annotated[Syntax, typer.Option(help="The language of the filters.")] = Syntax.SQL,
@@ -59,6 +75,12 @@ def match(
     as_json: Annotated[
         bool, typer.Option("--json", help="With --explain: a JSON object per pair.")
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="By Spark: write the pairs there, as Parquet.")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    master: MasterOption = LOCAL_MASTER,
+    memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
     """Try filters: which subscriptions does each publication match?
 
@@ -69,6 +91,11 @@ def match(
 
     With --explain it prints instead, for each publication and subscription, which tests failed
     or were unknown, and the values found. --only late-united asks about that subscription alone.
+
+    With --engine spark (the compiled index) or spark-sql, either file may be a table: a .parquet
+    file, a folder of them, or a .csv with a header. Columns of subscriptions: id and filter, or id
+    and a conjunction (symbol, price.low, price.high, ...). Columns of publications: id and an
+    attribute each; null is missing. --out DIR takes pairs of any number, as Parquet.
     """
     if as_json and not explain:
         raise UserError("--json goes with --explain; without it every line is JSON already")
@@ -76,30 +103,65 @@ def match(
         raise UserError(
             f"--explain goes by the definitions, not by an engine; leave out --engine {engine}"
         )
-    wanted = read_subscriptions(subscriptions, padres=syntax is Syntax.PADRES)
-    given = read_publications(publications)
-    complaints = [*wanted.complaints, *given.complaints]
+    if out and not engine.is_spark:
+        raise UserError("--out writes a table; that needs --engine spark or --engine spark-sql")
+    for path in (subscriptions, publications):
+        if is_table(path) and not engine.is_spark and not path.is_dir():
+            raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
+        if is_table(path) and engine.is_spark and (skip_bad or only or syntax is not Syntax.SQL):
+            option = "--skip-bad" if skip_bad else "--only" if only else "--syntax"
+            raise UserError(f"{option} is for JSON lines, and {path} is a table")
+    wanted, given = _read(subscriptions, publications, engine, syntax, skip_bad=skip_bad)
+    if only and not isinstance(wanted, Path):
+        wanted = _chosen(wanted, only)
+    if engine.is_spark:
+        from shoal.cli.match_tables import SparkOptions, match_by_spark
+
+        options = SparkOptions(out, overwrite, master, memory)
+        _print(match_by_spark(wanted, given, options, sql=engine is Engine.SPARK_SQL))
+        return
+    assert not isinstance(wanted, Path)
+    assert not isinstance(given, Path)
+    if explain:
+        from shoal.cli.match_explanations import explanations
+
+        for explanation in explanations(wanted, given, as_json=as_json):
+            print(explanation)
+        return
+    names = [publication.id for publication in given]
+    _print(zip(names, _match(engine, wanted, given), strict=True))
+
+
+def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
+    for publication, ids in answers:
+        line = {"publication": publication, "subscriptions": sorted(ids)}
+        print(json.dumps(line, ensure_ascii=False, default=str))
+
+
+def _read(
+    subscriptions: Path, publications: Path, engine: Engine, syntax: Syntax, *, skip_bad: bool
+) -> tuple[Path | list[ReadSubscription], Path | list[ReadPublication]]:
+    """The lines of both files; a table's path, which Spark will read."""
+    wanted: ReadFile[ReadSubscription] | None = None
+    given: ReadFile[ReadPublication] | None = None
+    if not (engine.is_spark and is_table(subscriptions)):
+        wanted = read_subscriptions(subscriptions, padres=syntax is Syntax.PADRES)
+    if not (engine.is_spark and is_table(publications)):
+        given = read_publications(publications)
+    bad_subscriptions = wanted.complaints if wanted else []
+    bad_publications = given.complaints if given else []
+    complaints = [*bad_subscriptions, *bad_publications]
     if complaints and not skip_bad:
         raise UserError(complaints[0])
     for complaint in complaints:
         print(f"shoal: skipped {complaint}", file=sys.stderr)
     if complaints:
         print(
-            f"shoal: skipped {len(wanted.complaints)} broken subscription lines and "
-            f"{len(given.complaints)} broken publication lines",
+            f"shoal: skipped {len(bad_subscriptions)} broken subscription lines and "
+            f"{len(bad_publications)} broken publication lines",
             file=sys.stderr,
         )
-    subscriptions_asked = _chosen(wanted.records, only) if only else wanted.records
-    if explain:
-        from shoal.cli.match_explanations import explanations
-
-        for explanation in explanations(subscriptions_asked, given.records, as_json=as_json):
-            print(explanation)
-        return
-    answers = _match(engine, subscriptions_asked, given.records)
-    for publication, ids in zip(given.records, answers, strict=True):
-        line = {"publication": publication.id, "subscriptions": sorted(ids)}
-        print(json.dumps(line, ensure_ascii=False))
+    return wanted.records if wanted else subscriptions, given.records if given else publications
 
 
 def _chosen(
@@ -120,8 +182,6 @@ def _match(
     subscriptions: Sequence[ReadSubscription],
     publications: Sequence[ReadPublication],
 ) -> list[list[str]]:
-    if engine is Engine.SPARK_SQL:
-        return _match_by_spark(subscriptions, publications)
     from shoal.matching import MatchIndex, matches
 
     if engine is Engine.NAIVE:
@@ -133,27 +193,3 @@ def _match(
     for each in subscriptions:
         index.add(each.id, each.filter)
     return [index.match(each.attributes) for each in track(publications, "matching")]
-
-
-def _match_by_spark(
-    subscriptions: Sequence[ReadSubscription], publications: Sequence[ReadPublication]
-) -> list[list[str]]:
-    from rich.console import Console
-
-    from shoal.pipeline.java import JavaNotFoundError
-    from shoal.pipeline.matching_job import matching_pairs, publications_frame
-    from shoal.pipeline.session import spark_session
-
-    answers: list[list[str]] = [[] for _ in publications]
-    try:
-        with (
-            Console(stderr=True).status("Spark SQL evaluates the filters"),
-            spark_session("shoal match") as spark,
-        ):
-            frame = publications_frame(spark, [each.attributes for each in publications])
-            texts = [(each.id, each.text) for each in subscriptions]
-            for row in matching_pairs(frame, texts, key_columns=["number"]).toLocalIterator():
-                answers[row["number"]].append(row["subscription"])
-    except JavaNotFoundError as error:
-        raise UserError(str(error)) from error
-    return answers

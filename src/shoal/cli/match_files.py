@@ -21,6 +21,7 @@ from shoal.cli.errors import UserError
 from shoal.model import Filter, Value, check_attributes
 
 STDIN = Path("-")
+TABLE_ENDINGS = (".parquet", ".csv", ".csv.gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -48,6 +49,11 @@ class ReadFile(NamedTuple, Generic[Record]):
 
     records: list[Record]
     complaints: list[str]
+
+
+def is_table(path: Path) -> bool:
+    """Whether a path is for Spark to read: a folder, or Parquet or CSV by its name."""
+    return path.is_dir() or path.name.endswith(TABLE_ENDINGS)
 
 
 def read_subscriptions(path: Path, *, padres: bool) -> ReadFile[ReadSubscription]:

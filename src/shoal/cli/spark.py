@@ -15,6 +15,7 @@ from rich.table import Table
 from shoal.cli.errors import UserError
 
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
     from pyspark.sql import SparkSession
 
 MasterOption = Annotated[str, typer.Option("--master", help="Spark master; local by default.")]
@@ -30,11 +31,12 @@ LOCAL_MEMORY = "4g"
 
 @contextlib.contextmanager
 def spark_command(
-    name: str, out: Path, *, overwrite: bool, master: str, memory: str
+    name: str, out: Path | None, *, overwrite: bool, master: str, memory: str
 ) -> Iterator[tuple[SparkSession, Status]]:
     """A session for one command and its status line; what a user did wrong as UserError."""
-    if out.exists() and not overwrite:
+    if out is not None and out.exists() and not overwrite:
         raise UserError(f"{out} exists already; give another --out, or --overwrite")
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     from shoal.pipeline.java import JavaNotFoundError
@@ -49,6 +51,16 @@ def spark_command(
         except PySparkException as error:
             reason = str(error).strip().partition("\n")[0]
             raise UserError(f"Spark could not do this: {reason}") from error
+        except Py4JJavaError as error:
+            raise UserError(f"Spark could not do this: {_first_cause(error)}") from error
+
+
+def _first_cause(error: Py4JJavaError) -> str:
+    """The message at the bottom of a Java error, which says what happened where the data are."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage()).strip().partition("\n")[0]
 
 
 def print_counts(title: str, counts: dict[str, object]) -> None:

@@ -13,11 +13,12 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name every Spark user knows
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from shoal.language import FilterSyntaxError, format_filter
 from shoal.model import Attributes
 from shoal.pipeline.publication_tables import attributes_frame, key_columns
+from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.spark_filters import MEMBER_TYPES, mixed_column, mixed_value, spark_condition
 from shoal.pipeline.subscription_tables import FILTER, id_column, read_subscriptions
 
@@ -35,7 +36,7 @@ def matching_pairs(
     subscriptions: Sequence[tuple[str | int, str]],
     *,
     key_columns: Sequence[str],
-    attributes: str = "attributes",
+    attributes: str = ATTRIBUTES,
 ) -> DataFrame:
     """The pairs that match: the publication's key columns and `subscription`.
 
@@ -111,8 +112,13 @@ def _fresh_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def publications_frame(spark: SparkSession, publications: Sequence[Attributes]) -> DataFrame:
-    """A few publications as a table: `number` (from 0) and `attributes`, mixed where they are."""
+def publications_frame(
+    spark: SparkSession, publications: Sequence[Attributes], *, ids: Sequence[str] | None = None
+) -> DataFrame:
+    """A few publications as a table: `attributes`, mixed where they are, and a key.
+
+    The key is `id`, from `ids`, or else `number`, from 0.
+    """
     types: dict[str, dict[type, None]] = {}
     for attributes in publications:
         for name, value in attributes.items():
@@ -121,9 +127,12 @@ def publications_frame(spark: SparkSession, publications: Sequence[Attributes]) 
         mixed_column(name, [each for each in MEMBER_TYPES if each in found])
         for name, found in types.items()
     ]
-    schema = StructType().add("number", LongType()).add("attributes", StructType(fields))
+    key = StructField("number", LongType()) if ids is None else StructField("id", StringType())
+    schema = StructType([key, StructField(ATTRIBUTES, StructType(fields))])
     rows = [
-        (number, tuple(mixed_value(attributes, field) for field in fields))
-        for number, attributes in enumerate(publications)
+        (key, tuple(mixed_value(attributes, field) for field in fields))
+        for key, attributes in zip(
+            range(len(publications)) if ids is None else ids, publications, strict=True
+        )
     ]
     return spark.createDataFrame(rows, schema)

@@ -1,0 +1,140 @@
+"""`shoal match` by Spark: from lines and tables, to lines and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli import test_match
+from tests.cli.test_match import Shell, shell
+
+__all__ = ["shell"]
+
+PUBLICATIONS = """\
+id,carrier,dep_delay,day,remark
+7,UA,45,2013-01-01,
+8,UA,,2013-01-02,"said ""no"", left"
+7,,3.5,2013-01-03,
+"""
+SUBSCRIPTIONS = """\
+id,carrier,dep_delay.low,dep_delay.high
+1,UA,,
+2,,10,
+3,,,10
+"""
+ANSWERS = """\
+{"publication": 7, "subscriptions": [1, 2]}
+{"publication": 8, "subscriptions": [1]}
+{"publication": 7, "subscriptions": [3]}
+"""
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def tables(shell: Shell, *options: str, engine: str = "spark") -> tuple[int, str, str]:
+    return shell.run(
+        *("--subscriptions", str(shell.folder / "S.csv")),
+        *("--publications", str(shell.folder / "P.csv"), "--engine", engine, *options),
+    )
+
+
+@pytest.fixture
+def csv_shell(shell: Shell) -> Shell:
+    (shell.folder / "S.csv").write_text(SUBSCRIPTIONS)
+    (shell.folder / "P.csv").write_text(PUBLICATIONS)
+    return shell
+
+
+def test_lines_give_what_the_index_gives(shell: Shell) -> None:
+    options = ("--engine", "spark")
+    found = shell.match(test_match.SUBSCRIPTIONS, test_match.PUBLICATIONS, *options)
+    assert found[:2] == (0, test_match.ANSWERS)
+    assert shell.match("", "", *options)[:2] == (0, "")
+
+
+@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+def test_tables_of_csv_are_printed_in_order(csv_shell: Shell, engine: str) -> None:
+    assert tables(csv_shell, engine=engine)[:2] == (0, ANSWERS)
+
+
+@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+def test_pairs_as_a_table(csv_shell: Shell, engine: str) -> None:
+    out = csv_shell.folder / "pairs"
+    code, printed, _ = tables(csv_shell, "--out", str(out), engine=engine)
+    assert code == 0
+    assert [line.split()[1::2] for line in printed.splitlines()[2:-1]] == [
+        ["publications", "3"],
+        ["subscriptions", "3"],
+        ["pairs", "4"],
+    ]
+    rows = pq.read_table(out).to_pylist()
+    assert sorted((row["id"], row["subscription"]) for row in rows) == [
+        (7, 1),
+        (7, 2),
+        (7, 3),
+        (8, 1),
+    ]
+    code, _, complaint = tables(csv_shell, "--out", str(out), engine=engine)
+    assert (code, complaint) == (
+        2,
+        "shoal: pairs exists already; give another --out, or --overwrite\n",
+    )
+    assert tables(csv_shell, "--out", str(out), "--overwrite", engine=engine)[0] == 0
+
+
+def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "ingested" / "publications.parquet"
+    folder.mkdir(parents=True)
+    rows = [{"publisher": "UA", "sequence": at, "attributes": {"delay": 10 * at}} for at in (3, 4)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
+    (tmp_path / "S.jsonl").write_text('{"id": "late", "filter": "delay > 30"}\n')
+    found = shell.run(
+        *("--subscriptions", str(tmp_path / "S.jsonl")),
+        *("--publications", str(tmp_path / "ingested"), "--engine", "spark"),
+    )
+    assert found[:2] == (
+        0,
+        '{"publication": {"publisher": "UA", "sequence": 3}, "subscriptions": []}\n'
+        '{"publication": {"publisher": "UA", "sequence": 4}, "subscriptions": ["late"]}\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--only", "3"], "--only is for JSON lines, and S.csv is a table"),
+        (["--skip-bad"], "--skip-bad is for JSON lines"),
+        (["--syntax", "padres"], "--syntax is for JSON lines"),
+        (["--engine", "naive"], "S.csv is a table; that needs --engine spark or"),
+        (["--engine", "index", "--out", "x"], "--out writes a table; that needs --engine spark"),
+    ],
+)
+def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint: str) -> None:
+    code, out, err = tables(csv_shell, *options)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+def test_files_that_are_no_tables(csv_shell: Shell) -> None:
+    subscriptions, publications = csv_shell.folder / "S.csv", csv_shell.folder / "P.csv"
+    subscriptions.write_text("id,filter\n1,dep_delay > 10\n2,dep_delay >\n")
+    code, _, err = tables(csv_shell)
+    assert code == 2
+    assert "subscriptions, row 2 (id 2): filter, line 1, column 12: the filter ends too" in err
+    subscriptions.write_text("id,filter\n1,day = '2013-01-01' AND remark IS NULL\n")
+    assert '[1]}\n{"publication": 8, "subscriptions": []}' in tables(csv_shell)[1]
+    publications.write_text("id,day\n1,2,3\n")
+    code, _, err = tables(csv_shell)
+    assert code == 2
+    assert "Malformed" in err
+    publications.unlink()
+    assert tables(csv_shell)[2] == "shoal: P.csv does not exist\n"
+    (csv_shell.folder / "P.parquet").write_text("nonsense")
+    _, _, err = csv_shell.run(
+        *("--subscriptions", str(subscriptions)),
+        *("--publications", str(csv_shell.folder / "P.parquet"), "--engine", "spark"),
+    )
+    assert "P.parquet is not a Parquet file" in err
