@@ -21,6 +21,10 @@ TimerKey = tuple[str, ...]
 # --- inputs -----------------------------------------------------------------------------------
 
 
+class Started(msgspec.Struct, frozen=True):
+    """The broker starts, for the first time or after a crash: the first input of its life."""
+
+
 class Received(msgspec.Struct, frozen=True):
     """A message came from a neighbour, in the order it was sent."""
 
@@ -59,7 +63,7 @@ class Measured(msgspec.Struct, frozen=True):
     client_output_us: int | None
 
 
-Input = Received | Requested | TimerFired | LinkChanged | Measured
+Input = Started | Received | Requested | TimerFired | LinkChanged | Measured
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -88,15 +92,38 @@ class Notify(msgspec.Struct, frozen=True):
     message: Message
 
 
+class Work(msgspec.Struct, frozen=True):
+    """Matching on one core: how many publications, against how many subscriptions in all."""
+
+    publications: int
+    searched: int
+
+
 class SetTimer(msgspec.Struct, frozen=True):
-    """Fire `key` once at `at_us`; a timer of that key that is already set is replaced."""
+    """Fire `key` once at `at_us`; a timer of that key that is already set is replaced.
+
+    With `work` the timer stands for matching: so many publications, and pairs of publication and
+    subscription to search, which one core is busy with until it fires.  A live driver ignores it,
+    as matching takes its time when the timer fires; a simulated one lets that time pass before.
+    """
 
     key: TimerKey
     at_us: int
+    work: Work | None = None
 
 
 class CancelTimer(msgspec.Struct, frozen=True):
     key: TimerKey
+
+
+class OpenLink(msgspec.Struct, frozen=True):
+    """Bring up a link to a broker that may be no neighbour yet; it is said when it is up, or not.
+
+    `address` is for drivers to whom the broker's name does not say where it is.
+    """
+
+    neighbour: BrokerId
+    address: str = ""
 
 
 class CloseLink(msgspec.Struct, frozen=True):
@@ -111,4 +138,4 @@ class Record(msgspec.Struct, frozen=True):
     record: msgspec.Struct
 
 
-Effect = Send | Deliver | Notify | SetTimer | CancelTimer | CloseLink | Record
+Effect = Send | Deliver | Notify | SetTimer | CancelTimer | OpenLink | CloseLink | Record

@@ -18,6 +18,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Requested,
+    Started,
     TimerFired,
 )
 from shoal.broker.messages import Ping, Pong, Rejected
@@ -79,6 +80,8 @@ class Broker:
                 self._strategy.link(neighbour, up, now_us, out)
             case Measured():
                 self._strategy.measured(input)
+            case Started():
+                self._strategy.start(now_us, out)
         return out
 
     def _refusal(self, sender: str, error: ProtocolError) -> Record:

@@ -1,8 +1,11 @@
 """What an overlay system must provide to the broker machine.
 
 The machine owns the door: it tells inputs apart and refuses what its own side did wrong.  All
-else is the system's: five methods, one per kind of input, each appending effects to `out`, and
+else is the system's: six methods, one per kind of input, each appending effects to `out`, and
 `tables`, for whoever looks at a broker from outside.
+
+Neighbours are those at the start.  A system may ask for links to others (`OpenLink`), whatever
+the shape of its overlay; whom it may talk to is its own affair.
 """
 
 from __future__ import annotations
@@ -32,7 +35,10 @@ class Strategy(Protocol):
 
     @property
     def tables(self) -> RoutingTable:
-        """The routing table, to look at."""
+        """The routing table, to look at; empty in a system that does not route by last hops."""
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        """The broker starts; comes once, before all else."""
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -20,6 +20,7 @@ from shoal.broker.effects import (
     Effect,
     Input,
     Notify,
+    OpenLink,
     Received,
     Record,
     Requested,
@@ -138,6 +139,7 @@ class BrokerNode:
         meter: Meter,
         client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
         publishers: Mapping[ClientId, PublisherNode],
+        open_link: Callable[[BrokerId, BrokerId], None],
     ) -> None:
         self.id = machine.id
         self.links: dict[BrokerId, Link] = {}
@@ -148,6 +150,7 @@ class BrokerNode:
         self._monitor = Monitor()
         self._client_latency_us = client_latency_us
         self._publishers = publishers
+        self._open_link = open_link
         self._free_us = 0
         self._client_free_us = 0
         self._timers: dict[TimerKey, int] = {}
@@ -282,13 +285,20 @@ class BrokerNode:
                 self.meter.messages_out += 1
                 self.meter.control_out += 1
                 self._notify(client, message, now_us)
-            case SetTimer(key, at_us):
+            case SetTimer(key, at_us, work):
                 self._timers[key] = number = self._queue.made + 1
-                self._queue.push(max(at_us, now_us), self._fire, (key, number))
+                due_us = max(at_us, now_us)
+                if work is not None:
+                    due_us += self._costs.work_us(work)
+                    self.meter.roll(now_us)
+                    self.meter.input_busy_us += due_us - now_us
+                self._queue.push(due_us, self._fire, (key, number))
             case CancelTimer(key):
                 self._timers.pop(key, None)
             case Record(record):
                 self._trace.records.append(record)
+            case OpenLink(neighbour):
+                self._open_link(self.id, neighbour)
             case CloseLink(neighbour):
                 link = self.links.get(neighbour)
                 if link is not None:  # else it is down already, and about to be noticed

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.broker.effects import Measured
+from shoal.broker.effects import Measured, Work
 from shoal.model import BrokerId
 
 
@@ -30,6 +30,11 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     matching_per_subscription_ns: int = 0
     transmission_us: int = 0
     client_transmission_us: int = 0
+
+    def work_us(self, work: Work) -> int:
+        """How long a core takes to match: a search of the subscriptions one after the other."""
+        search_us = work.searched * self.matching_per_subscription_ns // 1_000
+        return work.publications * self.matching_us + search_us
 
 
 class LoadRow(NamedTuple):

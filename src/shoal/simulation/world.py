@@ -19,7 +19,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from shoal.broker.effects import LinkChanged, Received, Requested
+from shoal.broker.effects import LinkChanged, Received, Requested, Started
 from shoal.broker.links import ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
@@ -92,6 +92,7 @@ class World:
                 Meter(broker, window_us),
                 self._latency_us,
                 self._publishers,
+                self._open,
             )
         for broker, neighbours in self._neighbours.items():
             for neighbour in neighbours:
@@ -100,6 +101,10 @@ class World:
         self._cuts: set[Ends] = set()
         # How often each link went down or was about to come up: only the newest word counts.
         self._changes: Counter[Ends] = Counter()
+        # When the ends of a broken link notice.
+        self._noticed_us: dict[Ends, int] = {}
+        for node in self.brokers.values():
+            node.bring(0, Started())
 
     def _machine(self, broker: BrokerId, neighbours: tuple[BrokerId, ...]) -> Machine:
         machine = Broker(broker, neighbours, self._system, self._seed)
@@ -206,11 +211,25 @@ class World:
                 self._drop_arrivals(target, partial(_is_from, source))
                 change = LinkChanged(target, False)
                 self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, change)
+                self._noticed_us[_either_way(ends)] = now_us + DETECTION_US
 
     def _join(self, now_us: int, ends: Ends) -> None:
         self._changes[_either_way(ends)] += 1
         argument = ends, self._changes[_either_way(ends)]
         self.queue.push(now_us + DETECTION_US, self._come_up, argument)
+
+    def _open(self, source: BrokerId, target: BrokerId) -> None:
+        """A broker asks for a link: a round trip later it is there, or later it is not."""
+        now_us, ends = self.queue.now_us, (source, target)
+        node = self.brokers.get(target)
+        if node is None or not node.running or _either_way(ends) in self._cuts:
+            missing = LinkChanged(target, False)
+            self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, missing)
+            return
+        there_us = self._underlay.latency_us(self._place(source), self._place(target))
+        up_us = max(now_us + 2 * there_us, self._noticed_us.get(_either_way(ends), 0) + 1)
+        self._changes[_either_way(ends)] += 1
+        self.queue.push(up_us, self._come_up, (ends, self._changes[_either_way(ends)]))
 
     def _come_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
         """Both ends learn of it in one moment, so that nothing sent before is in the link."""
@@ -236,6 +255,7 @@ class World:
         if node.running:
             self._crash(now_us, broker)
         node.start(self._machine(broker, ()))
+        node.bring(now_us, Started())
         for neighbour in self._neighbours[broker]:
             self._join(now_us, (broker, neighbour))
         self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)

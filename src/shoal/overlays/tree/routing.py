@@ -57,6 +57,9 @@ class TreeRouting:
 
     # --- the strategy's inputs ----------------------------------------------------------------
 
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        """The tree waits for what neighbours and clients say."""
+
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:

@@ -118,6 +118,9 @@ class Grape:
     def tables(self) -> RoutingTable:
         return self._tree.tables
 
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        self._tree.start(now_us, out)
+
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:

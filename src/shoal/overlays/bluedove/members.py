@@ -1,0 +1,211 @@
+"""What is known of the matchers: who they are, which segments they serve, and since when.
+
+Every matcher writes one entry, about itself, and raises its version whenever it speaks; the
+newest wins wherever two meet.  An entry of a later generation (a server that started again) beats
+any of an earlier one, and within a generation "dead" and "left" beat "alive", so that the word of
+a failure is not overtaken by old signs of life.  Looking up who serves a place is one bisection.
+
+>>> table = MemberTable(1)
+>>> one = Member(broker="M1", generation=5, version=1, segments=(Segment(LOWEST, 10.0),))
+>>> two = Member(broker="M2", generation=5, version=1, segments=(Segment(10.0, math.inf),))
+>>> table.merge([one, two], now_us=0)
+['M1', 'M2']
+>>> table.owners(0, 10.0), table.owners_met(0, (Range(3.0, 10.0),))
+(('M2',), ('M1', 'M2'))
+>>> table.merge([msgspec.structs.replace(two, status=Status.DEAD)], now_us=9)
+['M2']
+>>> table.owners(0, 10.0), table.holes(0)
+((), [Segment(low=10.0, high=inf)])
+
+Source: Li et al., BlueDove, section III-C (the table that is gossiped).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.segments import LOWEST, Range
+
+
+class Segment(NamedTuple):
+    """Places from `low` up to, but not including, `high`; empty when there are none."""
+
+    low: float
+    high: float
+
+    def __bool__(self) -> bool:
+        return self.low < self.high
+
+    def has(self, place: float) -> bool:
+        return self.low <= place < self.high
+
+    def meets(self, ranges: Iterable[Range]) -> bool:
+        return any(low < self.high and self.low <= high for low, high in ranges)
+
+
+WHOLE = Segment(LOWEST, math.inf)
+NOTHING = Segment(LOWEST, LOWEST)
+
+
+class Status(enum.Enum):
+    """Whether a matcher serves; the later beats the earlier within one generation."""
+
+    ALIVE = "alive"
+    LEFT = "left"
+    DEAD = "dead"
+
+
+_RANK = {Status.ALIVE: 0, Status.LEFT: 1, Status.DEAD: 2}
+
+
+class Age(NamedTuple):
+    """How new an entry is; greater is newer."""
+
+    generation: int
+    rank: int
+    version: int
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One matcher's entry.
+
+    address      where it can be reached, for drivers to whom its name does not say it
+    generation   when it started, µs; 0 for one that is expected and not yet heard from
+    version      raised by the matcher whenever it speaks
+    segments     what it serves, one per dimension, possibly empty
+    """
+
+    broker: BrokerId
+    address: str = ""
+    generation: int
+    version: int
+    status: Status = Status.ALIVE
+    segments: tuple[Segment, ...]
+
+    @property
+    def age(self) -> Age:
+        return Age(self.generation, _RANK[self.status], self.version)
+
+
+class _Owners:
+    """One dimension: between two cuts, who serves."""
+
+    __slots__ = ("cuts", "owners")
+
+    def __init__(self, members: Iterable[Member], dimension: int) -> None:
+        served = [(member.segments[dimension], member.broker) for member in members]
+        bounds = {bound for segment, _ in served if segment for bound in segment}
+        self.cuts = sorted(bounds - {LOWEST, math.inf})
+        starts = [LOWEST, *self.cuts]
+        owners: list[list[BrokerId]] = [[] for _ in starts]
+        for segment, broker in served:
+            if segment:
+                first = bisect_right(self.cuts, segment.low)
+                for number in range(first, len(starts)):
+                    if starts[number] >= segment.high:
+                        break
+                    owners[number].append(broker)
+        self.owners = [tuple(names) for names in owners]
+
+
+class MemberTable:
+    """All entries that one node knows."""
+
+    def __init__(self, dimensions: int) -> None:
+        self.dimensions = dimensions
+        self.members: dict[BrokerId, Member] = {}
+        # When an entry was last renewed here, by this node's clock.
+        self.heard_us: dict[BrokerId, int] = {}
+        self._owners: list[_Owners] | None = None
+
+    def merge(self, members: Iterable[Member], now_us: int) -> list[BrokerId]:
+        """Take in what is newer; who changed in more than version."""
+        changed = []
+        for member in members:
+            known = self.members.get(member.broker)
+            if known is not None and known.age >= member.age:
+                continue
+            if len(member.segments) != self.dimensions:
+                continue  # of another configuration: it cannot be used here
+            self.members[member.broker] = member
+            self.heard_us[member.broker] = now_us
+            if (
+                known is None
+                or known.generation != member.generation
+                or known.status is not member.status
+                or known.segments != member.segments
+            ):
+                changed.append(member.broker)
+                self._owners = None
+        return changed
+
+    def serving(self) -> list[Member]:
+        """Those that are alive and heard from, by name."""
+        return [member for _, member in sorted(self.members.items()) if is_serving(member)]
+
+    def is_serving(self, broker: BrokerId) -> bool:
+        member = self.members.get(broker)
+        return member is not None and is_serving(member)
+
+    def gone(self) -> tuple[BrokerId, ...]:
+        """Those that died, by name."""
+        members = sorted(self.members.items())
+        return tuple(name for name, member in members if member.status is Status.DEAD)
+
+    # --- who serves what ----------------------------------------------------------------------
+
+    def owners(self, dimension: int, place: float) -> tuple[BrokerId, ...]:
+        """Who serves a place, by name."""
+        owners = (self._owners or self._look_up())[dimension]
+        return owners.owners[bisect_right(owners.cuts, place)]
+
+    def owners_met(self, dimension: int, ranges: Iterable[Range]) -> tuple[BrokerId, ...]:
+        """Who serves a place in these ranges, each once, in the order of places."""
+        owners = (self._owners or self._look_up())[dimension]
+        met: dict[BrokerId, None] = {}
+        for low, high in ranges:
+            first, last = bisect_right(owners.cuts, low), bisect_right(owners.cuts, high)
+            for number in range(first, last + 1):
+                met.update(dict.fromkeys(owners.owners[number]))
+        return tuple(met)
+
+    def holes(self, dimension: int) -> list[Segment]:
+        """Where nobody serves, ascending; neighbouring holes are one."""
+        owners = (self._owners or self._look_up())[dimension]
+        bounds = [LOWEST, *owners.cuts, math.inf]
+        found: list[Segment] = []
+        for number, names in enumerate(owners.owners):
+            if names:
+                continue
+            hole = Segment(bounds[number], bounds[number + 1])
+            if found and found[-1].high == hole.low:
+                hole = Segment(found.pop().low, hole.high)
+            found.append(hole)
+        return found
+
+    def clockwise(self, dimension: int, place: float) -> BrokerId | None:
+        """The next matcher after the one that serves a place, around the dimension."""
+        owners = (self._owners or self._look_up())[dimension]
+        number = bisect_right(owners.cuts, place)
+        here = owners.owners[number]
+        for step in range(1, len(owners.owners)):
+            for name in owners.owners[(number + step) % len(owners.owners)]:
+                if name not in here:
+                    return name
+        return None
+
+    def _look_up(self) -> list[_Owners]:
+        serving = self.serving()
+        self._owners = [_Owners(serving, number) for number in range(self.dimensions)]
+        return self._owners
+
+
+def is_serving(member: Member) -> bool:
+    return member.status is Status.ALIVE and member.generation > 0

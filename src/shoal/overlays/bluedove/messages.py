@@ -1,0 +1,230 @@
+"""What dispatchers and matchers say to each other, and what clients of a cluster may ask besides.
+
+Publications and subscriptions come from clients as everywhere (`shoal.broker.messages`).  A
+dispatcher is the home of its clients' subscriptions: it numbers their versions, and what comes for
+them comes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shoal.broker.messages import Message, RoutedPublication
+from shoal.model import BrokerId, MessageId, Subscription, SubscriptionId
+from shoal.overlays.bluedove.forwarding import Load
+from shoal.overlays.bluedove.members import Age, Member, Segment
+
+# --- from and to clients ----------------------------------------------------------------------
+
+
+class SubscriptionStored(Message, frozen=True):
+    """To a subscriber: from now on no publication misses this subscription."""
+
+    subscription_id: SubscriptionId
+
+
+class OpenMailbox(Message, frozen=True):
+    """From a subscriber that cannot listen: keep what comes for me."""
+
+
+class MailboxOpened(Message, frozen=True):
+    """To a subscriber: the handle to poll with, at this dispatcher."""
+
+    mailbox: str
+
+
+class Poll(Message, frozen=True):
+    """From a subscriber: deliver what waits in my mailbox, so many publications at most."""
+
+    mailbox: str
+    most: int
+
+
+class Leave(Message, frozen=True):
+    """To a matcher, from its operator or from a dispatcher: hand over, then serve no more.
+
+    One that stays ready joins again when it is needed.
+    """
+
+    stay_ready: bool = False
+
+
+# --- subscriptions ----------------------------------------------------------------------------
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A subscription in a cluster: its home dispatcher, and its home's version of it."""
+
+    subscription: Subscription
+    home: BrokerId
+    version: int
+
+
+class Store(Message, frozen=True):
+    """Home to matcher: keep a subscription in the sets of these dimensions, or as a replica."""
+
+    row: Row
+    dimensions: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+class Stored(Message, frozen=True):
+    """Matcher to home: kept; and what the matcher serves on those dimensions, as it kept it."""
+
+    subscription_id: SubscriptionId
+    version: int
+    segments: Mapping[int, Segment]
+
+
+class Remove(Message, frozen=True):
+    """Home to matcher: forget this subscription, unless you have a later version."""
+
+    subscription_id: SubscriptionId
+    version: int
+
+
+# --- publications -----------------------------------------------------------------------------
+
+
+class Match(Message, frozen=True):
+    """Dispatcher to matcher: match these against the set of one dimension."""
+
+    dimension: int
+    publications: tuple[RoutedPublication, ...]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A publication, and a home's subscriptions that match it, with their versions."""
+
+    routed: RoutedPublication
+    subscriptions: Mapping[SubscriptionId, int]
+
+
+class Matched(Message, frozen=True):
+    """Matcher to home: deliver these."""
+
+    found: tuple[Found, ...]
+
+
+class Answer(Message, frozen=True):
+    """Matcher to dispatcher: these are matched, and which other homes have to confirm them."""
+
+    homes: Mapping[BrokerId, tuple[MessageId, ...]]
+    message_ids: tuple[MessageId, ...]
+
+
+class Receipt(Message, frozen=True):
+    """Home to the dispatcher a publication came from: what was matched has come to me."""
+
+    message_ids: tuple[MessageId, ...]
+
+
+class NotServed(Message, frozen=True):
+    """Matcher to dispatcher: these do not lie in what I serve; this is what I do serve."""
+
+    message_ids: tuple[MessageId, ...]
+    member: Member
+
+
+class LoadReport(Message, frozen=True):
+    """Matcher to dispatcher: its load, dimension by dimension."""
+
+    utilisation: float
+    loads: tuple[Load, ...]
+
+
+# --- the member table -------------------------------------------------------------------------
+
+
+class Digest(Message, frozen=True):
+    """How new the sender's entries are."""
+
+    ages: Mapping[BrokerId, Age]
+
+
+class News(Message, frozen=True):
+    """Entries the other lacks, and those wanted from it."""
+
+    members: tuple[Member, ...]
+    wanted: tuple[BrokerId, ...] = ()
+
+
+class Pull(Message, frozen=True):
+    """Dispatcher to matcher: your table, please; answered by `News`."""
+
+
+# --- starting, joining, leaving, taking over --------------------------------------------------
+
+
+class Hello(Message, frozen=True):
+    """A matcher that starts, to a dispatcher: am I expected, or known from an earlier life?"""
+
+
+class Welcome(Message, frozen=True):
+    """A dispatcher's answer: whether the matcher may take its first segments, and the table."""
+
+    is_first: bool
+    members: tuple[Member, ...]
+
+
+class Join(Message, frozen=True):
+    """Matcher to dispatcher: I serve nothing on these dimensions, who gives me some?"""
+
+    dimensions: tuple[int, ...]
+
+
+class Donors(Message, frozen=True):
+    """Dispatcher to joiner: ask these, one for each dimension."""
+
+    matchers: Mapping[int, BrokerId]
+    members: tuple[Member, ...]
+
+
+class Split(Message, frozen=True):
+    """To a donor: give me of your segment, half of it or, when you are leaving, all."""
+
+    dimension: int
+
+
+class TakeOver(Message, frozen=True):
+    """Leaver to an heir: ask me for my segment on this dimension."""
+
+    dimension: int
+
+
+class Refused(Message, frozen=True):
+    """To a joiner or leaver: not now."""
+
+    dimension: int
+
+
+class Fetch(Message, frozen=True):
+    """Send me what you know of the subscriptions that meet this; these matchers are lost."""
+
+    dimension: int
+    segment: Segment
+    lost: tuple[BrokerId, ...]
+
+
+class Rows(Message, frozen=True):
+    """Subscriptions for the set of one dimension; `is_last`: all that meet the segment are sent."""
+
+    dimension: int
+    segment: Segment
+    rows: tuple[Row, ...]
+    is_last: bool
+
+
+class Ready(Message, frozen=True):
+    """Receiver to donor: I have all rows."""
+
+    dimension: int
+
+
+class Yours(Message, frozen=True):
+    """Donor to receiver: I no longer serve this; you do."""
+
+    dimension: int
+    segment: Segment
