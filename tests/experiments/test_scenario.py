@@ -24,9 +24,9 @@ from shoal.experiments.scenario import (
     load_scenario,
     parse_scenario,
 )
-from shoal.experiments.typed_toml import TomlError
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.simulation.service import ServiceCosts
+from shoal.typed_toml import TomlError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.toml"
 MINIMAL = "name = 'x'\nworkload.path = 'w'\n"

@@ -36,8 +36,8 @@ def simulate(
     from shoal.experiments.runner import run_scenario
     from shoal.experiments.scenario import ScenarioError, load_scenario
     from shoal.experiments.topologies import TopologyError
-    from shoal.experiments.typed_toml import TomlError
     from shoal.simulation.underlay import UnderlayError
+    from shoal.typed_toml import TomlError
 
     try:
         scenario = load_scenario(scenario_file, settings or ())

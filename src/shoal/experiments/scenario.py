@@ -10,7 +10,7 @@ defaults written out) beside its tables.  Times are integer microseconds of virt
 ('grape', 2, 0.01)
 >>> parse_scenario({"name": "x", "workload": {"path": "y"}, "topolgy": {"kind": "star"}})
 Traceback (most recent call last):
-shoal.experiments.typed_toml.TomlError: scenario: topolgy: unknown key; did you mean topology?
+shoal.typed_toml.TomlError: scenario: topolgy: unknown key; did you mean topology?
 
 Paths in a scenario file are relative to that file's folder, those in overrides to the working
 folder; in memory they are absolute, and a dumped scenario holds them relative to its own folder.
@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from shoal.experiments import typed_toml
+from shoal import typed_toml
 from shoal.model import BrokerId
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.simulation.service import ServiceCosts

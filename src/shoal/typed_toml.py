@@ -11,7 +11,7 @@ drops the keys of the former one.
 50
 >>> convert({"limit": 50}, Speed, "roads.toml")
 Traceback (most recent call last):
-shoal.experiments.typed_toml.TomlError: roads.toml: limit: unknown key; did you mean limit_kmh?
+shoal.typed_toml.TomlError: roads.toml: limit: unknown key; did you mean limit_kmh?
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from shoal.experiments.typed_toml import TomlError, convert, override, read_table
+from shoal.typed_toml import TomlError, convert, override, read_table
 
 
 class Colour(enum.Enum):
