@@ -96,6 +96,9 @@ def test_weights_trade_one_figure_for_the_other() -> None:
     given = evidence(*runs)
     assert verdict(judges.weights_trade(WIDE)(given))
     assert verdict(judges.weights_cost_alike(WIDE, "overhead", 0)(given))
+    assert verdict(judges.settings_alike(WIDE, ["overhead"])(given))
+    assert not verdict(judges.settings_alike(WIDE, ["delay_us"])(given))
+    assert judges.settings_alike(WIDE, ["delay_us"])(evidence(runs[0])) is None
     worse = summary(spec(grape("load", 1)), delay_us=300, message_rate_per_s=9, overhead=0.3)
     outcome = judges.weights_trade(WIDE)(evidence(*runs, worse))
     assert outcome == Outcome("7 of 8 steps of weight; not load25 to load1 at X = 16", False)

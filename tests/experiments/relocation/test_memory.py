@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.experiments.relocation.memory import PeakMemory, tracing_bytes
+from shoal.experiments.relocation.memory import LOOK_EVERY, PeakMemory, tracing_bytes
 
 
 class Tracer:
@@ -19,5 +19,6 @@ def test_only_systems_that_trace_are_counted() -> None:
 def test_the_peak_is_kept() -> None:
     memory = PeakMemory()
     for held in (0, 5, 2):
-        memory.observe([Tracer(held), Tracer(1)])
+        for _ in range(LOOK_EVERY):
+            memory.observe([Tracer(held), Tracer(1)])
     assert memory.peak_bytes == 6

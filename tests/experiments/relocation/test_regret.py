@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD
@@ -21,7 +22,10 @@ PROBES = [
 
 
 def run(*targets: tuple[str, str]) -> RunSummary:
-    selections = tuple(selection(publisher, "A", target) for publisher, target in targets)
+    selections = tuple(
+        msgspec.structs.replace(selection(publisher, "A", target), decided_us=number)
+        for number, (publisher, target) in enumerate(targets)
+    )
     return summary(spec(LOAD), {"selections": selections})
 
 
@@ -40,6 +44,12 @@ def test_regrets_of_a_run() -> None:
     assert (one.setting, one.decisions, one.median) == ("load100", 3, 0)
     assert one.best_taken == pytest.approx(2 / 3)
     assert one.p95 == pytest.approx(0.18)
+
+
+def test_a_session_tells_of_the_decision_that_it_led_to() -> None:
+    results = Results([*PROBES, run(("P", "A"), ("P", "B"), ("Q", "B"))])
+    (one,) = regrets(results, [LOAD], ["traced_load"])
+    assert (one.decisions, one.p95) == (2, pytest.approx(0.19))
 
 
 def test_a_publisher_without_deliveries_has_no_delay_to_regret() -> None:

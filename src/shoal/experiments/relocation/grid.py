@@ -115,7 +115,7 @@ SCALES: dict[ScaleName, Scale] = {
         threshold_duration_us=18 * _MINUTE_US,
         probe_duration_us=3 * _MINUTE_US,
         narrowed=True,
-        network_sizes=(15, 31, 63, 127),
+        network_sizes=(7, 15, 31, 63),
     ),
     "paper": Scale(
         name="paper",

@@ -14,6 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from shoal.experiments.relocation.claims import (
+    ALIKE,
+    METRICS,
     NOISE,
     Evidence,
     Judge,
@@ -35,6 +37,7 @@ from shoal.experiments.relocation.grid import (
     grape,
 )
 from shoal.experiments.relocation.regret import Figure
+from shoal.experiments.relocation.results import Where
 from shoal.experiments.relocation.summary import Moment, RunSummary
 
 # What gets better as a priority's weight falls.
@@ -97,17 +100,41 @@ def weights_trade(place: Place) -> Judge:
     return judge
 
 
+def settings_alike(place: Place, metrics: Sequence[str]) -> Judge:
+    """All priorities and weights come to the same in these metrics, at every spread."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        apart: dict[tuple[str, int], float] = {}
+        for metric in metrics:
+            found = by_weight(evidence.where(*place), evidence, metric)
+            for spread, values in found.items():
+                if len(values) == len(TRADES) * len(WEIGHTS):
+                    apart[metric, spread] = 1 - min(values) / (max(values) or 1.0)
+        if not apart:
+            return None
+        (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))
+        text = f"at most {percent(most)} apart ({METRICS[metric]}, X = {spread})"
+        return Outcome(text, most <= ALIKE)
+
+    return judge
+
+
+def by_weight(where: Where, evidence: Evidence, metric: str) -> Mapping[int, list[float]]:
+    """A metric under every priority and weight, by spread."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for priority, _ in TRADES:
+        for weight in WEIGHTS:
+            values = evidence.results.values(where, grape(priority, weight), metric)
+            for spread, value in values.items():
+                found[spread].append(value)
+    return found
+
+
 def weights_cost_alike(place: Place, metric: str, most: float) -> Judge:
     """A cost differs by at most this much (as a share of brokers' messages) between weights."""
 
     def judge(evidence: Evidence) -> Outcome | None:
-        where = evidence.where(*place)
-        found: dict[int, list[float]] = defaultdict(list)
-        for priority, _ in TRADES:
-            for weight in WEIGHTS:
-                values = evidence.results.values(where, grape(priority, weight), metric)
-                for spread, value in values.items():
-                    found[spread].append(value)
+        found = by_weight(evidence.where(*place), evidence, metric)
         gaps = [max(values) - min(values) for values in found.values() if len(values) > 1]
         if not gaps:
             return None

@@ -199,6 +199,9 @@ WEIGHT_CLAIMS = (
           "at every step", judges.weights_trade(CLUSTER),
           "Decisions come from traces of 100 publications, and neighbouring weights often choose "
           "among the same few brokers."),
+    Claim("weights-random", _WEIGHTS, "Random subscribers: neither priority nor weight matters",
+          "no distinct differences", judges.settings_alike(CLUSTER_RANDOM, _BOTH),
+          "Ours differ: a priority on delay does find brokers of less delay, at the cost of rate."),
     Claim("weights-overhead", _WEIGHTS, "Weights make no notable difference in message overhead",
           "none", judges.weights_cost_alike(CLUSTER, "overhead", 0.05), ""),
 )  # fmt: skip

@@ -3,7 +3,8 @@
 The regret of a decision in load is how many more messages the publisher's publications cost at
 the chosen broker than at the best one, as a share of the latter; in delay the same for their mean
 delivery delay.  Two times of measuring tell an estimate that was wrong from traffic that changed:
-`traced`, over as many publications as one trace session has, and the whole time of the probes.
+`traced`, the first decisions over the first publications, as many as a trace session has and the
+very ones that GRAPE decided upon; and all decisions over the whole time of the probes.
 
 >>> stand = Stand(broker="", messages=0, delay_us=0, deliveries=0, traced_messages=0,
 ...               traced_delay_us=0, traced_deliveries=0)
@@ -105,6 +106,9 @@ def regrets(
 def _values(
     selections: Sequence[Selection], costs: Mapping[ClientId, Costs], figure: Figure
 ) -> list[float]:
+    if figure.startswith("traced"):
+        newest_first = sorted(selections, key=lambda one: -one.decided_us)
+        selections = list({one.publisher: one for one in newest_first}.values())
     values = (
         regret(costs[one.publisher], one.target, figure)
         for one in selections
