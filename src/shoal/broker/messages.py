@@ -25,8 +25,8 @@ from shoal.model import (
 )
 
 
-class Message(msgspec.Struct, frozen=True, tag=True):
-    """Base of all messages."""
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Base of all messages; on a wire a list of its tag and its fields."""
 
 
 # --- between brokers and from clients ---------------------------------------------------------
@@ -51,7 +51,7 @@ class Unsubscribe(Message, frozen=True):
 # --- publications -----------------------------------------------------------------------------
 
 
-class RoutedPublication(msgspec.Struct, frozen=True):
+class RoutedPublication(msgspec.Struct, frozen=True, array_like=True):
     """A publication with the headers its first broker gave it.
 
     `trace_session` is the message ID of the first publication of the trace session this one

@@ -43,7 +43,7 @@ class MessageId(NamedTuple):
         return f"{self.broker}-{self.publisher}-M{self.number}"
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True):
+class Publication(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One event: attributes, who published it, its place in that publisher's order, and when."""
 
     publisher: ClientId
@@ -56,7 +56,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         return self.publisher, self.sequence
 
 
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+class Subscription(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A client's wish to receive the publications that `filter` matches."""
 
     id: SubscriptionId
@@ -64,7 +64,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     filter: Filter
 
 
-class Advertisement(msgspec.Struct, frozen=True, kw_only=True):
+class Advertisement(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A publisher's promise: each of its publications matches one of its advertisements."""
 
     id: AdvertisementId

@@ -62,7 +62,7 @@ class FilterError(ValueError):
     """A filter that cannot be: too large in normal form, or with an operand of a wrong kind."""
 
 
-class Predicate(msgspec.Struct, frozen=True, tag="predicate"):
+class Predicate(msgspec.Struct, frozen=True, array_like=True, tag="predicate"):
     """One test of one attribute.
 
     `operand` is a value; for LIKE and NOT LIKE a pattern with `%`, `_` and backslash as its
@@ -77,25 +77,25 @@ class Predicate(msgspec.Struct, frozen=True, tag="predicate"):
     kind: Kind | None
 
 
-class And(msgspec.Struct, frozen=True, tag="and"):
+class And(msgspec.Struct, frozen=True, array_like=True, tag="and"):
     """TRUE when every operand is, FALSE when one is, else unknown."""
 
     operands: tuple[Expression, ...]
 
 
-class Or(msgspec.Struct, frozen=True, tag="or"):
+class Or(msgspec.Struct, frozen=True, array_like=True, tag="or"):
     """TRUE when one operand is, FALSE when every one is, else unknown."""
 
     operands: tuple[Expression, ...]
 
 
-class Not(msgspec.Struct, frozen=True, tag="not"):
+class Not(msgspec.Struct, frozen=True, array_like=True, tag="not"):
     """TRUE and FALSE change places; unknown stays."""
 
     operand: Expression
 
 
-class Constant(msgspec.Struct, frozen=True, tag="constant"):
+class Constant(msgspec.Struct, frozen=True, array_like=True, tag="constant"):
     """TRUE or FALSE."""
 
     value: bool

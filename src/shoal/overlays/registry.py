@@ -15,8 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
+from shoal.broker.wire import Vocabulary
+from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE_MESSAGES
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
+from shoal.overlays.publisher_relocation.messages import MESSAGES as MIGRATION_MESSAGES
 from shoal.overlays.tree.routing import TreeRouting
 
 
@@ -25,10 +28,14 @@ class NoParameters(msgspec.Struct, frozen=True):
 
 
 class System(NamedTuple):
-    """What builds a system at one broker, and the type of what sets it, with its defaults."""
+    """One system: what builds it at a broker, and what its brokers say beside `wire.COMMON`.
+
+    `parameters` is the type of what sets it, with its defaults.
+    """
 
     strategy: Callable[[BrokerContext, Any], Strategy]
     parameters: type[msgspec.Struct]
+    messages: Vocabulary = ()
 
 
 def _tree(context: BrokerContext, parameters: NoParameters) -> Strategy:
@@ -37,7 +44,7 @@ def _tree(context: BrokerContext, parameters: NoParameters) -> Strategy:
 
 SYSTEMS: dict[str, System] = {
     "tree": System(_tree, NoParameters),
-    "grape": System(Grape, GrapeParameters),
+    "grape": System(Grape, GrapeParameters, (*MIGRATION_MESSAGES, *GRAPE_MESSAGES)),
 }
 
 
@@ -46,7 +53,7 @@ def strategy_factory(system: str, parameters: msgspec.Struct | None = None) -> S
 
     TypeError when they are another system's parameters.
     """
-    strategy, kind = SYSTEMS[system]
+    strategy, kind, _ = SYSTEMS[system]
     if parameters is None:
         parameters = kind()
     if not isinstance(parameters, kind):

@@ -6,6 +6,7 @@ Names are the paper's, spelled out: migration update and complete (MUM, MCM).
 from __future__ import annotations
 
 from shoal.broker.messages import Message
+from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 
 
@@ -29,3 +30,6 @@ class MigrationComplete(Message, frozen=True):
 
     publisher: ClientId
     path: tuple[BrokerId, ...]
+
+
+MESSAGES: Vocabulary = (MigrationUpdate, MigrationComplete)

@@ -5,8 +5,12 @@ Names are the paper's, spelled out: trace information request and answer (TIR, T
 
 from __future__ import annotations
 
+import msgspec
+
 from shoal.broker.messages import Message
-from shoal.model import MessageId
+from shoal.broker.wire import Form, Vocabulary
+from shoal.model import BrokerId, MessageId
+from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 
 
@@ -21,3 +25,49 @@ class TraceInformationAnswer(Message, frozen=True):
 
     session: MessageId
     traces: tuple[BrokerTrace, ...]
+
+
+# --- on the wire ------------------------------------------------------------------------------
+
+
+class _WrittenTrace(msgspec.Struct, frozen=True, array_like=True):
+    """A `BrokerTrace` whose bits are bytes, little end first: integers there end at 64 bits."""
+
+    broker: BrokerId
+    neighbours: tuple[BrokerId, ...]
+    bits: bytes
+    deliveries: int
+    input_queue_us: int
+    matching_us: int
+    output_queue_us: tuple[tuple[BrokerId, int], ...]
+    client_output_us: int
+
+
+class _WrittenAnswer(msgspec.Struct, frozen=True, array_like=True, tag="TraceInformationAnswer"):
+    session: MessageId
+    traces: tuple[_WrittenTrace, ...]
+
+
+def _write(answer: TraceInformationAnswer) -> _WrittenAnswer:
+    traces = []
+    for trace in answer.traces:
+        fields = msgspec.structs.asdict(trace)
+        length = (trace.bits.bit_length() + 7) // 8
+        traces.append(_WrittenTrace(**fields | {"bits": trace.bits.to_bytes(length, "little")}))
+    return _WrittenAnswer(answer.session, tuple(traces))
+
+
+def _read(written: _WrittenAnswer) -> TraceInformationAnswer:
+    traces = []
+    for trace in written.traces:
+        if len(trace.bits) > MAX_TRACE_SESSION_LENGTH // 8:
+            raise ValueError(f"the trace of {trace.broker!r} has {len(trace.bits)} bytes of bits")
+        fields = msgspec.structs.asdict(trace)
+        traces.append(BrokerTrace(**fields | {"bits": int.from_bytes(trace.bits, "little")}))
+    return TraceInformationAnswer(written.session, tuple(traces))
+
+
+MESSAGES: Vocabulary = (
+    TraceInformationRequest,
+    Form(TraceInformationAnswer, _WrittenAnswer, _write, _read),
+)

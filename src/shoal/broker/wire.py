@@ -1,0 +1,286 @@
+"""Messages as bytes: what brokers say to each other, in frames.
+
+A frame is its length (4 bytes, big endian), the version of this format (1 byte) and one message
+in MessagePack: a list of the message's tag and its fields.  Reading is strict: whatever is not a
+message of this network's system raises WireError, which says what is wrong with it, and nothing
+else.  Filters travel as their expressions, not as text: reading one costs
+microseconds, and it is the same expression afterwards, also where SQL cannot say it.
+
+What a codec can write and read it is told (`COMMON` and the messages of a system, see
+`shoal.overlays.registry`).  A message whose fields MessagePack does not have, such as an integer
+of a thousand bits, brings a `Form`: what is written in its place.
+
+>>> codec = Codec(COMMON)
+>>> frame = codec.encode(Unsubscribe("s1"))
+>>> [codec.decode(body) for body in FrameReader().feed(frame)]
+[Unsubscribe(subscription_id='s1')]
+>>> codec.decode(b"\\x01\\x92\\xabUnsubscribe\\x07")
+Traceback (most recent call last):
+shoal.broker.wire.WireError: Expected `str`, got `int` - at `$[1]`
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shoal.broker.messages import (
+    Advertise,
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    Ping,
+    PingRequest,
+    PingTimes,
+    Pong,
+    PublicationBatch,
+    Publish,
+    Rejected,
+    Relocate,
+    Resume,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.model import (
+    INTEGER_MAX,
+    And,
+    Attributes,
+    Constant,
+    Expression,
+    Filter,
+    FilterError,
+    Not,
+    Or,
+    Predicate,
+    predicate,
+)
+from shoal.model.entities import MAX_ATTRIBUTES
+
+VERSION = 1
+# Larger than any packet a client may send; a peer that announces more is not one of ours.
+MAX_FRAME_BYTES = 16 * 2**20
+# Above what the largest filter in SQL has (`shoal.language.sql`): 1,000 predicates and the ANDs,
+# ORs and NOTs between them, two of them deep for each of 100 parentheses.
+MAX_PARTS = 4_000
+MAX_DEPTH = 256
+# No overlay is that long; one more than a peer may claim must still fit into a message.
+MAX_HOPS = 2**31
+
+_LENGTH_BYTES = 4
+
+
+class WireError(ValueError):
+    """Bytes that are no message, or a message that cannot be written; says why."""
+
+
+class Form(NamedTuple):
+    """What travels in the place of a message: a struct with the message's own tag."""
+
+    message: type[Message]
+    written: type[msgspec.Struct]
+    write: Callable[[Any], msgspec.Struct]
+    read: Callable[[Any], Message]
+
+
+Vocabulary = tuple[type[msgspec.Struct] | Form, ...]
+
+# What every system's brokers and clients say.
+COMMON: Vocabulary = (
+    Advertise,
+    Unadvertise,
+    Subscribe,
+    Unsubscribe,
+    PublicationBatch,
+    Publish,
+    PingRequest,
+    Ping,
+    Pong,
+    PingTimes,
+    Relocate,
+    Paused,
+    MigrationAdvertisement,
+    Resume,
+    Rejected,
+)
+
+
+class Codec:
+    """Writes and reads the messages of one vocabulary."""
+
+    def __init__(self, vocabulary: Iterable[type[msgspec.Struct] | Form]) -> None:
+        self._write: dict[type, Callable[[Any], msgspec.Struct]] = {}
+        self._read: dict[type, Callable[[Any], Any]] = {
+            PublicationBatch: _check_batch,
+            Publish: _check_publish,
+        }
+        kinds: list[Any] = []
+        for entry in vocabulary:
+            if isinstance(entry, Form):
+                self._write[entry.message] = entry.write
+                self._read[entry.written] = entry.read
+                kinds.append(entry.written)
+            else:
+                kinds.append(entry)
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_write_filter).encode
+        self._known = frozenset(kinds)
+        self._decode = msgspec.msgpack.Decoder(
+            functools.reduce(operator.or_, kinds), dec_hook=_read_filter
+        ).decode
+
+    def encode(self, message: msgspec.Struct) -> bytes:
+        """The frame of a message; WireError when it is too long or has what cannot travel."""
+        write = self._write.get(type(message))
+        try:
+            written = message if write is None else write(message)
+            if type(written) not in self._known:
+                raise WireError(f"{type(message).__name__} is no message of this network")
+            body = self._encode(written)
+        except WireError:
+            raise
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise WireError(f"{type(message).__name__} cannot be written: {error}") from None
+        length = len(body) + 1
+        if length > MAX_FRAME_BYTES:
+            raise WireError(
+                f"{type(message).__name__} takes {length} bytes, more than {MAX_FRAME_BYTES}"
+            )
+        return length.to_bytes(_LENGTH_BYTES, "big") + bytes((VERSION,)) + body
+
+    def decode(self, body: bytes) -> Any:
+        """The message in a frame's body (version and message); WireError when it is none."""
+        if not body or body[0] != VERSION:
+            found = f"version {body[0]}" if body else "an empty frame"
+            raise WireError(f"{found}; this broker reads version {VERSION}")
+        try:
+            message = self._decode(memoryview(body)[1:])
+            read = self._read.get(type(message))
+            return message if read is None else read(message)
+        except WireError:
+            raise
+        except RecursionError:
+            raise WireError("nested too deeply") from None
+        except ValueError as error:  # msgspec's own errors are among them
+            raise WireError(str(error)) from None
+
+
+class FrameReader:
+    """Cuts a stream of bytes into the bodies of frames."""
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray()
+        self._needed = 0  # bytes until another frame is complete, as far as that is known
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What has come of a frame that is not complete; less than the longest frame."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies that are complete now; WireError when one is announced that is too long."""
+        buffer = self._buffer
+        if buffer:
+            buffer += data
+            if len(buffer) < self._needed:
+                return []
+            data = bytes(buffer)
+            buffer.clear()
+        bodies = []
+        start, end = 0, len(data)
+        self._needed = _LENGTH_BYTES
+        while end - start >= _LENGTH_BYTES:
+            body = start + _LENGTH_BYTES
+            length = int.from_bytes(data[start:body], "big")
+            if length > self._max_frame_bytes:
+                raise WireError(
+                    f"a frame of {length} bytes is announced, more than {self._max_frame_bytes}"
+                )
+            if end - body < length:
+                self._needed = _LENGTH_BYTES + length
+                break
+            start = body + length
+            bodies.append(data[body:start])
+        buffer += data[start:]
+        return bodies
+
+
+def check_size(expression: Expression) -> None:
+    """WireError when a filter's expression is larger or deeper than what travels."""
+    left = MAX_PARTS
+    level = [expression]
+    for _ in range(MAX_DEPTH):
+        inner: list[Expression] = []
+        for part in level:
+            match part:
+                case And(operands) | Or(operands):
+                    inner += operands
+                case Not(operand):
+                    inner.append(operand)
+            left -= 1
+        if left < 0:
+            raise WireError(f"a filter with more than {MAX_PARTS} parts")
+        if not inner:
+            return
+        level = inner
+    raise WireError(f"a filter nested more than {MAX_DEPTH} deep")
+
+
+def _write_filter(value: Any) -> Any:
+    if isinstance(value, Filter):
+        check_size(value.expression)
+        return value.expression
+    raise TypeError(f"{type(value).__name__} is nothing that travels")
+
+
+def _read_filter(kind: type, value: Any) -> Any:
+    if kind is not Filter:
+        raise TypeError(f"{kind.__name__} is nothing that travels")
+    expression: Expression = msgspec.convert(value, Expression)
+    check_size(expression)  # first: all else goes as deep as the expression does
+    _check_predicates(expression)
+    return Filter(expression)
+
+
+def _check_predicates(expression: Expression) -> None:
+    """FilterError unless every predicate is one that `predicate` makes."""
+    match expression:
+        case Predicate(attribute, test, operand, kind):
+            if predicate(attribute, test, operand).kind is not kind:
+                raise FilterError(f"attribute {attribute!r}: the operand is not of kind {kind}")
+        case And(operands) | Or(operands):
+            for one in operands:
+                _check_predicates(one)
+        case Not(operand):
+            _check_predicates(operand)
+        case Constant():
+            pass
+
+
+def _check_batch(message: PublicationBatch) -> PublicationBatch:
+    if not 0 <= message.hops < MAX_HOPS:
+        raise WireError(f"{message.hops} is no number of hops")
+    for routed in message.publications:
+        _check_attributes(routed.publication.attributes)
+    return message
+
+
+def _check_publish(message: Publish) -> Publish:
+    for publication in message.publications:
+        _check_attributes(publication.attributes)
+    return message
+
+
+def _check_attributes(attributes: Attributes) -> None:
+    """What `shoal.model.check_attributes` refuses and the types do not."""
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise WireError(f"{len(attributes)} attributes, more than {MAX_ATTRIBUTES}")
+    if "" in attributes:
+        raise WireError("an attribute without a name")
+    for value in attributes.values():
+        if type(value) is int and value > INTEGER_MAX:
+            raise WireError(f"integer {value} does not fit in 64 bits")
