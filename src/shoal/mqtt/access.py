@@ -1,0 +1,75 @@
+"""Who may connect, publish and subscribe: what the MQTT side asks of whoever decides.
+
+Checking a password takes longer than a broker can stand still, so that the answer may come later:
+`admit` returns None then, and whoever it is calls `Connection.admitted` when it is known.
+
+>>> Everyone().admit(Credentials(client_id="a")).reason_code
+<ReasonCode.SUCCESS: 0>
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from shoal.mqtt.reason_codes import ReasonCode
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client says about itself, and what its transport knows: `certificate` names it."""
+
+    client_id: str
+    username: str | None = None
+    password: bytes | None = None
+    certificate: str | None = None
+    address: str | None = None
+
+    def __repr__(self) -> str:
+        # Never with the password: this ends up in logs.
+        return f"Credentials({self.client_id!r}, {self.username!r}, {self.certificate!r})"
+
+
+class Permissions(Protocol):
+    """What one client may do; asked once per topic of a connection, the answer is remembered."""
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether publications to this topic are accepted."""
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether this topic filter, without `$share/group/` and query, is granted."""
+
+
+class AllPermissions:
+    """May do everything."""
+
+    def may_publish(self, topic: str) -> bool:
+        return True
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return True
+
+
+ALL_PERMISSIONS = AllPermissions()
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """The answer to a CONNECT: success with permissions, or a reason code of CONNACK, and why."""
+
+    reason_code: ReasonCode = ReasonCode.SUCCESS
+    permissions: Permissions = ALL_PERMISSIONS
+    reason: str | None = None
+
+
+class Access(Protocol):
+    """Decides who may connect."""
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        """The answer, or None if it comes later, by `Connection.admitted`."""
+
+
+class Everyone:
+    """Lets everyone connect and do everything."""
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        return Admission()

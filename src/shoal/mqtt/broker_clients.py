@@ -1,0 +1,333 @@
+"""All MQTT clients of one broker: connections, sessions, subscriptions, retained messages.
+
+Pure like the broker machine beside it: drivers bring bytes and the time, and carry out effects.
+By itself it is a whole MQTT broker; with a `network` it hands what its clients publish and
+subscribe to the broker machine, and gets what other brokers' clients publish.
+
+>>> from shoal.mqtt.encoder import encode
+>>> from shoal.mqtt.packets import Connect, Publish, Subscribe, SubscriptionRequest
+>>> clients = BrokerClients("B1", now_us=0)
+>>> connection = clients.open(now_us=0)
+>>> hello = encode(Connect("me", version=4), 4)
+>>> [effect.data.hex() for effect in connection.receive(hello, now_us=1)]
+['20020000']
+>>> wish = encode(Subscribe(1, (SubscriptionRequest("a/#"),)), 4)
+>>> [effect.data.hex() for effect in connection.receive(wish, now_us=2)]
+['9003000100']
+>>> [effect.data for effect in connection.receive(encode(Publish("a/b", b"hi"), 4), now_us=3)]
+[b'0\\x07\\x00\\x03a/bhi']
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shoal.broker.effects import Requested
+from shoal.matching import TopicError, matches
+from shoal.model import EVERYTHING, BrokerId
+from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
+from shoal.mqtt.connecting import Terms
+from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import WishError, attributes_of, read_wish
+from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
+from shoal.mqtt.messages import Message
+from shoal.mqtt.packets import Connect, SubscriptionRequest
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.retained import RetainedStore
+from shoal.mqtt.session import ClientSubscription, Session
+from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.statistics import Statistics
+from shoal.mqtt.subscriptions import Subscriptions
+from shoal.mqtt.timers import Timers
+
+_SILENCE_TIMER = "silence"
+_STATISTICS_TIMER = "statistics"
+_NEVER_RETAIN = 2
+_RETAIN_IF_NEW = 1
+
+
+class Grant(NamedTuple):
+    """The answer to one topic filter of a SUBSCRIBE.
+
+    `retained` is the subscription whose retained messages are to be sent now.
+    """
+
+    reason_code: ReasonCode
+    reason: str | None = None
+    retained: ClientSubscription | None = None
+
+
+class BrokerClients:
+    """The MQTT side of the broker `broker_id`.
+
+    After every call a driver carries out the effects, and calls `advance` when `deadline_us` has
+    come.  `touched` are the connections that have something to write.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        now_us: int,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        access: Access | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.limits = limits
+        self.statistics = Statistics(now_us)
+        self.touched: list[Connection] = []
+        self.retained = RetainedStore(limits.maximum_retained_messages)
+        self.subscriptions = Subscriptions()
+        self._access = access or Everyone()
+        self._timers = Timers()
+        self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
+        self._asks: list[Requested] = []
+        self._assigned = 0
+        # Publications that sessions which have ended could not keep.
+        self._dropped = 0
+        self._started_us = now_us
+        if limits.statistics_interval_s:
+            self._timers.set((_STATISTICS_TIMER,), now_us)
+
+    # --- the driver's side --------------------------------------------------------------------
+
+    def open(
+        self, now_us: int, *, certificate: str | None = None, address: str | None = None
+    ) -> Connection:
+        """A network connection was accepted; `certificate` is the name its peer has proved."""
+        connection = Connection(self, now_us, certificate, address)
+        deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
+        self._timers.set((_SILENCE_TIMER, connection), deadline_us)
+        return connection
+
+    @property
+    def deadline_us(self) -> int | None:
+        """When `advance` is to be called next, whatever else happens until then."""
+        return self._timers.next_us
+
+    def advance(self, now_us: int) -> list[ClientEffect]:
+        """Time has passed: silent clients, sessions that end, wills, statistics."""
+        for key in self._timers.due(now_us):
+            match key:
+                case (str(kind), Connection() as connection) if kind == _SILENCE_TIMER:
+                    again_us = connection.check_silence(now_us)
+                    if again_us is not None:
+                        self._timers.set(key, again_us)
+                case (str(kind), str(client_id)) if kind == SESSION_TIMER:
+                    self._sessions.end(self._sessions[client_id], now_us)
+                case (str(kind), str(client_id)) if kind == WILL_TIMER:
+                    self._sessions.publish_will(self._sessions[client_id], now_us)
+                case _:
+                    self._publish_statistics(now_us)
+        return self.take_effects()
+
+    def shut_down(self, now_us: int) -> list[ClientEffect]:
+        """Say goodbye to every client; wills are published, sessions stay."""
+        for session in list(self._sessions):
+            if session.outlet is not None:
+                connection = session.outlet.connection
+                reason = "the broker shuts down"
+                connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN, reason, now_us)
+        return self.take_effects()
+
+    def take_effects(self) -> list[ClientEffect]:
+        """What is to be done since this was last asked; requests first, then what is written."""
+        effects: list[ClientEffect] = []
+        if self._asks:
+            effects += map(Ask, self._asks)
+            self._asks = []
+        for connection in self.touched:
+            self.statistics.packets_sent += len(connection.outlet.chunks)
+            data = connection.outlet.take()
+            if data:
+                self.statistics.bytes_sent += len(data)
+                effects.append(Write(connection, data))
+            if connection.is_closed:
+                effects.append(Close(connection))
+        self.touched.clear()
+        return effects
+
+    # --- connections come and go --------------------------------------------------------------
+
+    def new_client_id(self) -> str:
+        """A client identifier for one that has none, unique in the network [MQTT-3.1.3-6]."""
+        while True:
+            self._assigned += 1
+            client_id = f"{self.broker_id}-{self._started_us}-{self._assigned}"
+            if client_id not in self._sessions:
+                return client_id
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        """Whether a client may connect; None if that is known later."""
+        if self.statistics.connected >= self.limits.maximum_connections:
+            return Admission(ReasonCode.QUOTA_EXCEEDED, reason="too many connections")
+        return self._access.admit(credentials)
+
+    def enter(
+        self, connection: Connection, connect: Connect, client_id: str, terms: Terms, now_us: int
+    ) -> bool:
+        """A client is let in; whether its session was there before."""
+        session, present = self._sessions.enter(connect, client_id, terms.session_expiry_s, now_us)
+        connection.session = session
+        session.outlet = connection.outlet
+        self.subscriptions.presence_changed(session)
+        if terms.keep_alive_us:
+            self._timers.set((_SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
+        else:
+            self._timers.cancel((_SILENCE_TIMER, connection))
+        statistics = self.statistics
+        statistics.connected += 1
+        statistics.connected_maximum = max(statistics.connected, statistics.connected_maximum)
+        return present
+
+    def left(self, connection: Connection, now_us: int, with_will: bool) -> None:
+        """A connection ended."""
+        self._timers.cancel((_SILENCE_TIMER, connection))
+        session = connection.session
+        if session is not None:
+            self.statistics.connected -= 1
+            self._sessions.left(session, now_us, with_will=with_will)
+            self.subscriptions.presence_changed(session)
+
+    def _forget(self, session: Session) -> None:
+        self._dropped += session.dropped
+        self.subscriptions.forget(session)
+
+    # --- publications -------------------------------------------------------------------------
+
+    def publish(self, message: Message, now_us: int) -> int:
+        """A client of this broker published; how many subscriptions it was for."""
+        self.statistics.publications_received += 1
+        if message.retain:
+            self.retained.keep(message)
+        return self.route(message, now_us)
+
+    def route(self, message: Message, now_us: int) -> int:
+        """Deliver to the subscribers of this broker; how many subscriptions matched.
+
+        A client whose subscriptions overlap gets one copy, at the highest QoS, with all their
+        identifiers [MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own.
+        """
+        found = self.subscriptions.match(message)
+        self.statistics.deliveries += len(found)
+        by_session: dict[Session, ClientSubscription | list[ClientSubscription]] = {}
+        for subscription in found:
+            if subscription.no_local and subscription.session.client_id == message.publisher:
+                continue
+            if subscription.shared:
+                self._deliver(message, subscription, now_us)
+                continue
+            known = by_session.setdefault(subscription.session, subscription)
+            if known is not subscription:
+                if isinstance(known, list):
+                    known.append(subscription)
+                else:
+                    by_session[subscription.session] = [known, subscription]
+        for each in by_session.values():
+            if isinstance(each, list):
+                self._deliver_overlapping(message, each, now_us)
+            else:
+                self._deliver(message, each, now_us)
+        return len(found)
+
+    def _deliver(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
+        qos = message.qos
+        subscription.session.deliver(
+            message,
+            qos if qos < subscription.qos else subscription.qos,
+            message.retain and subscription.retain_as_published,
+            subscription.identifiers,
+            now_us,
+        )
+
+    def _deliver_overlapping(
+        self, message: Message, subscriptions: list[ClientSubscription], now_us: int
+    ) -> None:
+        subscriptions[0].session.deliver(
+            message,
+            min(message.qos, max(each.qos for each in subscriptions)),
+            message.retain and any(each.retain_as_published for each in subscriptions),
+            tuple(identifier for each in subscriptions for identifier in each.identifiers),
+            now_us,
+        )
+
+    # --- subscriptions ------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        session: Session,
+        permissions: Permissions,
+        request: SubscriptionRequest,
+        properties: Properties,
+    ) -> Grant:
+        """Grant or refuse one topic filter of a SUBSCRIBE."""
+        text = request.topic_filter
+        try:
+            wish = read_wish(
+                text,
+                properties.user_properties,
+                with_query=self.limits.queries_in_topic_filters,
+            )
+        except WishError as error:
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        subscription = ClientSubscription(
+            session,
+            text,
+            wish.topic_filter,
+            wish.content,
+            qos=request.qos,
+            no_local=request.no_local,
+            retain_as_published=request.retain_as_published,
+            identifiers=properties.subscription_identifiers,
+        )
+        if not permissions.may_subscribe(subscription.wanted_topics):
+            return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
+        if (
+            len(session.subscriptions) >= self.limits.maximum_subscriptions
+            and text not in session.subscriptions
+        ):
+            return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+        try:
+            is_new = self.subscriptions.add(subscription)
+        except TopicError as error:
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        handling = request.retain_handling
+        wants_retained = not subscription.shared and (
+            handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
+        )
+        return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+
+    def unsubscribe(self, session: Session, text: str) -> bool:
+        """Take a subscription back; whether there was one."""
+        return self.subscriptions.remove(session, text) is not None
+
+    def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
+        """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
+        session = subscription.session
+        for message in self.retained.matching(subscription.topic_filter, now_us):
+            if subscription.no_local and session.client_id == message.publisher:
+                continue
+            if subscription.content == EVERYTHING or matches(
+                subscription.content, attributes_of(message)
+            ):
+                qos = min(message.qos, subscription.qos)
+                session.deliver(message, qos, True, subscription.identifiers, now_us)
+
+    # --- statistics ---------------------------------------------------------------------------
+
+    def _publish_statistics(self, now_us: int) -> None:
+        """Publish the $SYS topics, which stay on this broker."""
+        statistics = self.statistics
+        statistics.sessions = len(self._sessions)
+        dropped = sum(session.dropped for session in self._sessions)
+        statistics.publications_dropped = self._dropped + dropped
+        statistics.subscriptions = self.subscriptions.count
+        statistics.retained = len(self.retained)
+        for topic, text in statistics.texts(now_us).items():
+            message = Message(topic, text.encode(), publisher="", published_us=now_us, retain=True)
+            self.retained.keep(message)
+            self.route(message, now_us)
+        interval_us = self.limits.statistics_interval_s * MICROSECONDS
+        self._timers.set((_STATISTICS_TIMER,), now_us + interval_us)

@@ -1,0 +1,452 @@
+"""One network connection of one client: the order of its packets, and what it is answered.
+
+Bytes go in by `receive`, and the effects of all that they caused come out, on other connections
+too.  The connection waits for a CONNECT, then for the answer whether its client may connect, and
+then handles what the client sends until one of the two has had enough.  What breaks the standard
+ends this connection with the reason code that says why, and no other.
+
+| state | CONNECT | what a client may send | what only a server sends |
+| --- | --- | --- | --- |
+| waiting | checked → admission | refused → closed | refused → closed |
+| admission | held, then refused → closed | held | held, then refused → closed |
+| connected | refused → closed | handled | refused → closed |
+| closed | dropped | dropped | dropped |
+
+Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said where it is done.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.connecting import Terms, agree, check_connect, connack_properties
+from shoal.mqtt.decoder import Decoder
+from shoal.mqtt.effects import ClientEffect
+from shoal.mqtt.encoder import encode_acknowledgement
+from shoal.mqtt.errors import MqttError, protocol_error
+from shoal.mqtt.messages import message_of_publish
+from shoal.mqtt.outlet import Outlet
+from shoal.mqtt.packet_types import MQTT_5, PacketType
+from shoal.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from shoal.mqtt.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.reason_codes import (
+    ALLOWED_REASON_CODES,
+    CONNECT_RETURN_CODES,
+    FIRST_ERROR,
+    ReasonCode,
+)
+from shoal.mqtt.session import Session
+
+if TYPE_CHECKING:
+    from shoal.mqtt.broker_clients import BrokerClients
+
+_PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+_PINGRESP = bytes((0xD0, 0))
+# Topics of a connection whose permission is remembered; then all are forgotten.
+_REMEMBERED_PERMISSIONS = 1_024
+# Topics below here are the broker's own.
+_STATISTICS = "$SYS/"
+
+
+class State(enum.Enum):
+    """Where a connection stands; see the table above."""
+
+    WAITING = "waiting"
+    ADMISSION = "admission"
+    CONNECTED = "connected"
+    CLOSED = "closed"
+
+
+class Connection:
+    """One network connection; made by `BrokerClients.open`.  `owner` is the driver's own."""
+
+    __slots__ = (
+        "_aliases",
+        "_clients",
+        "_connect",
+        "_decoder",
+        "_held",
+        "_may_publish",
+        "_receiving",
+        "address",
+        "certificate",
+        "last_received_us",
+        "outlet",
+        "owner",
+        "permissions",
+        "session",
+        "state",
+        "terms",
+    )
+
+    def __init__(
+        self, clients: BrokerClients, now_us: int, certificate: str | None, address: str | None
+    ) -> None:
+        self.owner: Any = None
+        self.certificate = certificate
+        self.address = address
+        self.state = State.WAITING
+        self.outlet = Outlet(self, clients.touched)
+        # What was agreed, and the client's session, once it is connected.
+        self.terms: Terms | None = None
+        self.session: Session | None = None
+        self.permissions: Permissions = ALL_PERMISSIONS
+        self.last_received_us = now_us
+        self._clients = clients
+        self._decoder = Decoder(None, clients.limits.maximum_packet_size)
+        self._connect: Connect | None = None
+        self._held: list[Packet] = []
+        # QoS 2 publications of this connection that are not released yet.
+        self._receiving: set[int] = set()
+        self._aliases: dict[int, str] = {}
+        self._may_publish: dict[str, bool] = {}
+
+    @property
+    def client_id(self) -> str | None:
+        """The client's, once it is connected."""
+        return None if self.session is None else self.session.client_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is taken from it; what it was sent last is still to be written."""
+        return self.state is State.CLOSED
+
+    @property
+    def wants_reading(self) -> bool:
+        """False while nothing more should be read: the answer to the CONNECT is still out."""
+        return self.state is not State.ADMISSION
+
+    # --- the driver's side --------------------------------------------------------------------
+
+    def receive(self, data: bytes, now_us: int) -> list[ClientEffect]:
+        """Bytes came from the client."""
+        if self.state is State.CLOSED:
+            return []
+        self.last_received_us = now_us
+        packets = self._decoder.feed(data)
+        statistics = self._clients.statistics
+        statistics.bytes_received += len(data)
+        statistics.packets_received += len(packets)
+        if self.state is State.ADMISSION:
+            self._held += packets
+        else:
+            self._handle_all(packets, now_us)
+        return self._clients.take_effects()
+
+    def lost(self, now_us: int) -> list[ClientEffect]:
+        """The network connection is gone, or the driver gave it up."""
+        self.leave(now_us, with_will=True)
+        return self._clients.take_effects()
+
+    def admitted(self, admission: Admission, now_us: int) -> list[ClientEffect]:
+        """The answer that `Access.admit` still owed; dropped if the client is gone."""
+        if self.state is State.ADMISSION:
+            self._answer_connect(admission, now_us)
+            held, self._held = self._held, []
+            self._handle_all(held, now_us)
+        return self._clients.take_effects()
+
+    def pause(self) -> None:
+        """The client reads more slowly than it is written to; what can wait waits."""
+        self.outlet.writable = False
+
+    def resume(self, now_us: int) -> list[ClientEffect]:
+        """What was to be written is nearly all written."""
+        self.outlet.writable = True
+        if self.session is not None:
+            self.session.pump(now_us)
+        return self._clients.take_effects()
+
+    # --- ends ---------------------------------------------------------------------------------
+
+    def disconnect(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
+        """End the connection from this side, with a word to the client if it has one to hear."""
+        if self.state is State.CONNECTED:
+            # 3.1.1 has no DISCONNECT from a server.
+            if self.outlet.version == MQTT_5:
+                self.outlet.send_answer(Disconnect(reason_code, Properties(reason_string=reason)))
+        elif self.state is not State.CLOSED:
+            self._refuse(reason_code, reason)
+        self.leave(now_us, with_will=True)
+
+    def leave(self, now_us: int, *, with_will: bool) -> None:
+        """Let the session go, and have the network connection closed."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        self._held = []
+        self.outlet.touch()
+        self._clients.left(self, now_us, with_will)
+
+    def _refuse(self, reason_code: ReasonCode, reason: str) -> None:
+        """The CONNACK that ends a connection which was never made [MQTT-3.1.4-1, MQTT-3.1.4-2]."""
+        version = self._decoder.version
+        if version is None:
+            return
+        self.outlet.version = version
+        if version == MQTT_5:
+            if reason_code not in ALLOWED_REASON_CODES[PacketType.CONNACK]:
+                reason_code = ReasonCode.SERVER_UNAVAILABLE
+            self.outlet.send_answer(
+                Connack(reason_code, properties=Properties(reason_string=reason))
+            )
+        elif reason_code in CONNECT_RETURN_CODES:
+            self.outlet.send_answer(Connack(reason_code))
+
+    def check_silence(self, now_us: int) -> int | None:
+        """Ends the connection if its client was silent for too long; else when to look again."""
+        if self.state is not State.CONNECTED:
+            self.disconnect(ReasonCode.SERVER_UNAVAILABLE, "connecting took too long", now_us)
+            return None
+        assert self.terms is not None
+        if not self.terms.keep_alive_us:
+            return None
+        deadline_us = self.last_received_us + self.terms.keep_alive_us
+        if now_us < deadline_us:
+            return deadline_us
+        reason = f"silent for one and a half times {self.terms.keep_alive_s} s"
+        self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT, reason, now_us)
+        return None
+
+    # --- what comes in ------------------------------------------------------------------------
+
+    def _handle_all(self, packets: list[Packet], now_us: int) -> None:
+        try:
+            for number, packet in enumerate(packets, start=1):
+                if type(packet) is Publish:
+                    self._on_publish(packet, now_us)
+                else:
+                    handler = _HANDLERS.get(type(packet))
+                    if handler is None:
+                        raise protocol_error(f"only a server sends {type(packet).__name__}")
+                    handler(self, packet, now_us)
+                if self.state is not State.CONNECTED:
+                    if self.state is State.ADMISSION:
+                        self._held = packets[number:]
+                    return
+            if self._decoder.failure is not None and self.state is not State.CLOSED:
+                raise self._decoder.failure
+        except MqttError as error:
+            self._clients.statistics.protocol_errors += 1
+            self.disconnect(error.reason_code, str(error), now_us)
+
+    def _on_connect(self, connect: Connect, now_us: int) -> None:
+        self.state = State.ADMISSION
+        self._connect = connect
+        check_connect(connect)
+        credentials = Credentials(
+            client_id=connect.client_id,
+            username=connect.username,
+            password=connect.password,
+            certificate=self.certificate,
+            address=self.address,
+        )
+        admission = self._clients.admit(credentials)
+        if admission is not None:
+            self._answer_connect(admission, now_us)
+
+    def _answer_connect(self, admission: Admission, now_us: int) -> None:
+        connect = self._connect
+        assert connect is not None
+        code, reason = admission.reason_code, admission.reason or ""
+        if code is ReasonCode.SUCCESS and connect.will is not None:
+            topic = connect.will.topic
+            if topic.startswith(_STATISTICS) or not admission.permissions.may_publish(topic):
+                code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
+        if code >= FIRST_ERROR:
+            self.disconnect(code, reason, now_us)
+            return
+        self.permissions = admission.permissions
+        terms = self.terms = agree(connect, self._clients.limits)
+        client_id = connect.client_id or self._clients.new_client_id()
+        self.outlet.agree(connect.version, terms)
+        present = self._clients.enter(self, connect, client_id, terms, now_us)
+        self.state = State.CONNECTED
+        properties = NO_PROPERTIES
+        if connect.version == MQTT_5:
+            properties = connack_properties(connect, client_id, terms, self._clients.limits)
+        self.outlet.send_answer(Connack(ReasonCode.SUCCESS, present, properties))
+        assert self.session is not None
+        self.session.attach(self.outlet, now_us)
+        self._connect = None
+
+    # --- publications from the client ---------------------------------------------------------
+
+    def _on_publish(self, packet: Publish, now_us: int) -> None:
+        session = self.session
+        assert session is not None
+        topic, qos, packet_id = packet.topic, packet.qos, packet.packet_id
+        if packet.properties is not NO_PROPERTIES:
+            topic = self._topic(packet)
+        if qos == 2:
+            if packet_id in session.received:
+                self.outlet.send(encode_acknowledgement(_PUBREC, packet_id))
+                return
+            if len(self._receiving) >= self._clients.limits.receive_maximum:
+                raise MqttError(
+                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                    f"{len(self._receiving)} publications of QoS 2 are not released yet",
+                )
+        code = ReasonCode.SUCCESS
+        if self._is_allowed(topic):
+            message = message_of_publish(packet, topic, session.client_id, now_us)
+            if not self._clients.publish(message, now_us):
+                code = ReasonCode.NO_MATCHING_SUBSCRIBERS
+        else:
+            self._clients.statistics.publications_refused += 1
+            code = ReasonCode.NOT_AUTHORIZED
+        if qos:
+            self._acknowledge(qos, packet_id, code, topic)
+
+    def _topic(self, packet: Publish) -> str:
+        """The topic of a publication with properties, which may be an alias."""
+        properties = packet.properties
+        if properties.subscription_identifiers:
+            raise protocol_error("PUBLISH with a subscription identifier [MQTT-3.3.4-6]")
+        alias = properties.topic_alias
+        if alias is None:
+            return packet.topic
+        maximum = self._clients.limits.topic_alias_maximum
+        if alias > maximum:
+            raise MqttError(
+                ReasonCode.TOPIC_ALIAS_INVALID,
+                f"topic alias {alias} is above {maximum} [MQTT-3.3.2-9]",
+            )
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+            return packet.topic
+        topic = self._aliases.get(alias)
+        if topic is None:
+            raise protocol_error(f"topic alias {alias} stands for no topic yet")
+        return topic
+
+    def _is_allowed(self, topic: str) -> bool:
+        if topic[:1] == "$" and topic.startswith(_STATISTICS):
+            return False
+        if self.permissions is ALL_PERMISSIONS:
+            return True
+        known = self._may_publish.get(topic)
+        if known is None:
+            if len(self._may_publish) >= _REMEMBERED_PERMISSIONS:
+                self._may_publish.clear()
+            known = self._may_publish[topic] = self.permissions.may_publish(topic)
+        return known
+
+    def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
+        """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
+        session = self.session
+        assert session is not None
+        is_5 = self.outlet.version == MQTT_5
+        refused = code >= FIRST_ERROR
+        if qos == 2 and not (refused and is_5):
+            session.received.add(packet_id)
+            self._receiving.add(packet_id)
+        if code is ReasonCode.SUCCESS or not is_5:
+            self.outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
+            return
+        properties = NO_PROPERTIES
+        if refused:
+            properties = Properties(reason_string=f"no permission to publish to {topic!r}")
+        kind = Puback if qos == 1 else Pubrec
+        self.outlet.send_answer(kind(packet_id, code, properties))
+
+    def _on_pubrel(self, packet: Pubrel, now_us: int) -> None:
+        assert self.session is not None
+        packet_id = packet.packet_id
+        self._receiving.discard(packet_id)
+        if packet_id in self.session.received:
+            self.session.received.discard(packet_id)
+            self.outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
+        else:
+            self.outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
+
+    # --- what the client says about publications to it ----------------------------------------
+
+    def _on_puback(self, packet: Puback, now_us: int) -> None:
+        assert self.session is not None
+        self.session.on_puback(packet.packet_id, now_us)
+
+    def _on_pubrec(self, packet: Pubrec, now_us: int) -> None:
+        assert self.session is not None
+        self.session.on_pubrec(packet.packet_id, packet.reason_code, now_us)
+
+    def _on_pubcomp(self, packet: Pubcomp, now_us: int) -> None:
+        assert self.session is not None
+        self.session.on_pubcomp(packet.packet_id, now_us)
+
+    # --- subscriptions, and the rest ----------------------------------------------------------
+
+    def _on_subscribe(self, packet: Subscribe, now_us: int) -> None:
+        assert self.session is not None
+        grants = [
+            self._clients.subscribe(self.session, self.permissions, request, packet.properties)
+            for request in packet.requests
+        ]
+        reasons = [grant.reason for grant in grants if grant.reason is not None]
+        properties = Properties(reason_string="\n".join(reasons)) if reasons else NO_PROPERTIES
+        codes = tuple(grant.reason_code for grant in grants)
+        self.outlet.send_answer(Suback(packet.packet_id, codes, properties))
+        for grant in grants:
+            if grant.retained is not None:
+                self._clients.send_retained(grant.retained, now_us)
+
+    def _on_unsubscribe(self, packet: Unsubscribe, now_us: int) -> None:
+        session = self.session
+        assert session is not None
+        codes = tuple(
+            ReasonCode.SUCCESS
+            if self._clients.unsubscribe(session, topic_filter)
+            else ReasonCode.NO_SUBSCRIPTION_EXISTED
+            for topic_filter in packet.topic_filters
+        )
+        self.outlet.send_answer(Unsuback(packet.packet_id, codes))
+
+    def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:
+        self.outlet.send(_PINGRESP)
+
+    def _on_disconnect(self, packet: Disconnect, now_us: int) -> None:
+        session = self.session
+        assert session is not None
+        expiry_s = packet.properties.session_expiry_interval_s
+        if expiry_s is not None:
+            if expiry_s and not session.expiry_interval_s:
+                raise protocol_error("a session that ends here cannot be kept [MQTT-3.14.2-2]")
+            longest_s = self._clients.limits.maximum_session_expiry_s
+            session.expiry_interval_s = min(expiry_s, longest_s)
+        self.leave(now_us, with_will=packet.reason_code is not ReasonCode.SUCCESS)
+
+    def _on_auth(self, packet: Auth, now_us: int) -> None:
+        raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
+
+
+_HANDLERS: dict[type[Packet], Callable[[Connection, Any, int], None]] = {
+    Connect: Connection._on_connect,
+    Puback: Connection._on_puback,
+    Pubrec: Connection._on_pubrec,
+    Pubrel: Connection._on_pubrel,
+    Pubcomp: Connection._on_pubcomp,
+    Subscribe: Connection._on_subscribe,
+    Unsubscribe: Connection._on_unsubscribe,
+    Pingreq: Connection._on_pingreq,
+    Disconnect: Connection._on_disconnect,
+    Auth: Connection._on_auth,
+}

@@ -1,0 +1,111 @@
+"""What of an MQTT message a content filter sees, and where a SUBSCRIBE says what it wants.
+
+The attributes of a message are its user properties, the top-level fields of its payload if its
+content type is application/json, and `` `$topic` ``.  A user property has no type, so its value is
+read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
+are null, lists or objects, and names that begin with `$`, are no attributes.
+
+>>> from shoal.mqtt.messages import Message
+>>> from shoal.mqtt.properties import Properties
+>>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
+>>> payload = b'{"dep_delay": 41}'
+>>> attributes_of(Message("flights", payload, publisher="", published_us=0, properties=sent))
+{'$topic': 'flights', 'dep_delay': 41, 'carrier': 'UA'}
+>>> read_wish("flights?dep_delay>25", (("$where", "carrier = 'UA'"),)).topic_filter
+'flights'
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shoal.language import FilterSyntaxError, parse, parse_topic_query, read_plain_value
+from shoal.model import EVERYTHING, INTEGER_MAX, INTEGER_MIN, And, Filter, FilterError, Value
+from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.mqtt.messages import Message
+from shoal.mqtt.properties import UserProperties
+
+TOPIC_ATTRIBUTE = "$topic"
+# The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
+WHERE = "$where"
+_JSON = "application/json"
+# Names that begin so are not the client's to give.
+_RESERVED = "$"
+
+_decode_json = msgspec.json.Decoder().decode
+
+
+class WishError(ValueError):
+    """What a SUBSCRIBE asks for cannot be read; says where and why."""
+
+
+class Wish(NamedTuple):
+    """A topic filter, and what it asks of content."""
+
+    topic_filter: str
+    content: Filter
+
+
+def attributes_of(message: Message) -> dict[str, Value]:
+    """What content filters see; whatever cannot be an attribute is left out."""
+    attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: message.topic}
+    properties = message.properties
+    if properties.content_type is not None and _is_json(properties.content_type):
+        _add_fields(message.payload, attributes)
+    for name, text in properties.user_properties:
+        if name and name[0] != _RESERVED:
+            attributes[name] = read_plain_value(text)
+    if len(attributes) > MAX_ATTRIBUTES:
+        return dict(list(attributes.items())[:MAX_ATTRIBUTES])
+    return attributes
+
+
+def _is_json(content_type: str) -> bool:
+    """Also with parameters (`application/json; charset=utf-8`) and in capitals."""
+    if content_type == _JSON:
+        return True
+    return content_type.partition(";")[0].strip().lower() == _JSON
+
+
+def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
+    try:
+        fields: Any = _decode_json(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    if type(fields) is not dict:
+        return
+    for name, value in fields.items():
+        kind = type(value)
+        if not name or name[0] == _RESERVED:
+            continue
+        if kind is str or kind is float or kind is bool:
+            attributes[name] = value
+        elif kind is int:
+            fits = INTEGER_MIN <= value <= INTEGER_MAX
+            attributes[name] = value if fits else float(value)
+
+
+def read_wish(text: str, user_properties: UserProperties = (), *, with_query: bool = True) -> Wish:
+    """What a topic filter and the SUBSCRIBE's `$where` ask for together; else WishError."""
+    try:
+        topic_filter, content = parse_topic_query(text) if with_query else (text, EVERYTHING)
+    except FilterSyntaxError as error:
+        raise WishError(f"topic filter: {error}") from None
+    parts = [content] if content != EVERYTHING else []
+    for name, where in user_properties:
+        if name == WHERE:
+            try:
+                parts.append(parse(where))
+            except FilterSyntaxError as error:
+                raise WishError(f"{WHERE}: {error}") from None
+    if len(parts) > 1:
+        content = Filter(And(tuple(part.expression for part in parts)))
+    elif parts:
+        content = parts[0]
+    try:
+        content.normal_form  # noqa: B018  # computed here so that its error is met here
+    except FilterError as error:
+        raise WishError(f"{WHERE}: {error}") from None
+    return Wish(topic_filter, content)

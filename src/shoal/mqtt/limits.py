@@ -1,0 +1,49 @@
+"""What one broker grants its MQTT clients: every bound with its reason.
+
+Source: MQTT Version 5.0, section 3.2.2.3, for those that a CONNACK tells the client.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MICROSECONDS = 1_000_000
+# Session expiry interval that means "never" (section 3.1.2.11.2).
+NEVER_S = 0xFFFF_FFFF
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """All may be set; what is reached is answered with the reason code named here."""
+
+    # A packet is held in memory until it is complete (0x95).
+    maximum_packet_size: int = 1_048_576
+    # QoS 2 publications of one client that wait for their PUBREL: an identifier each (0x93).
+    receive_maximum: int = 1_024
+    # Topics that a client may shorten to a number: a string each (0x94).
+    topic_alias_maximum: int = 64
+    # Topics that the broker shortens, where a client allows it.
+    outgoing_topic_aliases: int = 64
+    # Publications above QoS 0 on their way to one client; its own receive maximum may be lower.
+    maximum_inflight: int = 1_024
+    # What waits for a client that is away or slow; the newest is dropped beyond either.
+    maximum_queued_messages: int = 10_000
+    maximum_queued_bytes: int = 64 * 1_048_576
+    # How long a session is kept without its client; whoever asks for more gets this.
+    maximum_session_expiry_s: int = 7 * 86_400
+    # Subscriptions of one client (0x97).
+    maximum_subscriptions: int = 100_000
+    # Retained messages of the broker; what is published to a new topic beyond is not retained.
+    maximum_retained_messages: int = 1_000_000
+    # A longer keep alive than this, or none, is replaced by it; 0 takes what the client says.
+    server_keep_alive_s: int = 0
+    # Whoever connects and says nothing is let go after this.
+    connect_timeout_s: int = 10
+    # Connections of this broker at once (0x97).
+    maximum_connections: int = 100_000
+    # How often the $SYS topics are published; 0 for never.
+    statistics_interval_s: int = 10
+    # `topic?attribute=value` in a topic filter; without, a question mark is like any character.
+    queries_in_topic_filters: bool = True
+
+
+DEFAULT_LIMITS = Limits()

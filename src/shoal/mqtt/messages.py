@@ -1,0 +1,142 @@
+"""An application message on its way from one publisher to all who subscribed.
+
+Its bytes are written once for all who get it alike: per version, QoS, retain flag, subscription
+identifiers and, where it expires, seconds left.
+
+>>> message = Message("a/b", b"hi", publisher="me", published_us=0)
+>>> message.halves(5, 1, False, (), 0) is message.halves(5, 1, False, (), 0)
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shoal.mqtt.encoder import encode_publish_halves
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.packets import Publish, Will
+from shoal.mqtt.properties import NO_PROPERTIES, Properties
+
+Halves = tuple[bytes, bytes]
+
+
+class Message:
+    """What was published, by whom, and when.
+
+    `properties` are those that go on to subscribers as they are [MQTT-3.3.2-4 and others].
+    """
+
+    __slots__ = (
+        "_halves",
+        "expires_us",
+        "payload",
+        "properties",
+        "published_us",
+        "publisher",
+        "qos",
+        "retain",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        publisher: str,
+        published_us: int,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.publisher = publisher
+        self.published_us = published_us
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        expiry_s = properties.message_expiry_interval_s
+        self.expires_us = None if expiry_s is None else published_us + expiry_s * MICROSECONDS
+        self._halves: dict[Any, Halves] = {}
+
+    @property
+    def size(self) -> int:
+        """What it costs to keep, about."""
+        return len(self.topic) + len(self.payload)
+
+    def has_expired(self, now_us: int) -> bool:
+        return self.expires_us is not None and now_us >= self.expires_us
+
+    def halves(
+        self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> Halves:
+        """The bytes before and after the packet identifier; at QoS 0 all is in the first."""
+        left_s = None if self.expires_us is None else self._seconds_left(now_us)
+        key = (version, qos, retain, identifiers, left_s)
+        found = self._halves.get(key)
+        if found is None:
+            properties = self.properties_for(identifiers, now_us)
+            before, after = encode_publish_halves(
+                self.topic, self.payload, version, qos, retain, properties=properties
+            )
+            found = (before, after) if qos else (before + after, b"")
+            if left_s is not None:
+                self._halves.clear()
+            self._halves[key] = found
+        return found
+
+    def properties_for(
+        self, identifiers: tuple[int, ...], now_us: int, topic_alias: int | None = None
+    ) -> Properties:
+        """The properties as one subscriber gets them: its identifiers, the time that is left."""
+        if not identifiers and self.expires_us is None and topic_alias is None:
+            return self.properties
+        left_s = None if self.expires_us is None else self._seconds_left(now_us)
+        return msgspec.structs.replace(
+            self.properties,
+            subscription_identifiers=identifiers,
+            message_expiry_interval_s=left_s,
+            topic_alias=topic_alias,
+        )
+
+    def _seconds_left(self, now_us: int) -> int:
+        """The expiry interval less the time spent here [MQTT-3.3.2-6], rounded up."""
+        assert self.expires_us is not None
+        return max(0, -(-(self.expires_us - now_us) // MICROSECONDS))
+
+
+def message_of_publish(packet: Publish, topic: str, publisher: str, now_us: int) -> Message:
+    """What a client published; `topic` is the packet's, or what its alias stands for."""
+    properties = packet.properties
+    if properties.topic_alias is not None:
+        properties = msgspec.structs.replace(properties, topic_alias=None)
+        if properties == NO_PROPERTIES:
+            properties = NO_PROPERTIES
+    return Message(
+        topic,
+        packet.payload,
+        publisher=publisher,
+        published_us=now_us,
+        qos=packet.qos,
+        retain=packet.retain,
+        properties=properties,
+    )
+
+
+def message_of_will(will: Will, publisher: str, now_us: int) -> Message:
+    """A will, published now; its delay is no property of the message."""
+    properties = will.properties
+    if properties.will_delay_interval_s is not None:
+        properties = msgspec.structs.replace(properties, will_delay_interval_s=None)
+    return Message(
+        will.topic,
+        will.payload,
+        publisher=publisher,
+        published_us=now_us,
+        qos=will.qos,
+        retain=will.retain,
+        properties=properties,
+    )

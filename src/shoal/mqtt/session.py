@@ -1,0 +1,269 @@
+"""What is kept about one client while it is away, and everything on its way to it.
+
+Publications above QoS 0 get a packet identifier and are in flight until the client has taken
+them; no more of them than the client's receive maximum, the others wait.  When the client comes
+back, those in flight are sent again in their order, before anything new.
+
+| in flight at | PUBACK | PUBREC | PUBREC with an error | PUBCOMP |
+| --- | --- | --- | --- | --- |
+| QoS 1 | done | protocol error | protocol error | protocol error |
+| QoS 2, sent | protocol error | PUBREL sent, released | done | protocol error |
+| QoS 2, released | protocol error | PUBREL sent | done | done |
+| nothing | ignored | PUBREL, not found | ignored | ignored |
+
+Source: MQTT Version 5.0, sections 4.1, 4.3, 4.4, 4.6 and 4.9.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from shoal.model import Filter
+from shoal.mqtt.errors import protocol_error
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.messages import Message
+from shoal.mqtt.packets import Will
+from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
+
+if TYPE_CHECKING:
+    from shoal.mqtt.outlet import Outlet
+
+MAX_PACKET_ID = 65_535
+
+
+class Outgoing:
+    """One message on its way to one client.  `released`: QoS 2, and the client has it."""
+
+    __slots__ = ("identifiers", "message", "packet_id", "qos", "released", "retain")
+
+    def __init__(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]
+    ) -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.packet_id = 0
+        self.released = False
+
+
+class ClientSubscription:
+    """One subscription of one client; equal only to itself, so that it can be its own key.
+
+    `text` is the topic filter as the client wrote it, which names the subscription;
+    `topic_filter` and `content` are what that means.
+    """
+
+    __slots__ = (
+        "content",
+        "identifiers",
+        "no_local",
+        "qos",
+        "retain_as_published",
+        "session",
+        "shared",
+        "text",
+        "topic_filter",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        text: str,
+        topic_filter: str,
+        content: Filter,
+        *,
+        qos: int,
+        no_local: bool,
+        retain_as_published: bool,
+        identifiers: tuple[int, ...],
+    ) -> None:
+        self.session = session
+        self.text = text
+        self.topic_filter = topic_filter
+        self.content = content
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.identifiers = identifiers
+        self.shared = topic_filter.startswith("$share/")
+
+    @property
+    def wanted_topics(self) -> str:
+        """The topic filter without the group that shares it."""
+        return self.topic_filter.split("/", 2)[-1] if self.shared else self.topic_filter
+
+
+class Session:
+    """One client's session.  `outlet` is its connection, None while it is away."""
+
+    __slots__ = (
+        "_inflight",
+        "_last_id",
+        "_limits",
+        "_queued_bytes",
+        "_resend",
+        "_waiting",
+        "client_id",
+        "dropped",
+        "expiry_interval_s",
+        "outlet",
+        "received",
+        "subscriptions",
+        "will",
+    )
+
+    def __init__(self, client_id: str, limits: Limits) -> None:
+        self.client_id = client_id
+        self.outlet: Outlet | None = None
+        self.expiry_interval_s = 0
+        self.will: Will | None = None
+        self.subscriptions: dict[str, ClientSubscription] = {}
+        # Identifiers of QoS 2 publications that came from the client and are not released yet.
+        self.received: set[int] = set()
+        self.dropped = 0
+        self._limits = limits
+        self._last_id = 0
+        # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
+        self._inflight: dict[int, Outgoing] = {}
+        self._resend: dict[int, None] = {}
+        self._waiting: deque[Outgoing] | None = None
+        self._queued_bytes = 0
+
+    @property
+    def inflight(self) -> int:
+        return len(self._inflight)
+
+    @property
+    def queued(self) -> int:
+        return len(self._waiting) if self._waiting is not None else 0
+
+    def deliver(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        """Send a message, or keep it for later; `qos` is the lower of what both sides asked."""
+        outlet = self.outlet
+        if outlet is not None and outlet.writable:
+            if qos == 0:
+                outlet.send_now(message, retain, identifiers, now_us)
+                return
+            if not (self._waiting or self._resend) and len(self._inflight) < outlet.window:
+                self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
+                return
+        elif qos == 0 and outlet is None:
+            return
+        self._keep(Outgoing(message, qos, retain, identifiers))
+
+    def attach(self, outlet: Outlet, now_us: int) -> None:
+        """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
+        self.outlet = outlet
+        self._resend = dict.fromkeys(self._inflight)
+        self.pump(now_us)
+
+    def detach(self) -> None:
+        """The client is gone; what waits at QoS 0 goes with it."""
+        self.outlet = None
+        if self._waiting:
+            self._waiting = deque(each for each in self._waiting if each.qos)
+            self._queued_bytes = sum(each.message.size for each in self._waiting)
+
+    def pump(self, now_us: int) -> None:
+        """Send what can be sent now: again what was in flight, then what has waited."""
+        outlet = self.outlet
+        if outlet is None:
+            return
+        while self._resend and outlet.writable:
+            if len(self._inflight) - len(self._resend) >= outlet.window:
+                return
+            packet_id = next(iter(self._resend))
+            del self._resend[packet_id]
+            outgoing = self._inflight[packet_id]
+            if outgoing.released:
+                outlet.send_release(packet_id, ReasonCode.SUCCESS)
+            elif not outlet.send_outgoing(outgoing, now_us, True):
+                del self._inflight[packet_id]
+        while self._waiting and outlet.writable:
+            if self._waiting[0].qos and len(self._inflight) - len(self._resend) >= outlet.window:
+                return
+            outgoing = self._waiting.popleft()
+            message = outgoing.message
+            self._queued_bytes -= message.size
+            if message.has_expired(now_us):
+                continue
+            if outgoing.qos:
+                self._send_new(outgoing, outlet, now_us)
+            else:
+                outlet.send_now(message, outgoing.retain, outgoing.identifiers, now_us)
+
+    # --- what the client answers --------------------------------------------------------------
+
+    def on_puback(self, packet_id: int, now_us: int) -> None:
+        outgoing = self._inflight.get(packet_id)
+        if outgoing is None:
+            return
+        if outgoing.qos != 1:
+            raise protocol_error(f"PUBACK for packet {packet_id}, which was sent at QoS 2")
+        self._finish(packet_id, now_us)
+
+    def on_pubrec(self, packet_id: int, reason_code: ReasonCode, now_us: int) -> None:
+        outgoing = self._inflight.get(packet_id)
+        failed = reason_code >= FIRST_ERROR
+        if outgoing is None:
+            if not failed:
+                self._release(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
+            return
+        if outgoing.qos != 2:
+            raise protocol_error(f"PUBREC for packet {packet_id}, which was sent at QoS 1")
+        if failed:
+            self._finish(packet_id, now_us)
+            return
+        outgoing.released = True
+        self._resend.pop(packet_id, None)
+        self._release(packet_id, ReasonCode.SUCCESS)
+
+    def on_pubcomp(self, packet_id: int, now_us: int) -> None:
+        outgoing = self._inflight.get(packet_id)
+        if outgoing is None:
+            return
+        if not outgoing.released:
+            raise protocol_error(f"PUBCOMP for packet {packet_id}, which was not released")
+        self._finish(packet_id, now_us)
+
+    def _release(self, packet_id: int, reason_code: ReasonCode) -> None:
+        assert self.outlet is not None
+        self.outlet.send_release(packet_id, reason_code)
+
+    def _finish(self, packet_id: int, now_us: int) -> None:
+        del self._inflight[packet_id]
+        self._resend.pop(packet_id, None)
+        if self._resend or self._waiting:
+            self.pump(now_us)
+
+    # --- what is sent and kept ----------------------------------------------------------------
+
+    def _send_new(self, outgoing: Outgoing, outlet: Outlet, now_us: int) -> None:
+        outgoing.packet_id = packet_id = self._new_id()
+        if outlet.send_outgoing(outgoing, now_us, False):
+            self._inflight[packet_id] = outgoing
+
+    def _new_id(self) -> int:
+        packet_id = self._last_id
+        while True:
+            packet_id = packet_id % MAX_PACKET_ID + 1
+            if packet_id not in self._inflight:
+                self._last_id = packet_id
+                return packet_id
+
+    def _keep(self, outgoing: Outgoing) -> None:
+        if self._waiting is None:
+            self._waiting = deque()
+        size = outgoing.message.size
+        if (
+            len(self._waiting) >= self._limits.maximum_queued_messages
+            or self._queued_bytes + size > self._limits.maximum_queued_bytes
+        ):
+            self.dropped += 1
+            return
+        self._queued_bytes += size
+        self._waiting.append(outgoing)

@@ -1,0 +1,74 @@
+"""What a broker counts about its MQTT side, and the $SYS topics that tell it.
+
+>>> Statistics(started_us=0).texts(now_us=61_000_000)["$SYS/broker/uptime"]
+'61 seconds'
+"""
+
+from __future__ import annotations
+
+from shoal.mqtt.limits import MICROSECONDS
+
+PREFIX = "$SYS/broker/"
+
+
+class Statistics:
+    """Counters since the start; the attributes without leading underscore are for anyone."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connected",
+        "connected_maximum",
+        "deliveries",
+        "packets_received",
+        "packets_sent",
+        "protocol_errors",
+        "publications_dropped",
+        "publications_received",
+        "publications_refused",
+        "retained",
+        "sessions",
+        "started_us",
+        "subscriptions",
+    )
+
+    def __init__(self, started_us: int) -> None:
+        self.started_us = started_us
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.packets_received = 0
+        self.packets_sent = 0
+        self.publications_received = 0
+        self.publications_refused = 0
+        self.publications_dropped = 0
+        self.deliveries = 0
+        self.protocol_errors = 0
+        # How many there are now.
+        self.connected = 0
+        self.connected_maximum = 0
+        self.sessions = 0
+        self.subscriptions = 0
+        self.retained = 0
+
+    def texts(self, now_us: int) -> dict[str, str]:
+        """The payload of each $SYS topic."""
+        uptime_s = (now_us - self.started_us) // MICROSECONDS
+        numbers = {
+            "clients/connected": self.connected,
+            "clients/disconnected": self.sessions - self.connected,
+            "clients/total": self.sessions,
+            "clients/maximum": self.connected_maximum,
+            "messages/received": self.packets_received,
+            "messages/sent": self.packets_sent,
+            "bytes/received": self.bytes_received,
+            "bytes/sent": self.bytes_sent,
+            "publish/messages/received": self.publications_received,
+            "publish/messages/sent": self.deliveries,
+            "publish/messages/dropped": self.publications_dropped,
+            "publish/messages/refused": self.publications_refused,
+            "protocol errors": self.protocol_errors,
+            "retained messages/count": self.retained,
+            "subscriptions/count": self.subscriptions,
+        }
+        texts = {PREFIX + name: str(number) for name, number in numbers.items()}
+        return {PREFIX + "uptime": f"{uptime_s} seconds", **texts}

@@ -1,0 +1,97 @@
+"""Who subscribed to what, on top of the topic index.
+
+Of a shared subscription's group only members that are connected take part, as long as there is
+one: what is published goes to someone who is there.  Without any, the sessions take turns.
+
+Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
+"""
+
+from __future__ import annotations
+
+from shoal.matching import TopicIndex
+from shoal.model import Attributes
+from shoal.mqtt.content import attributes_of
+from shoal.mqtt.messages import Message
+from shoal.mqtt.session import ClientSubscription, Session
+
+_NO_ATTRIBUTES: Attributes = {}
+
+
+class Subscriptions:
+    """The subscriptions of all sessions of a broker."""
+
+    def __init__(self) -> None:
+        self._index = TopicIndex()
+        # The members of each group with one topic filter, present or not, by both as one text.
+        self._groups: dict[str, dict[ClientSubscription, None]] = {}
+        self.count = 0
+
+    def add(self, subscription: ClientSubscription) -> bool:
+        """Take in a subscription; whether it is new, and not one of the same name changed.
+
+        TopicError for a topic filter that MQTT does not allow; nothing is changed then.
+        """
+        self._index.add(subscription, subscription.topic_filter, subscription.content)
+        session = subscription.session
+        known = session.subscriptions.get(subscription.text)
+        if known is not None:
+            self._take_out(known)
+        session.subscriptions[subscription.text] = subscription
+        self.count += known is None
+        if subscription.shared:
+            members = self._groups.setdefault(subscription.topic_filter, {})
+            members[subscription] = None
+            self._settle(members)
+        return known is None
+
+    def remove(self, session: Session, text: str) -> ClientSubscription | None:
+        """Take out the subscription to a topic filter; None if there is none."""
+        known = session.subscriptions.pop(text, None)
+        if known is not None:
+            self._take_out(known)
+            self.count -= 1
+        return known
+
+    def forget(self, session: Session) -> list[ClientSubscription]:
+        """Take out all subscriptions of a session."""
+        known = list(session.subscriptions.values())
+        for subscription in known:
+            self._take_out(subscription)
+        self.count -= len(known)
+        session.subscriptions.clear()
+        return known
+
+    def presence_changed(self, session: Session) -> None:
+        """The session's client came or left: its groups choose among others now."""
+        for subscription in session.subscriptions.values():
+            if subscription.shared:
+                self._settle(self._groups[subscription.topic_filter])
+
+    def match(self, message: Message) -> list[ClientSubscription]:
+        """The subscriptions that get a message, of each group one."""
+        attributes = _NO_ATTRIBUTES
+        if self._index.asks_for_content(message.topic):
+            attributes = attributes_of(message)
+        return self._index.match(message.topic, attributes)
+
+    def _take_out(self, subscription: ClientSubscription) -> None:
+        if subscription in self._index:
+            self._index.remove(subscription)
+        if subscription.shared:
+            members = self._groups[subscription.topic_filter]
+            del members[subscription]
+            if members:
+                self._settle(members)
+            else:
+                del self._groups[subscription.topic_filter]
+
+    def _settle(self, members: dict[ClientSubscription, None]) -> None:
+        """Have exactly those members in the index who are connected, or all if nobody is."""
+        present = [member for member in members if member.session.outlet is not None]
+        chosen = set(present or members)
+        for member in members:
+            if member not in chosen:
+                if member in self._index:
+                    self._index.remove(member)
+            elif member not in self._index:
+                self._index.add(member, member.topic_filter, member.content)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.language import FilterSyntaxError, format_filter, parse_topic_query, read_plain_value
+from shoal.model import EVERYTHING, Value
+
+
+@pytest.mark.parametrize(
+    ("text", "topic_filter", "sql"),
+    [
+        ("a/b?x=1", "a/b", "x = 1"),
+        ("a?x!=1", "a", "x <> 1"),
+        ("a?x<>1", "a", "x <> 1"),
+        ("a?x<1&x>=-2.5", "a", "x < 1 AND x >= -2.5"),
+        ("a?x<=1e3&y>0", "a", "x <= 1000.0 AND y > 0"),
+        ("a?name=UA,DL", "a", "name IN ('UA', 'DL')"),
+        ("a?name!=1,2", "a", "name NOT IN (1, 2)"),
+        ("a?ok=true&bad=false", "a", "ok = TRUE AND bad = FALSE"),
+        ("a?zip='01234'", "a", "zip = '01234'"),
+        ("a?zip=01234", "a", "zip = '01234'"),
+        ("a?n='5'", "a", "n = '5'"),
+        ("a?n='a,b',c", "a", "n IN ('a,b', 'c')"),
+        ("a?n='it''s'", "a", "n = 'it''s'"),
+        ("a?n=''", "a", "n = ''"),
+        ("a?n=a%26b%2Cc", "a", "n = 'a&b,c'"),
+        ("a?n=%C3%A9", "a", "n = 'é'"),
+        ("a?n=a b", "a", "n = 'a b'"),
+        ("a?dep delay=1", "a", "`dep delay` = 1"),
+        ("a?x%3Dy=1", "a", "`x=y` = 1"),
+        ("a?n=x=y", "a", "n = 'x=y'"),
+        ("$share/g/a/#?x=1", "$share/g/a/#", "x = 1"),
+    ],
+)
+def test_queries(text: str, topic_filter: str, sql: str) -> None:
+    found, filter = parse_topic_query(text)
+    assert (found, format_filter(filter)) == (topic_filter, sql)
+
+
+@pytest.mark.parametrize("text", ["a", "a/+/#", "what?", "what?/b", "?", "a=b", "a<b/c"])
+def test_what_is_no_query(text: str) -> None:
+    """MQTT allows a question mark in a topic filter."""
+    assert parse_topic_query(text) == (text, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("a?=1", 3, "no attribute before ="),
+        ("a?x=", 5, "no value after x ="),
+        ("a?x=1&", 7, "no test here"),
+        ("a?x=1&&y=2", 7, "no test here"),
+        ("a?x=1&y", 8, "no comparison after y"),
+        ("a?x=1,", 7, "no value after x ="),
+        ("a?x<1,2", 6, "takes one value"),
+        ("a?x=1,a", 5, "of one kind"),
+        ("a?x=%4", 5, "two hexadecimal digits"),
+        ("a?x=%FF", 5, "not UTF-8"),
+        ("a?x='a'b", 8, "after a quoted string"),
+        ("a?" + "&".join(["x=1"] * 1_001), 3, "at most 1000 tests"),
+        ("a?x=" + "1" * 65_600, 65_537, "at most 65536 characters"),
+    ],
+)
+def test_errors_say_where(text: str, column: int, message: str) -> None:
+    with pytest.raises(FilterSyntaxError, match=message) as caught:
+        parse_topic_query(text)
+    assert (caught.value.line, caught.value.column) == (1, column)
+    assert "^" in str(caught.value)
+
+
+@given(st.text("a?x=<>!&,'%1é/#", max_size=20))
+def test_any_text_parses_or_fails_with_its_place(text: str) -> None:
+    column = 1
+    try:
+        topic_filter, _ = parse_topic_query(text)
+    except FilterSyntaxError as error:
+        column, topic_filter = error.column, ""
+    assert 1 <= column <= len(text) + 1
+    assert text.startswith(topic_filter)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-0", 0),
+        ("1.0", 1.0),
+        ("1.", "1."),
+        (".5", ".5"),
+        ("+1", "+1"),
+        ("1e400", "1e400"),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", float(2**63)),
+        ("True", "True"),
+        ("nan", "nan"),
+        ("'", "'"),
+        ("''", ""),
+        ("", ""),
+        ("٣", "٣"),
+        ("1 ", "1 "),
+    ],
+)
+def test_plain_values(text: str, value: Value) -> None:
+    found = read_plain_value(text)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_a_long_number_takes_no_quadratic_time() -> None:
+    assert read_plain_value("9" * 60_000) == "9" * 60_000
