@@ -35,13 +35,7 @@ def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> 
 
 
 def note(tracing: Tracing, *effects: Effect) -> None:
-    rows: list[RoutedPublication] = []
-    for effect in effects:
-        if isinstance(effect, Deliver):
-            rows.append(effect.routed)
-        elif isinstance(effect, Send):
-            rows.extend(effect.message.publications)  # type: ignore[attr-defined]
-    tracing.note(rows, effects)
+    tracing.note(effects)
 
 
 def tracing_at_b5() -> Tracing:

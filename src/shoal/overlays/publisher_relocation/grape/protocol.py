@@ -31,21 +31,12 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.messages import (
-    Advertise,
     Message,
-    MigrationAdvertisement,
-    Paused,
     PingRequest,
     PingTimes,
-    PublicationBatch,
-    Publish,
     RoutedPublication,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
 )
 from shoal.broker.records import SelectionRecord
-from shoal.broker.routing_table import RoutingTable
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -62,9 +53,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     shortlist,
 )
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
-from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
-from shoal.overlays.publisher_relocation.migration import Migrations
-from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.publisher_relocation.relocation import Relocation
 
 
 class State(enum.Enum):
@@ -101,95 +90,20 @@ class _Session:
         self.remaining: Shortlist | None = None
 
 
-class Grape:
-    """The tree, with publishers that move to better brokers."""
+class Grape(Relocation):
+    """The tree, with publishers that move to the broker that a trace session shows to be best."""
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
-        self._broker = context.broker
+        super().__init__(context)
         self._parameters = parameters
-        self._tree = TreeRouting(context)
-        self._migrations = Migrations(self._tree)
         self._tracing = Tracing(context.broker, context.neighbours)
         self._sessions: dict[ClientId, _Session] = {}
 
-    # --- the strategy's inputs ----------------------------------------------------------------
+    # --- what relocation asks for -------------------------------------------------------------
 
     @property
-    def tables(self) -> RoutingTable:
-        return self._tree.tables
-
-    def start(self, now_us: int, out: list[Effect]) -> None:
-        self._tree.start(now_us, out)
-
-    def receive(
-        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
-    ) -> None:
-        self._tree.check_neighbour(neighbour)
-        if type(message) is PublicationBatch:
-            self._forward(message.publications, message.hops, neighbour, out)
-            return
-        match message:
-            case TraceInformationRequest(session):
-                self._tracing.retrieve(session, neighbour, out)
-            case TraceInformationAnswer():
-                traces = self._tracing.answered(neighbour, message, out)
-                if traces is not None:
-                    self._answered(message.session, traces, now_us, out)
-            case MigrationUpdate():
-                self._migrations.update(neighbour, message, out)
-            case MigrationComplete():
-                self._migrations.complete(neighbour, message, out)
-            case Unadvertise(advertisement_id):
-                row = self.tables.advertisements.get(advertisement_id)
-                self._tree.receive(neighbour, message, now_us, out)
-                if row is not None and self._tracing.is_tracing(row.advertisement.publisher):
-                    self._tracing.keep_only(self._advertised())
-            case Subscribe(subscription):
-                self._migrations.subscribed(neighbour, subscription.id)
-                self._tree.receive(neighbour, message, now_us, out)
-            case Unsubscribe(subscription_id):
-                if not self._migrations.unsubscribed(neighbour, subscription_id):
-                    self._tree.receive(neighbour, message, now_us, out)
-            case _:
-                self._tree.receive(neighbour, message, now_us, out)
-
-    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        match request:
-            case Publish(publications):
-                accepted = self._tree.accept(client, publications, out)
-                self._forward(self._trace(client, accepted, now_us), 0, None, out)
-                self._retrieve_when_full(client, now_us, out)
-            case PingTimes(session_id, round_trip_us):
-                if session_id.publisher != client:
-                    raise ProtocolError(f"session {session_id} is not one of {client}")
-                session = self._session(session_id, State.PINGING)
-                if session is not None:
-                    self._decide(session, dict(round_trip_us), now_us, out)
-            case Paused():
-                self._migrations.paused(client, request, out)
-                self._forget(client, out)
-            case MigrationAdvertisement():
-                self._migrations.announce(client, request, out)
-            case Advertise():
-                self._advertise(client, request, now_us, out)
-            case _:
-                self._tree.request(client, request, now_us, out)
-                if type(request) is Unadvertise and not self._tree.is_publisher(client):
-                    self._give_up(client, out)
-
-    def _advertise(
-        self, client: ClientId, request: Advertise, now_us: int, out: list[Effect]
-    ) -> None:
-        advertisement = request.advertisement
-        known = self.tables.advertisements.get(advertisement.id)
-        if known is not None and known.last_hop is not None and self._migrations.is_leaving(client):
-            # Said before the pause; what the publisher said at the target was faster.
-            self._tree.check_advertisement(client, advertisement)
-            self._tree.attach_publisher(client, [advertisement])
-            return
-        self._tree.request(client, request, now_us, out)
-        if known is not None and known.advertisement != advertisement:
-            self._give_up(client, out)  # the brokers downstream have forgotten, too
+    def tracing_bytes(self) -> int:
+        return self._tracing.held_bytes
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A session waited too long for answers or ping times: give it up."""
@@ -197,34 +111,79 @@ class Grape:
         self._tracing.forget(publisher)
         self._sessions.pop(publisher, None)
 
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._tree.link(neighbour, up, now_us, out)
-        self._migrations.link_changed(neighbour, out)
-        self._tracing.link(neighbour, up)
-        self._tracing.keep_only(self._advertised())
-
     def measured(self, measured: Measured) -> None:
         self._tracing.measured(measured)
 
-    # --- phase 1: trace and retrieve ----------------------------------------------------------
-
-    def _forward(
+    def _publish(
         self,
+        client: ClientId,
         publications: tuple[RoutedPublication, ...],
-        hops: int,
-        hop: BrokerId | None,
+        now_us: int,
         out: list[Effect],
     ) -> None:
-        before = len(out)
-        self._tree.forward(publications, hops, hop, out)
-        self._tracing.note(publications, out[before:])
+        self._forward(self._trace(client, publications, now_us), 0, None, now_us, out)
+        self._retrieve_when_full(client, now_us, out)
+
+    def _note(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        effects: list[Effect],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self._tracing.note(effects)
+
+    def _told(self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
+        match message:
+            case TraceInformationRequest(session):
+                self._tracing.retrieve(session, neighbour, out)
+            case TraceInformationAnswer():
+                traces = self._tracing.answered(neighbour, message, out)
+                if traces is not None:
+                    self._answered(message.session, traces, now_us, out)
+            case _:
+                return False
+        return True
+
+    def _asked(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> bool:
+        if not isinstance(request, PingTimes):
+            return False
+        if request.session.publisher != client:
+            raise ProtocolError(f"session {request.session} is not one of {client}")
+        session = self._session(request.session, State.PINGING)
+        if session is not None:
+            self._decide(session, dict(request.round_trip_us), now_us, out)
+        return True
+
+    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._tracing.forget(publisher)
+        if self._sessions.pop(publisher, None) is not None:
+            out.append(CancelTimer(_timer(publisher)))
+
+    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
+        """End a publisher's session, unless it was told to go: then its marker ends it."""
+        session = self._sessions.get(publisher)
+        if session is None or session.state is not State.MOVING:
+            self._forget(publisher, out)
+
+    def _withdrawn(self, publisher: ClientId, out: list[Effect]) -> None:
+        if self._tracing.is_tracing(publisher):
+            self._tracing.keep_only(self._advertised())
+
+    def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
+        """A session goes on: its traces do not depend on where the publisher is."""
+
+    def _relinked(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
+        self._tracing.link(neighbour, up)
+        self._tracing.keep_only(self._advertised())
+
+    # --- phase 1: trace and retrieve ----------------------------------------------------------
 
     def _trace(
         self, client: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
     ) -> tuple[RoutedPublication, ...]:
         """Mark those that belong to the publisher's session, which starts with the first."""
-        if not publications:
-            return publications
         session = self._sessions.get(client)
         if session is None:
             session = self._sessions[client] = _Session(publications[0].message_id, now_us)
@@ -333,21 +292,6 @@ class Grape:
         if session is None or session.id != session_id or session.state is not state:
             return None
         return session
-
-    def _advertised(self) -> set[ClientId]:
-        """The publishers that the network has."""
-        return {row.advertisement.publisher for row in self.tables.advertisements.values()}
-
-    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
-        """End a publisher's session, unless it was told to go: then its marker ends it."""
-        session = self._sessions.get(publisher)
-        if session is None or session.state is not State.MOVING:
-            self._forget(publisher, out)
-
-    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
-        self._tracing.forget(publisher)
-        if self._sessions.pop(publisher, None) is not None:
-            out.append(CancelTimer(_timer(publisher)))
 
 
 def _timer(publisher: ClientId) -> TimerKey:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from shoal.broker.effects import Deliver, Effect, Measured, Send
-from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.messages import PublicationBatch
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -22,6 +22,8 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
 from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+
+_COUNT_BYTES = 8
 
 
 class _Trace:
@@ -82,17 +84,8 @@ class Tracing:
             self._output_us[neighbour] = 0
         self._neighbours = tuple(sorted(self._output_us))
 
-    def note(
-        self,
-        publications: Sequence[RoutedPublication],
-        effects: Sequence[Effect],
-    ) -> None:
-        """Note what became of the traced ones among `publications`: the effects say it."""
-        for routed in publications:
-            if routed.trace_session is not None:
-                break
-        else:
-            return
+    def note(self, effects: Sequence[Effect]) -> None:
+        """Note what became of traced publications: the effects that forwarded them say it."""
         for effect in effects:
             if type(effect) is Deliver:
                 session = effect.routed.trace_session
@@ -166,6 +159,15 @@ class Tracing:
     def is_tracing(self, publisher: ClientId) -> bool:
         """Whether anything is held for this publisher."""
         return publisher in self._traces
+
+    @property
+    def held_bytes(self) -> int:
+        """What the traces hold: session ID, bit vector, count of deliveries, downstream brokers."""
+        held = 0
+        for trace in self._traces.values():
+            held += len(str(trace.session)) + (trace.bits.bit_length() + 7) // 8 + _COUNT_BYTES
+            held += sum(map(len, trace.downstream))
+        return held
 
     def _payload(self, trace: _Trace) -> BrokerTrace:
         return BrokerTrace(

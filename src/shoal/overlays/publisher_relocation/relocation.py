@@ -1,0 +1,200 @@
+"""A tree whose publishers can be moved: what POP and GRAPE share (relocation paper, section 3.3).
+
+Routing is the tree's, moving is `Migrations`.  A system adds how it traces publications and how
+it decides where a publisher belongs: it derives from `Relocation`, fills in its abstract methods,
+and calls `self._migrations.send_away` when it has decided.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.messages import (
+    Advertise,
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    PublicationBatch,
+    Publish,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import BrokerContext
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.migration import Migrations
+from shoal.overlays.tree.routing import TreeRouting
+
+
+class Relocation(ABC):
+    """One broker of such a tree."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._broker = context.broker
+        self._tree = TreeRouting(context)
+        self._migrations = Migrations(self._tree)
+
+    # --- the strategy's inputs ----------------------------------------------------------------
+
+    @property
+    def tables(self) -> RoutingTable:
+        return self._tree.tables
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        self._tree.start(now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        self._tree.check_neighbour(neighbour)
+        if type(message) is PublicationBatch:
+            self._forward(message.publications, message.hops, neighbour, now_us, out)
+            return
+        match message:
+            case MigrationUpdate():
+                self._migrations.update(neighbour, message, out)
+                self._moved(message.publisher, out)
+            case MigrationComplete():
+                self._migrations.complete(neighbour, message, out)
+            case Unadvertise(advertisement_id):
+                row = self.tables.advertisements.get(advertisement_id)
+                self._tree.receive(neighbour, message, now_us, out)
+                if row is not None:
+                    self._withdrawn(row.advertisement.publisher, out)
+            case Subscribe(subscription):
+                self._migrations.subscribed(neighbour, subscription.id)
+                self._tree.receive(neighbour, message, now_us, out)
+            case Unsubscribe(subscription_id):
+                if not self._migrations.unsubscribed(neighbour, subscription_id):
+                    self._tree.receive(neighbour, message, now_us, out)
+            case _:
+                if not self._told(neighbour, message, now_us, out):
+                    self._tree.receive(neighbour, message, now_us, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                accepted = self._tree.accept(client, publications, out)
+                if accepted:
+                    self._publish(client, accepted, now_us, out)
+            case Paused():
+                self._migrations.paused(client, request, out)
+                self._forget(client, out)
+            case MigrationAdvertisement():
+                self._migrations.announce(client, request, out)
+                self._moved(client, out)
+            case Advertise():
+                self._advertise(client, request, now_us, out)
+            case _:
+                if not self._asked(client, request, now_us, out):
+                    self._tree.request(client, request, now_us, out)
+                if type(request) is Unadvertise and not self._tree.is_publisher(client):
+                    self._give_up(client, out)
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        self._tree.link(neighbour, up, now_us, out)
+        self._migrations.link_changed(neighbour, out)
+        self._relinked(neighbour, up, out)
+
+    # --- what a system adds -------------------------------------------------------------------
+
+    @abstractmethod
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A timer that the system set has fired."""
+
+    @abstractmethod
+    def measured(self, measured: Measured) -> None:
+        """The monitor reports the broker's recent delays."""
+
+    @property
+    @abstractmethod
+    def tracing_bytes(self) -> int:
+        """What the tracing structures hold, in bytes as a wire would carry them (5, figure 5e)."""
+
+    @abstractmethod
+    def _publish(
+        self,
+        client: ClientId,
+        publications: tuple[RoutedPublication, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Trace and forward what a local publisher has published."""
+
+    @abstractmethod
+    def _note(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        effects: list[Effect],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Publications came from upstream, and these are the effects that forwarded them."""
+
+    @abstractmethod
+    def _told(self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
+        """Take a neighbour's message if it is one of the system's own."""
+
+    @abstractmethod
+    def _asked(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> bool:
+        """Take a client's request if it is one of the system's own."""
+
+    @abstractmethod
+    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
+        """Drop all that is held about a publisher: it is no longer here."""
+
+    @abstractmethod
+    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
+        """A local publisher changed what it advertises: what was traced is void."""
+
+    @abstractmethod
+    def _withdrawn(self, publisher: ClientId, out: list[Effect]) -> None:
+        """An advertisement of a publisher elsewhere is gone."""
+
+    @abstractmethod
+    def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
+        """The publisher has turned up in another direction: here, or elsewhere."""
+
+    @abstractmethod
+    def _relinked(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
+        """The link to a neighbour came up or went down; the tree knows already."""
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _forward(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        before = len(out)
+        self._tree.forward(publications, hops, upstream, out)
+        for routed in publications:
+            if routed.trace_session is not None:
+                self._note(publications, out[before:], upstream, now_us, out)
+                return
+
+    def _advertise(
+        self, client: ClientId, request: Advertise, now_us: int, out: list[Effect]
+    ) -> None:
+        advertisement = request.advertisement
+        known = self.tables.advertisements.get(advertisement.id)
+        if known is not None and known.last_hop is not None and self._migrations.is_leaving(client):
+            # Said before the pause; what the publisher said at the target was faster.
+            self._tree.check_advertisement(client, advertisement)
+            self._tree.attach_publisher(client, [advertisement])
+            return
+        self._tree.request(client, request, now_us, out)
+        if known is not None and known.advertisement != advertisement:
+            self._give_up(client, out)  # the brokers downstream have forgotten, too
+
+    def _advertised(self) -> set[ClientId]:
+        """The publishers that the network has."""
+        return {row.advertisement.publisher for row in self.tables.advertisements.values()}
