@@ -1,0 +1,333 @@
+"""Links over connections that come and go: once, in order, bounded; a fresh link says so."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import LinkChanged
+from shoal.broker.link_session import (
+    CONTROLS,
+    Acknowledge,
+    Heartbeat,
+    Hello,
+    LinkLimits,
+    LinkSession,
+    Refuse,
+    State,
+)
+from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
+from shoal.broker.wire import COMMON, Codec, WireError
+from shoal.model import MessageId, Publication
+
+CODEC = Codec(COMMON + CONTROLS)
+SMALL = LinkLimits(window_bytes=200, high_bytes=500, low_bytes=200, limit_bytes=4_000)
+UP, DOWN = True, False
+
+
+def end(name: str, other: str, incarnation: int = 1, limits: LinkLimits = SMALL) -> LinkSession:
+    return LinkSession("net", name, other, incarnation, CODEC, limits)
+
+
+def changes(found: list[LinkChanged]) -> list[bool]:
+    return [change.up for change in found]
+
+
+class Wire:
+    """Two ends and the connection between them, each with what it has seen."""
+
+    def __init__(self) -> None:
+        self.ends = {"A": end("A", "B"), "B": end("B", "A")}
+        self.under_way: dict[str, bytearray] = {"A": bytearray(), "B": bytearray()}
+        self.connected = False
+        self.now_us = 0
+        self.incarnations = 1
+        # What each end sends names its link: how often it came up here, counted over restarts.
+        self.ups = {"A": 0, "B": 0}
+        self.sent = {"A": 0, "B": 0}
+        self.seen: dict[str, list[tuple[int, int]]] = {"A": [], "B": []}
+
+    def connect(self, lose: str = "") -> None:
+        """Connect, A dialling; with `lose` the answering hello is lost, and with it all."""
+        self.cut()
+        dialler, answerer = self.ends["A"], self.ends["B"]
+        said = dialler.hello()
+        answer = answerer.hello()
+        self.tell("B", answerer.connected(said, self.now_us))
+        self.connected = True
+        if lose:
+            self.cut()
+        else:
+            self.tell("A", dialler.connected(answer, self.now_us))
+
+    def cut(self) -> None:
+        if self.connected:
+            self.connected = False
+            for name in ("A", "B"):
+                self.ends[name].lost(self.now_us)
+                self.under_way[name].clear()
+
+    def restart(self, name: str) -> None:
+        self.cut()
+        self.incarnations += 1
+        self.ends[name] = end(name, "B" if name == "A" else "A", self.incarnations)
+        self.sent[name] = 0
+
+    def tell(self, name: str, found: list[LinkChanged]) -> None:
+        for up in changes(found):
+            if up:
+                self.ups[name] += 1
+                self.sent[name] = 0
+                self.seen[name] = []
+
+    def send(self, name: str) -> None:
+        if self.ends[name].state is State.IDLE or self.ends[name].is_full:
+            return
+        assert self.ends[name].send(Unsubscribe(f"{self.ups[name]} {self.sent[name]}"))
+        self.sent[name] += 1
+
+    def write(self, name: str) -> None:
+        if self.connected:
+            self.under_way["B" if name == "A" else "A"] += self.ends[name].to_write()
+
+    def arrive(self, name: str, size: int) -> None:
+        if self.connected:
+            data = bytes(self.under_way[name][:size])
+            del self.under_way[name][:size]
+            self.ends[name].receive(data, self.now_us)
+
+    def take(self, name: str) -> None:
+        for message in self.ends[name].take():
+            assert isinstance(message, Unsubscribe)
+            link, number = map(int, message.subscription_id.split())
+            self.seen[name].append((link, number))
+
+    def settle(self) -> None:
+        for _ in range(2_000):
+            for name in ("A", "B"):
+                self.write(name)
+                self.arrive(name, 10_000)
+                self.take(name)
+
+    def check(self) -> None:
+        """What an end saw since its link came up is a beginning of what the other sent."""
+        for name in ("A", "B"):
+            seen = self.seen[name]
+            assert [number for _, number in seen] == list(range(len(seen)))
+            assert len({link for link, _ in seen}) <= 1
+            assert self.ends[name].buffered_bytes <= SMALL.high_bytes + 50
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_once_and_in_order_whatever_the_connections_do(seed: int) -> None:
+    random, wire = Random(seed), Wire()
+    for _ in range(random.randint(10, 300)):
+        wire.now_us += 1_000
+        name = random.choice("AB")
+        match random.choices(
+            ["send", "write", "arrive", "take", "tick", "connect", "half", "cut", "restart"],
+            [30, 20, 30, 15, 5, 8, 3, 3, 1],
+        )[0]:
+            case "send":
+                wire.send(name)
+            case "write":
+                wire.write(name)
+            case "arrive":
+                wire.arrive(name, random.randint(1, 120))
+            case "take":
+                wire.take(name)
+            case "tick":
+                wire.tell(name, wire.ends[name].tick(wire.now_us))
+            case "connect":
+                wire.connect()
+            case "half":
+                wire.connect(lose="answer")
+            case "cut":
+                wire.cut()
+            case "restart":
+                wire.restart(name)
+        wire.check()
+    wire.connect()
+    wire.settle()
+    wire.check()
+    for name, other in ("AB", "BA"):
+        assert len(wire.seen[name]) == wire.sent[other]
+        assert wire.ends[other].buffered_bytes == 0
+
+
+def test_a_connection_that_comes_back_loses_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    for _ in range(3):
+        wire.send("A")
+        wire.write("A")
+    wire.arrive("B", 35)  # the first, and a part of the second
+    wire.take("B")
+    wire.now_us += 10_000_000
+    wire.cut()
+    assert wire.ends["A"].tick(wire.now_us + SMALL.give_up_us) == []
+    wire.send("A")
+    wire.connect()
+    wire.settle()
+    assert wire.ups == {"A": 1, "B": 1}
+    assert [number for _, number in wire.seen["B"]] == [0, 1, 2, 3]
+
+
+def test_a_neighbour_that_restarted_is_a_fresh_link() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send("A")
+    wire.restart("B")
+    assert wire.ends["A"].state is State.AWAY
+    said, answer = wire.ends["A"].hello(), wire.ends["B"].hello()
+    assert changes(wire.ends["B"].connected(said, 1)) == [UP]
+    assert changes(wire.ends["A"].connected(answer, 1)) == [DOWN, UP]
+    assert wire.ends["A"].buffered_bytes == 0
+
+
+def test_a_link_given_up_is_a_fresh_link() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.cut()
+    assert wire.ends["A"].tick(SMALL.give_up_us) == []
+    assert changes(wire.ends["A"].tick(SMALL.give_up_us + 1)) == [DOWN]
+    assert wire.ends["A"].send(Unsubscribe("nowhere"))
+    said, answer = wire.ends["A"].hello(), wire.ends["B"].hello()
+    assert changes(wire.ends["B"].connected(said, 1)) == [DOWN, UP]
+    assert changes(wire.ends["A"].connected(answer, 1)) == [UP]
+    assert wire.ends["A"].to_write() == b""
+
+
+def test_a_link_is_full_until_the_other_end_has_handled_enough() -> None:
+    wire = Wire()
+    wire.connect()
+    sender = wire.ends["A"]
+    while not sender.is_full:
+        assert sender.send(Unsubscribe("x" * 80))
+    assert SMALL.high_bytes < sender.buffered_bytes < SMALL.high_bytes + 110
+    for _ in range(100):  # the other end reads and does not handle: the window closes
+        wire.write("A")
+        wire.arrive("B", 10_000)
+    assert sender.is_full
+    assert len(wire.ends["B"].take()) == 2
+    while sender.is_full:
+        wire.write("B")
+        wire.arrive("A", 10_000)
+        wire.write("A")
+        wire.arrive("B", 10_000)
+        wire.ends["B"].take()
+    assert sender.buffered_bytes <= SMALL.low_bytes
+
+
+def test_a_link_that_keeps_too_much_must_be_given_up() -> None:
+    wire = Wire()
+    wire.connect()
+    while wire.ends["A"].send(Unsubscribe("x" * 80)):
+        assert wire.ends["A"].buffered_bytes <= SMALL.limit_bytes
+    assert changes(wire.ends["A"].give_up()) == [DOWN]
+    assert wire.ends["A"].buffered_bytes == 0
+
+
+def test_a_batch_too_long_goes_in_parts() -> None:
+    routed = tuple(
+        RoutedPublication(
+            Publication(
+                publisher="P", sequence=n, published_us=0, attributes={"x": "y" * 5_000_000}
+            ),
+            MessageId("A", "P", n),
+        )
+        for n in range(5)
+    )
+    one, other = end("A", "B", limits=LinkLimits()), end("B", "A", limits=LinkLimits())
+    said, answer = one.hello(), other.hello()
+    one.connected(answer, 0)
+    other.connected(said, 0)
+    assert one.send(PublicationBatch(routed, 3))
+    found: list[RoutedPublication] = []
+    while one.buffered_bytes:
+        other.receive(one.to_write(), 0)
+        for message in other.take():
+            assert isinstance(message, PublicationBatch)
+            assert message.hops == 3
+            found += message.publications
+        one.receive(other.to_write(), 0)
+    assert tuple(found) == routed
+    with pytest.raises(WireError, match="cannot be written"):
+        one.send(Unsubscribe("\ud800"))
+
+
+def test_an_end_that_says_nothing_is_dead() -> None:
+    wire = Wire()
+    wire.connect()
+    for name in ("A", "B"):
+        wire.ends[name].tick(1_000)
+    assert wire.ends["A"].delay_us is None
+    wire.write("A")
+    wire.arrive("B", 10_000)
+    wire.write("B")
+    wire.now_us = 9_000
+    wire.arrive("A", 10_000)
+    wire.write("A")
+    wire.arrive("B", 10_000)
+    wire.write("B")
+    wire.arrive("A", 10_000)
+    assert wire.ends["A"].delay_us == 4_000
+    assert not wire.ends["A"].is_silent(9_000 + SMALL.silence_us)
+    assert wire.ends["A"].is_silent(9_001 + SMALL.silence_us)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (Acknowledge(1), "an acknowledgement of 1 messages makes no sense"),
+        (Acknowledge(-1), "an acknowledgement of -1 messages"),
+        (Hello("net", "B", (1, 0), None, 0), "Hello in the middle of a session"),
+        (Refuse("go away"), "refused by the other end: go away"),
+        (b"\x00\x00\x00\x02\x01\xc1", "malformed"),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes is announced"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_said(said: Acknowledge | bytes, problem: str) -> None:
+    wire = Wire()
+    wire.connect()
+    with pytest.raises(WireError, match=problem):
+        wire.ends["A"].receive(said if isinstance(said, bytes) else CODEC.encode(said), 1)
+
+
+def test_an_end_that_ignores_the_window_is_not_kept() -> None:
+    wire = Wire()
+    wire.connect()
+    frame = CODEC.encode(Unsubscribe("x" * 2**22))
+    for _ in range(4):
+        wire.ends["A"].receive(frame, 1)
+    with pytest.raises(WireError, match="more messages than the window allows"):
+        wire.ends["A"].receive(frame, 1)
+
+
+def test_hellos_that_do_not_fit_together_start_afresh() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.cut()
+    before = wire.ends["A"].hello()
+    with pytest.raises(WireError, match="7 messages cannot be handled, 0 were sent"):
+        wire.ends["A"].connected(Hello("net", "B", (1, 0), before.session, 7), 1)
+    assert wire.ends["A"].hello().session != before.session
+
+
+def test_a_session_given_up_while_connecting_is_not_gone_on_with() -> None:
+    wire = Wire()
+    wire.ends["A"].hello()
+    answer = wire.ends["B"].hello()
+    wire.ends["A"].give_up()
+    with pytest.raises(WireError, match="changed while the connection was made"):
+        wire.ends["A"].connected(answer, 1)
+
+
+def test_one_heartbeat_waits_to_be_written_however_often_it_is_due() -> None:
+    wire = Wire()
+    wire.connect()
+    for now_us in range(5):
+        wire.ends["A"].tick(now_us)
+    assert wire.ends["A"].to_write() == CODEC.encode(Heartbeat(4))
