@@ -182,10 +182,11 @@ def test_empty_tables(spark: SparkSession) -> None:
 
 
 def test_long_answers_come_in_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = read_subscriptions(texts_frame(spark, ["a >= 0", "a >= 3", "a >= 6"])).index()
+    rows = [("x", "a >= 0"), ("y", "a >= 3"), ("z", "a >= 6")]
+    table = spark.createDataFrame(rows, "id string, filter string")
     monkeypatch.setattr(compiled_matching, "FIRST_PUBLICATIONS", 2)
     monkeypatch.setattr(compiled_matching, "PAIRS_AIM", 6)
-    answering = compiled_matching.Answering(index, pa.array(["x", "y", "z"]), ["a"])
+    answering = compiled_matching.Answering(read_subscriptions(table), ["a"])
     pieces = list(answering.answers([pa.array([*range(9), None])], 10))
     assert [begin for begin, _ in pieces] == [0, 2, 8]
     answers = [ids for _, piece in pieces for ids in piece.to_pylist()]
@@ -239,5 +240,7 @@ def test_more_subscriptions_than_a_worker_holds(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shoal.pipeline.subscription_tables.MAX_SUBSCRIPTIONS", 1)
-    with pytest.raises(TableError, match=r"^2 subscriptions .* --partition auto"):
-        read_subscriptions(texts_frame(spark, ["a", "b"]))
+    ranges = spark.createDataFrame([(1, 2.0), (2, None)], "id bigint, `a.low` double")
+    for table in (texts_frame(spark, ["a", "b"]), ranges):
+        with pytest.raises(TableError, match=r"^2 subscriptions .* --partition auto"):
+            read_subscriptions(table)

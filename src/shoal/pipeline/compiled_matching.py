@@ -21,7 +21,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, StructType
 
-from shoal.matching import MatchIndex
 from shoal.pipeline.publication_tables import (
     SUBSCRIPTION,
     attribute_columns,
@@ -79,7 +78,7 @@ def _matcher(
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = shared.value
-        answering = Answering(held.index(), held.ids, names)
+        answering = Answering(held, names)
         for batch in batches:
             carried, asked = batch.columns[:keys], batch.columns[keys:]
             for begin, answer in answering.answers(asked, batch.num_rows):
@@ -93,9 +92,9 @@ def _matcher(
 class Answering:
     """Answers batches of publications, in pieces where the answers are long."""
 
-    def __init__(self, index: MatchIndex, ids: pa.Array, names: Sequence[str]) -> None:
-        self._index = index
-        self._ids = ids
+    def __init__(self, subscriptions: Subscriptions, names: Sequence[str]) -> None:
+        self._subscriptions = subscriptions
+        self._index = subscriptions.index()
         self._names = names
         self._publications = FIRST_PUBLICATIONS
 
@@ -107,9 +106,9 @@ class Answering:
             end = min(begin + self._publications, size)
             # Without attributes there is no column to tell how many publications there are.
             asked: Any = {name: each[begin:end] for name, each in given.items()}
-            offsets, rows = self._index.match_batch(asked or [{}] * (end - begin))
-            self._publications = max(1, PAIRS_AIM * (end - begin) // max(len(rows), 1))
-            found = self._ids.take(pa.array(rows, pa.int64()))
+            offsets, numbers = self._index.match_batch(asked or [{}] * (end - begin))
+            self._publications = max(1, PAIRS_AIM * (end - begin) // max(len(numbers), 1))
+            found = self._subscriptions.named(numbers)
             yield begin, pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found)
             begin = end
 

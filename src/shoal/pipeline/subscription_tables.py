@@ -58,8 +58,8 @@ _OPEN = {"low": -np.inf, "high": np.inf}
 class Subscriptions:
     """Checked subscriptions: their ids, and their filters as columns or as encoded expressions.
 
-    What travels to a worker is Arrow; the index is made there when it is first asked for, and
-    names subscriptions by their row, from 0.
+    What travels to a worker is Arrow; the index is made there when it is first asked for.  It
+    names subscriptions by their ids if these are integers, else by their rows, from 0.
     """
 
     def __init__(
@@ -100,10 +100,15 @@ class Subscriptions:
         self._index = None
 
     def index(self) -> MatchIndex:
-        """All subscriptions by their row; made once in a process."""
+        """All subscriptions by their numbers, which `named` understands; made once in a process."""
         if self._index is None:
             self._index = self._build()
         return self._index
+
+    def named(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
+        """The ids that the index's numbers stand for."""
+        found = pa.array(numbers, pa.int64())
+        return found.cast(self.ids.type) if self._has_numbers else self.ids.take(found)
 
     def filters(self) -> Iterator[tuple[str | int, Filter]]:
         """Every subscription's id and filter, in the order of the table."""
@@ -113,29 +118,38 @@ class Subscriptions:
             filters = (_conjunction(row) for row in _rows(self._columns, len(self)))
         yield from zip(self.ids.to_pylist(), filters, strict=True)
 
+    @property
+    def _has_numbers(self) -> bool:
+        return bool(pa.types.is_integer(self.ids.type))
+
     def _build(self) -> MatchIndex:
         index = MatchIndex()
+        numbers = np.arange(len(self))
+        if self._has_numbers:
+            numbers = self.ids.to_numpy(zero_copy_only=False).astype(np.int64)
         if self._expressions is not None:
-            for row, filter in enumerate(_decoded(self._expressions)):
-                index.add(row, filter)
+            for number, filter in zip(numbers.tolist(), _decoded(self._expressions), strict=True):
+                index.add(number, filter)
             return index
         columns = {name: self._columns.column(name) for name in self._columns.column_names}
         exact = np.ones(len(self), np.bool_)
         for column in columns.values():
             exact &= _is_exact(column.combine_chunks())
-        loaded = pa.table(columns | {"id": np.arange(len(self))})
+        loaded = pa.table(columns | {"id": numbers})
         index.add_table(loaded if exact.all() else loaded.filter(pa.array(exact)))
         for row in np.flatnonzero(~exact).tolist():
-            index.add(row, _conjunction(self._columns.slice(row, 1).to_pylist()[0]))
+            index.add(int(numbers[row]), _conjunction(self._columns.slice(row, 1).to_pylist()[0]))
         return index
 
 
 def read_subscriptions(table: DataFrame) -> Subscriptions:
     """The subscriptions of a table; TableError says which row is wrong and why."""
     id = check_subscription_table(table)
-    _check_size(table.count())
     if FILTER not in table.columns:
-        return Subscriptions.of_columns(table.toArrow())
+        read = table.toArrow()
+        _check_size(read.num_rows)
+        return Subscriptions.of_columns(read)
+    _check_size(table.count())  # parsing takes long, so this comes first
     columns = table.select(F.col(_quote(id)).alias("id"), F.col(_quote(FILTER)).alias("text"))
     schema = f"id {columns.schema['id'].dataType.simpleString()}, expression binary, wrong string"
     read = columns.mapInArrow(_parse, schema).toArrow()
