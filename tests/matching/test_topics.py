@@ -224,3 +224,17 @@ def test_many_levels_and_many_branches_are_no_trap() -> None:
         index.add(number, "/".join(chance.choice(["a", "+"]) for _ in range(100)))
     assert index.match("/".join(["a"] * 200), {}) == ["deep"]
     assert sorted(index.match("/".join(["a"] * 100), {})) == list(range(300))
+
+
+def test_an_answer_that_depends_on_the_topic_only() -> None:
+    index = TopicIndex()
+    index.add("s1", "a/b")
+    index.add("s2", "a/+")
+    assert index.match_topic("a/b") == index.match("a/b", {}) == ["s1", "s2"]
+    assert index.match_topic("x") == []
+    index.add("s3", "a/#", parse("x > 1"))
+    index.add("w1", "$share/g/c")
+    assert index.match_topic("a/b") is None
+    assert index.match_topic("c") is None
+    index.remove("s3")
+    assert index.match_topic("a/b") == ["s1", "s2"]

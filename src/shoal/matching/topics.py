@@ -129,6 +129,16 @@ class TopicIndex:
             for leaf in self._leaves(topic)
         )
 
+    def match_topic(self, topic: str) -> list[Any] | None:
+        """The answer for every publication to this topic, until a subscription changes.
+
+        None if there is none: where content is asked for, and where members take turns.
+        """
+        leaves = self._leaves(topic)
+        if any(leaf.content is not None or leaf.groups for leaf in leaves):
+            return None
+        return [id for leaf in leaves for id in leaf.plain]
+
     def _leaf(self, parts: TopicFilter) -> _Leaf | None:
         """The leaf of one topic filter, if it is there."""
         if parts.has_wildcards:
