@@ -210,26 +210,32 @@ class BrokerClients:
         A client whose subscriptions overlap gets one copy, at the highest QoS, with all their
         identifiers [MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own.
         """
+        receivers = self.subscriptions.receivers(message.topic)
+        if receivers is None:
+            return self._route_by_content(message, now_us)
+        self.statistics.deliveries += len(receivers)
+        for subscription in receivers:
+            if not subscription.no_local or subscription.session.client_id != message.publisher:
+                self._deliver(message, subscription, now_us)
+        return len(receivers)
+
+    def _route_by_content(self, message: Message, now_us: int) -> int:
+        """Where more than the topic decides, or a client may have more than one subscription."""
         found = self.subscriptions.match(message)
         self.statistics.deliveries += len(found)
-        by_session: dict[Session, ClientSubscription | list[ClientSubscription]] = {}
+        by_session: dict[Session, list[ClientSubscription]] = {}
         for subscription in found:
             if subscription.no_local and subscription.session.client_id == message.publisher:
                 continue
             if subscription.shared:
                 self._deliver(message, subscription, now_us)
-                continue
-            known = by_session.setdefault(subscription.session, subscription)
-            if known is not subscription:
-                if isinstance(known, list):
-                    known.append(subscription)
-                else:
-                    by_session[subscription.session] = [known, subscription]
-        for each in by_session.values():
-            if isinstance(each, list):
-                self._deliver_overlapping(message, each, now_us)
             else:
-                self._deliver(message, each, now_us)
+                by_session.setdefault(subscription.session, []).append(subscription)
+        for subscriptions in by_session.values():
+            if len(subscriptions) == 1:
+                self._deliver(message, subscriptions[0], now_us)
+            else:
+                self._deliver_overlapping(message, subscriptions, now_us)
         return len(found)
 
     def _deliver(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:

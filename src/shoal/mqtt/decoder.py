@@ -22,7 +22,13 @@ from functools import lru_cache
 
 from shoal.matching import TopicError, check_topic
 from shoal.mqtt.errors import MqttError, malformed, protocol_error
-from shoal.mqtt.fields import MAX_VARIABLE, Reader, read_text
+from shoal.mqtt.fields import (
+    MAX_VARIABLE,
+    REMEMBERED_TOPIC_BYTES,
+    REMEMBERED_TOPICS,
+    Reader,
+    read_text,
+)
 from shoal.mqtt.packet_readers import (
     READERS,
     UnsupportedVersionError,
@@ -36,12 +42,9 @@ from shoal.mqtt.reason_codes import ReasonCode
 
 # The largest that the remaining length can say, with its four bytes and the first.
 MAX_PACKET_BYTES = MAX_VARIABLE + 5
-# Topics remembered by their bytes, for all decoders, and how long one of them may be: 1 MB in all.
-REMEMBERED_TOPICS = 4_096
-REMEMBERED_TOPIC_BYTES = 256
 
-_PUBLISH = PacketType.PUBLISH << 4
-_PUBACK = PacketType.PUBACK << 4
+_PUBLISH = int(PacketType.PUBLISH) << 4
+_PUBACK = int(PacketType.PUBACK) << 4
 
 
 class Decoder:

@@ -15,9 +15,16 @@ Source: MQTT Version 5.0 and 3.1.1, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from shoal.mqtt.fields import write_binary, write_string, write_variable
+from shoal.mqtt.fields import (
+    REMEMBERED_TOPIC_BYTES,
+    REMEMBERED_TOPICS,
+    write_binary,
+    write_string,
+    write_variable,
+)
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5, RESERVED_FLAGS, WILL, PacketType
 from shoal.mqtt.packets import (
     Acknowledgement,
@@ -42,6 +49,7 @@ from shoal.mqtt.packets import (
 from shoal.mqtt.properties import NO_PROPERTIES, Properties, write_properties
 from shoal.mqtt.reason_codes import CONNECT_RETURN_CODES, FIRST_ERROR, ReasonCode
 
+_PUBLISH = int(PacketType.PUBLISH) << 4
 _DUPLICATE = 8
 
 
@@ -81,13 +89,27 @@ def encode_publish_halves(
     properties: Properties = NO_PROPERTIES,
 ) -> tuple[bytes, bytes]:
     """What stands before and after the packet identifier, which is there above QoS 0."""
-    name = write_string(topic)
-    rest = (
-        write_properties(properties, PacketType.PUBLISH) + payload if version == MQTT_5 else payload
-    )
+    name = _topic_bytes(topic)
+    rest = payload
+    if version == MQTT_5:
+        rest = write_properties(properties, PacketType.PUBLISH) + payload
     length = len(name) + len(rest) + (2 if qos else 0)
-    first = PacketType.PUBLISH << 4 | qos << 1 | retain | (_DUPLICATE if duplicate else 0)
+    first = _PUBLISH | qos << 1 | retain | (_DUPLICATE if duplicate else 0)
+    if length < 128:
+        return bytes((first, length)) + name, rest
     return bytes((first,)) + write_variable(length) + name, rest
+
+
+@lru_cache(REMEMBERED_TOPICS)
+def _short_topic_bytes(topic: str) -> bytes:
+    return write_string(topic)
+
+
+def _topic_bytes(topic: str) -> bytes:
+    """The same few topics are written again and again; the longest are not worth the memory."""
+    return (
+        _short_topic_bytes(topic) if len(topic) <= REMEMBERED_TOPIC_BYTES else write_string(topic)
+    )
 
 
 def with_duplicate_flag(before: bytes) -> bytes:

@@ -16,6 +16,10 @@ from shoal.mqtt.errors import malformed
 
 MAX_STRING_BYTES = 65_535
 MAX_VARIABLE = 268_435_455
+# Topics remembered by their bytes, and bytes by their topics, for all connections, and how long
+# one of them may be: 1 MB of each.
+REMEMBERED_TOPICS = 4_096
+REMEMBERED_TOPIC_BYTES = 256
 
 
 class Reader:

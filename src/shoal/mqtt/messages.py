@@ -44,7 +44,6 @@ class Message:
         self,
         topic: str,
         payload: bytes,
-        *,
         publisher: str,
         published_us: int,
         qos: int = 0,
@@ -58,8 +57,11 @@ class Message:
         self.qos = qos
         self.retain = retain
         self.properties = properties
-        expiry_s = properties.message_expiry_interval_s
-        self.expires_us = None if expiry_s is None else published_us + expiry_s * MICROSECONDS
+        self.expires_us: int | None = None
+        if properties is not NO_PROPERTIES:
+            expiry_s = properties.message_expiry_interval_s
+            if expiry_s is not None:
+                self.expires_us = published_us + expiry_s * MICROSECONDS
         self._halves: dict[Any, Halves] = {}
 
     @property
@@ -80,7 +82,7 @@ class Message:
         if found is None:
             properties = self.properties_for(identifiers, now_us)
             before, after = encode_publish_halves(
-                self.topic, self.payload, version, qos, retain, properties=properties
+                self.topic, self.payload, version, qos, retain, False, properties
             )
             found = (before, after) if qos else (before + after, b"")
             if left_s is not None:
@@ -115,15 +117,7 @@ def message_of_publish(packet: Publish, topic: str, publisher: str, now_us: int)
         properties = msgspec.structs.replace(properties, topic_alias=None)
         if properties == NO_PROPERTIES:
             properties = NO_PROPERTIES
-    return Message(
-        topic,
-        packet.payload,
-        publisher=publisher,
-        published_us=now_us,
-        qos=packet.qos,
-        retain=packet.retain,
-        properties=properties,
-    )
+    return Message(topic, packet.payload, publisher, now_us, packet.qos, packet.retain, properties)
 
 
 def message_of_will(will: Will, publisher: str, now_us: int) -> Message:
@@ -131,12 +125,4 @@ def message_of_will(will: Will, publisher: str, now_us: int) -> Message:
     properties = will.properties
     if properties.will_delay_interval_s is not None:
         properties = msgspec.structs.replace(properties, will_delay_interval_s=None)
-    return Message(
-        will.topic,
-        will.payload,
-        publisher=publisher,
-        published_us=now_us,
-        qos=will.qos,
-        retain=will.retain,
-        properties=properties,
-    )
+    return Message(will.topic, will.payload, publisher, now_us, will.qos, will.retain, properties)

@@ -15,6 +15,8 @@ from shoal.mqtt.messages import Message
 from shoal.mqtt.session import ClientSubscription, Session
 
 _NO_ATTRIBUTES: Attributes = {}
+# Topics whose receivers are remembered until any subscription changes; then all are forgotten.
+_REMEMBERED_TOPICS = 65_536
 
 
 class Subscriptions:
@@ -25,6 +27,7 @@ class Subscriptions:
         # The members of each group with one topic filter, present or not, by both as one text.
         self._groups: dict[str, dict[ClientSubscription, None]] = {}
         self.count = 0
+        self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.
@@ -32,6 +35,7 @@ class Subscriptions:
         TopicError for a topic filter that MQTT does not allow; nothing is changed then.
         """
         self._index.add(subscription, subscription.topic_filter, subscription.content)
+        self._receivers.clear()
         session = subscription.session
         known = session.subscriptions.get(subscription.text)
         if known is not None:
@@ -67,6 +71,24 @@ class Subscriptions:
             if subscription.shared:
                 self._settle(self._groups[subscription.topic_filter])
 
+    def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
+        """Who gets everything that is published to a topic, each client once.
+
+        None where that depends on the message, or where the subscriptions of a client overlap.
+        """
+        try:
+            return self._receivers[topic]
+        except KeyError:
+            pass
+        found = self._index.match_topic(topic)
+        receivers = None
+        if found is not None and len({each.session for each in found}) == len(found):
+            receivers = tuple(found)
+        if len(self._receivers) >= _REMEMBERED_TOPICS:
+            self._receivers.clear()
+        self._receivers[topic] = receivers
+        return receivers
+
     def match(self, message: Message) -> list[ClientSubscription]:
         """The subscriptions that get a message, of each group one."""
         attributes = _NO_ATTRIBUTES
@@ -75,6 +97,7 @@ class Subscriptions:
         return self._index.match(message.topic, attributes)
 
     def _take_out(self, subscription: ClientSubscription) -> None:
+        self._receivers.clear()
         if subscription in self._index:
             self._index.remove(subscription)
         if subscription.shared:
