@@ -16,16 +16,13 @@ from hypothesis import strategies as st
 from shoal.experiments import scenario
 from shoal.experiments.run_files import BrokerRow, LinkRow
 from shoal.experiments.topologies import (
-    Link,
-    TopologyError,
-    balanced_tree,
     build_links,
-    check_tree,
     line,
     minimum_spanning_tree,
     random_tree,
     star,
 )
+from shoal.overlays.tree.shapes import Link, TopologyError, balanced_tree, check_tree
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 

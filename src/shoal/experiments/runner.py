@@ -16,12 +16,13 @@ from shoal.broker.messages import Publish
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.experiments.run_files import Event, RunFileError, Workload, read_workload
 from shoal.experiments.scenario import Scenario, check_faults
-from shoal.experiments.topologies import Link, build_links
+from shoal.experiments.topologies import build_links
 from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Advertisement, BrokerId, ClientId, Filter, Publication, Subscription
 from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.shapes import Link
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.world import World
 

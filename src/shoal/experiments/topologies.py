@@ -1,14 +1,10 @@
 """Overlay shapes: which brokers are linked, always as one tree.
 
 Each function takes brokers and gives links as pairs, in an order that depends on its arguments
-alone.  `check_tree` is what every shape from outside (a file) has to pass: known brokers, no
-broker left out, no cycle.
+alone.
 
->>> balanced_tree(["A", "B", "C", "D"], fan_out=2)
-[('A', 'B'), ('A', 'C'), ('B', 'D')]
->>> check_tree(["A", "B", "C"], [("A", "B"), ("B", "A")])
-Traceback (most recent call last):
-shoal.experiments.topologies.TopologyError: link B - A closes a cycle; an overlay is a tree
+>>> star(["A", "B", "C"], "B")
+[('B', 'A'), ('B', 'C')]
 """
 
 from __future__ import annotations
@@ -22,13 +18,14 @@ from shoal.experiments import scenario
 from shoal.experiments.run_files import BrokerRow, LinkRow, read_rows
 from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
+from shoal.overlays.tree.shapes import (
+    Link,
+    TopologyError,
+    balanced_tree,
+    check_brokers,
+    check_tree,
+)
 from shoal.simulation.underlay import Coordinates, great_circle_km
-
-Link = tuple[BrokerId, BrokerId]
-
-
-class TopologyError(ValueError):
-    """Links that are no tree over the brokers, or a parameter that allows none."""
 
 
 def build_links(
@@ -65,14 +62,6 @@ def _ordered(brokers: list[BrokerId], order: scenario.BrokerOrder, seed: int) ->
     return random.Random(seed).sample(brokers, len(brokers))
 
 
-def balanced_tree(brokers: Sequence[BrokerId], fan_out: int) -> list[Link]:
-    """Level by level in the given order, the first broker on top (relocation paper, 5.1)."""
-    _check_brokers(brokers)
-    if fan_out < 1:
-        raise TopologyError(f"fan_out: {fan_out} is below 1")
-    return [(brokers[(n - 1) // fan_out], brokers[n]) for n in range(1, len(brokers))]
-
-
 def line(brokers: Sequence[BrokerId]) -> list[Link]:
     """Each broker linked to the next."""
     return balanced_tree(brokers, 1)
@@ -80,7 +69,7 @@ def line(brokers: Sequence[BrokerId]) -> list[Link]:
 
 def star(brokers: Sequence[BrokerId], centre: BrokerId | None = None) -> list[Link]:
     """Every broker linked to `centre`, by default the first."""
-    _check_brokers(brokers)
+    check_brokers(brokers)
     if centre is None:
         centre = brokers[0]
     if centre not in brokers:
@@ -90,7 +79,7 @@ def star(brokers: Sequence[BrokerId], centre: BrokerId | None = None) -> list[Li
 
 def random_tree(brokers: Sequence[BrokerId], seed: int) -> list[Link]:
     """Brokers join in random order, each linked to a random one that joined before."""
-    _check_brokers(brokers)
+    check_brokers(brokers)
     generator = random.Random(seed)
     joining = generator.sample(list(brokers), len(brokers))
     return [(joining[generator.randrange(n)], joining[n]) for n in range(1, len(joining))]
@@ -105,7 +94,7 @@ def minimum_spanning_tree(
     link to spare; the exact problem is hard, so the result is a short tree, not the shortest.
     """
     brokers = list(coordinates)
-    _check_brokers(brokers)
+    check_brokers(brokers)
     if max_degree is not None and max_degree < 2:
         raise TopologyError(f"max_degree: {max_degree} is below 2, which joins no third broker")
     spare = dict.fromkeys(brokers, math.inf if max_degree is None else max_degree)
@@ -131,46 +120,8 @@ def minimum_spanning_tree(
     return links
 
 
-def check_tree(brokers: Sequence[BrokerId], links: Sequence[Link]) -> None:
-    """TopologyError unless `links` join exactly `brokers` as one tree."""
-    _check_brokers(brokers)
-    group = {broker: broker for broker in brokers}
-
-    def representative(broker: BrokerId) -> BrokerId:
-        while group[broker] != broker:
-            group[broker] = group[group[broker]]
-            broker = group[broker]
-        return broker
-
-    for left, right in links:
-        for end in (left, right):
-            if end not in group:
-                raise TopologyError(f"link {left} - {right}: no broker {end!r}")
-        one, other = representative(left), representative(right)
-        if one == other:
-            raise TopologyError(f"link {left} - {right} closes a cycle; an overlay is a tree")
-        group[one] = other
-    top = representative(brokers[0])
-    apart = [broker for broker in brokers if representative(broker) != top]
-    if apart:
-        raise TopologyError(
-            f"{len(apart)} of {len(brokers)} brokers cannot be reached from {brokers[0]}, "
-            f"the first is {apart[0]}"
-        )
-
-
 def _nearest(
     broker: BrokerId, ends: Sequence[BrokerId], coordinates: Mapping[BrokerId, Coordinates]
 ) -> tuple[float, BrokerId]:
     here = coordinates[broker]
     return min((great_circle_km(here, coordinates[end]), end) for end in ends)
-
-
-def _check_brokers(brokers: Sequence[BrokerId]) -> None:
-    if not brokers:
-        raise TopologyError("no brokers")
-    seen = set()
-    for broker in brokers:
-        if broker in seen:
-            raise TopologyError(f"broker {broker!r} is listed twice")
-        seen.add(broker)

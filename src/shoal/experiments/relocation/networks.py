@@ -30,7 +30,6 @@ from shoal.experiments.relocation.runs import (
     write_summary,
 )
 from shoal.experiments.scenario import Service
-from shoal.experiments.topologies import balanced_tree
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
 from shoal.overlays.publisher_relocation.grape.planner import (
@@ -40,6 +39,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     select,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.tree.shapes import balanced_tree
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
