@@ -8,6 +8,7 @@ import msgspec
 
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import Priority
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 
 
 def eager(system: str, publications: int = 3) -> msgspec.Struct | None:
@@ -15,6 +16,8 @@ def eager(system: str, publications: int = 3) -> msgspec.Struct | None:
     match system:
         case "grape":
             return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
+        case "pop":
+            return PopParameters(threshold=publications, window_publications=publications)
     return None
 
 

@@ -48,6 +48,11 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.pop.messages import (
+    RelocationAnswer,
+    RelocationRequest,
+    TraceResult,
+)
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from tests.broker.transcript import publish
 from tests.strategies import attributes, filters
@@ -144,12 +149,16 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
         MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES)
     ),
     MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS),
+    TraceResult: st.builds(TraceResult, IDS, NUMBERS),
+    RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
+    RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
 }
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
+TIMERS = st.sampled_from(["session", "link", "trace", "request"])
 OTHER_INPUTS = st.one_of(
-    st.builds(TimerFired, st.tuples(st.sampled_from(["session", "link"]), CLIENTS)),
+    st.builds(TimerFired, st.tuples(TIMERS, CLIENTS)),
     st.builds(LinkChanged, NEIGHBOURS, st.booleans()),
     st.builds(
         Measured,

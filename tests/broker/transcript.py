@@ -58,6 +58,11 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.pop.messages import (
+    RelocationAnswer,
+    RelocationRequest,
+    TraceResult,
+)
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.checkers import TableRows, check_tables, expected_tables
 
@@ -258,6 +263,12 @@ def describe(message: Message) -> str:
             return f"{name} {publisher} retracted {_list(retracted)}"
         case MigrationComplete(publisher):
             return f"{name} {publisher}"
+        case TraceResult(publication, subscribers):
+            return f"{name} {publication}: {subscribers}"
+        case RelocationRequest(publisher, subscribers, path):
+            return f"{name} {publisher}: {subscribers:g} behind {_list(path)}"
+        case RelocationAnswer(publisher, path):
+            return f"{name} {publisher} {_list(path)}"
         case PingRequest(session, brokers):
             return f"{name} {session} {_list(brokers)}"
         case PingTimes(session):

@@ -11,8 +11,8 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A relocation decision, taken at the publisher's first broker.
 
     Rates are messages per trace session, summed over the brokers; delays the estimated mean
-    delivery delay; both for the publisher where it is and at the chosen target.  Delays are
-    None where the decision did not need them.
+    delivery delay; both for the publisher where it is and at the chosen target.  None where
+    the decision did not need them.
     """
 
     publisher: ClientId
@@ -23,10 +23,10 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     decided_us: int
     candidates: int
     target: BrokerId
-    rate_now: int
-    rate_target: int
-    delay_now_us: float | None
-    delay_target_us: float | None
+    rate_now: int | None = None
+    rate_target: int | None = None
+    delay_now_us: float | None = None
+    delay_target_us: float | None = None
 
 
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ import msgspec
 from shoal import typed_toml
 from shoal.model import BrokerId
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.simulation.service import ServiceCosts
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -198,12 +199,13 @@ class Scenario(Section, frozen=True, kw_only=True):
 
     name: Text
     seed: NotNegative = 1
-    system: Literal["tree", "grape"] = "grape"
+    system: Literal["tree", "grape", "pop"] = "grape"
     workload: Workload
     topology: Topology = BalancedTree()
     underlay: Underlay = Geography()
     service: Service = Service()
     grape: GrapeParameters = GrapeParameters()
+    pop: PopParameters = PopParameters()
     faults: Faults = Faults()
     trace: Trace = Trace()
     run: Run = Run()

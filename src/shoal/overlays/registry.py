@@ -20,6 +20,9 @@ from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.publisher_relocation.messages import MESSAGES as MIGRATION_MESSAGES
+from shoal.overlays.publisher_relocation.pop.messages import MESSAGES as POP_MESSAGES
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.publisher_relocation.pop.protocol import Pop
 from shoal.overlays.tree.routing import TreeRouting
 
 
@@ -30,12 +33,14 @@ class NoParameters(msgspec.Struct, frozen=True):
 class System(NamedTuple):
     """One system: what builds it at a broker, and what its brokers say beside `wire.COMMON`.
 
-    `parameters` is the type of what sets it, with its defaults.
+    `parameters` is the type of what sets it, with its defaults; `needs_tree` says that its
+    brokers are linked as a tree from the start, and open no links themselves.
     """
 
     strategy: Callable[[BrokerContext, Any], Strategy]
     parameters: type[msgspec.Struct]
     messages: Vocabulary = ()
+    needs_tree: bool = True
 
 
 def _tree(context: BrokerContext, parameters: NoParameters) -> Strategy:
@@ -45,6 +50,7 @@ def _tree(context: BrokerContext, parameters: NoParameters) -> Strategy:
 SYSTEMS: dict[str, System] = {
     "tree": System(_tree, NoParameters),
     "grape": System(Grape, GrapeParameters, (*MIGRATION_MESSAGES, *GRAPE_MESSAGES)),
+    "pop": System(Pop, PopParameters, (*MIGRATION_MESSAGES, *POP_MESSAGES)),
 }
 
 
@@ -53,7 +59,7 @@ def strategy_factory(system: str, parameters: msgspec.Struct | None = None) -> S
 
     TypeError when they are another system's parameters.
     """
-    strategy, kind, _ = SYSTEMS[system]
+    strategy, kind, *_ = SYSTEMS[system]
     if parameters is None:
         parameters = kind()
     if not isinstance(parameters, kind):

@@ -98,7 +98,7 @@ class Relocation(ABC):
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         self._tree.link(neighbour, up, now_us, out)
         self._migrations.link_changed(neighbour, out)
-        self._relinked(neighbour, up, out)
+        self._relinked(neighbour, up, now_us, out)
 
     # --- what a system adds -------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Relocation(ABC):
         """The publisher has turned up in another direction: here, or elsewhere."""
 
     @abstractmethod
-    def _relinked(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
+    def _relinked(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up or went down; the tree knows already."""
 
     # --- steps --------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ class Grape(Relocation):
     def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
         """A session goes on: its traces do not depend on where the publisher is."""
 
-    def _relinked(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
+    def _relinked(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         self._tracing.link(neighbour, up)
         self._tracing.keep_only(self._advertised())
 

@@ -1,0 +1,75 @@
+"""POP's broker selection, one broker's part: is the publisher's best place here, or further on?
+
+A broker knows, on average, to how many subscribers a publisher's publications go here and behind
+each neighbour.  Across a link, all publications for one side travel over it when the publisher is
+on the other; so the publisher belongs on the side that has more of them, and link by link the
+request walks to the broker where no neighbour has more than everybody else together.
+
+>>> profile = Profile(weight_percent=25)
+>>> profile.add(1, {"B2": 6, "B4": 3, "B5": 15})
+>>> profile.closest()  # 15 > 1 + 6 + 3
+'B5'
+>>> profile.count(excluded=["B5"])
+10.0
+>>> profile.add(1, {"B2": 6, "B4": 3})  # one more, which nobody behind B5 wanted
+>>> profile.behind["B5"]
+11.25
+
+Source: Cheung and Jacobsen, publisher relocation, sections 3.1 (profile table) and 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from shoal.model import BrokerId
+
+
+class Profile:
+    """One publisher in a broker's publisher profile table: average numbers of subscribers."""
+
+    __slots__ = ("_is_new", "_weight", "behind", "local")
+
+    def __init__(self, weight_percent: int) -> None:
+        self._weight = weight_percent / 100
+        self._is_new = True
+        self.local = 0.0
+        self.behind: dict[BrokerId, float] = {}
+
+    def add(self, local: int, behind: Mapping[BrokerId, int]) -> None:
+        """Take one traced publication in: subscribers here, and behind those it was sent to.
+
+        It reached nobody behind other neighbours, and their averages fall.  The first one is the
+        first average.
+        """
+        weight = 1.0 if self._is_new else self._weight
+        self._is_new = False
+        self.local += weight * (local - self.local)
+        for neighbour in {**self.behind, **behind}:
+            average = self.behind.get(neighbour, 0.0)
+            self.behind[neighbour] = average + weight * (behind.get(neighbour, 0) - average)
+
+    def count(self, excluded: Container[BrokerId] = ()) -> float:
+        """Subscribers here, and behind the neighbours that are not excluded."""
+        return self.local + sum(
+            self.behind[name] for name in sorted(self.behind) if name not in excluded
+        )
+
+    def closest(
+        self,
+        upstream: float = 0.0,
+        excluded: Container[BrokerId] = (),
+        least_gain_percent: int = 0,
+    ) -> BrokerId | None:
+        """The neighbour that has more subscribers than all others and this broker, if one has.
+
+        `upstream` subscribers are behind brokers that were asked before, the `excluded`.  The
+        difference must be more than `least_gain_percent` of all subscribers.
+        """
+        known = sorted(name for name in self.behind if name not in excluded)
+        if not known:
+            return None
+        best = max(known, key=self.behind.__getitem__)
+        everybody = upstream + self.count(excluded)
+        gain = 2 * self.behind[best] - everybody
+        return best if gain > everybody * least_gain_percent / 100 else None

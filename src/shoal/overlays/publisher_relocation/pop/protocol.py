@@ -1,0 +1,286 @@
+"""POP at one broker: trace some publications, ask from neighbour to neighbour, move.
+
+Routing is the tree's.  At a publisher's first broker a publication is traced with a probability
+that falls with those already traced in the window; results come up the tree and leave averages
+at every broker on the way.  When there are enough and none is outstanding, a request walks to the
+broker closest to most subscribers, the answer comes back, and the publisher migrates.
+
+    state        event                      next state
+    tracing      enough results, none out   requesting   a relocation request goes to the neighbour
+                                                         that is closest, or the publisher stays
+    requesting   answer: another broker     moving
+    requesting   answer or timeout          tracing      from the first result on
+    moving       marker came                (gone: the publisher is the target's now)
+
+Nothing is traced while a request is under way, so that it meets averages at rest.
+
+Source: Cheung and Jacobsen, publisher relocation, section 3.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from shoal.broker.effects import CancelTimer, Effect, Measured, Record, Send, SetTimer, TimerKey
+from shoal.broker.messages import Message, RoutedPublication
+from shoal.broker.records import SelectionRecord
+from shoal.broker.strategy import BrokerContext, ProtocolError
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.publisher_relocation.pop.messages import (
+    RelocationAnswer,
+    RelocationRequest,
+    TraceResult,
+)
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
+from shoal.overlays.publisher_relocation.relocation import Relocation
+
+_REQUEST_TIMER = "request"
+
+
+class State(enum.Enum):
+    """What a publisher's first broker is doing about it."""
+
+    TRACING = "tracing"
+    REQUESTING = "requesting"
+    MOVING = "moving"
+
+
+class _Placement:
+    """One publisher at its first broker."""
+
+    __slots__ = (
+        "requested_us",
+        "results",
+        "started_us",
+        "state",
+        "window_traced",
+        "window_us",
+    )
+
+    def __init__(self, now_us: int) -> None:
+        self.requested_us = 0
+        self.window_us = now_us
+        self.window_traced = 0
+        self.restart(now_us)
+
+    def restart(self, now_us: int) -> None:
+        """Trace from the first result on; the window, which bounds the traces, goes on."""
+        self.state = State.TRACING
+        self.results = 0
+        self.started_us = now_us
+
+
+class Pop(Relocation):
+    """The tree, with publishers that move towards most of their subscribers."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        super().__init__(context)
+        self._parameters = parameters
+        self._random = context.random
+        self._tracing = Tracing(parameters)
+        self._placements: dict[ClientId, _Placement] = {}
+
+    # --- what relocation asks for -------------------------------------------------------------
+
+    @property
+    def tracing_bytes(self) -> int:
+        return self._tracing.held_bytes
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """Results or an answer did not come in time: go on without."""
+        kind, publisher = key
+        if kind == TRACE_TIMER:
+            self._tracing.expire(publisher, now_us, out)
+            self._request_when_ready(publisher, now_us, out)
+            return
+        placement = self._placements.get(publisher)
+        if placement is not None and placement.state is State.REQUESTING:
+            placement.restart(now_us)
+
+    def measured(self, measured: Measured) -> None:
+        """POP does not look at delays."""
+
+    def _publish(
+        self,
+        client: ClientId,
+        publications: tuple[RoutedPublication, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self._forward(self._trace(client, publications, now_us), 0, None, now_us, out)
+
+    def _note(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        effects: list[Effect],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        for publisher in self._tracing.note(publications, effects, upstream, now_us, out):
+            self._traced(publisher, now_us, out)
+
+    def _told(self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
+        match message:
+            case TraceResult(publication):
+                if self._tracing.result(neighbour, message, out):
+                    self._traced(publication.publisher, now_us, out)
+            case RelocationRequest():
+                self._requested(neighbour, message, out)
+            case RelocationAnswer():
+                self._answered(neighbour, message, now_us, out)
+            case _:
+                return False
+        return True
+
+    def _asked(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> bool:
+        """Clients have nothing to say about it."""
+        return False
+
+    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
+        placement = self._placements.pop(publisher, None)
+        if placement is not None and placement.state is State.REQUESTING:
+            out.append(CancelTimer(_timer(publisher)))
+
+    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
+        placement = self._placements.get(publisher)
+        if placement is None or placement.state is not State.MOVING:
+            self._forget(publisher, out)
+            self._tracing.forget(publisher, out)
+
+    def _withdrawn(self, publisher: ClientId, out: list[Effect]) -> None:
+        if publisher not in self._advertised():
+            self._tracing.forget(publisher, out)
+
+    def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
+        """What was upstream is downstream now: the averages are void (3.3)."""
+        self._tracing.forget(publisher, out)
+
+    def _relinked(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        self._tracing.relinked(neighbour, out)
+        self._tracing.keep_only(self._advertised(), out)
+        for publisher in list(self._placements):
+            self._request_when_ready(publisher, now_us, out)
+
+    # --- phase 1: trace -----------------------------------------------------------------------
+
+    def _trace(
+        self, client: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
+    ) -> tuple[RoutedPublication, ...]:
+        """Mark those that are to be traced: each is a trace of its own."""
+        placement = self._placements.get(client)
+        if placement is None:
+            placement = self._placements[client] = _Placement(now_us)
+        if placement.state is not State.TRACING:
+            return publications
+        parameters = self._parameters
+        if now_us - placement.window_us >= parameters.trace_window_us:
+            placement.window_us, placement.window_traced = now_us, 0
+        wanted = parameters.threshold - placement.results - self._tracing.outstanding(client)
+        marked = []
+        for routed in publications:
+            probability = 1 - placement.window_traced / parameters.window_publications
+            if wanted > 0 and self._random.random() < probability:
+                wanted -= 1
+                placement.window_traced += 1
+                routed = RoutedPublication(routed.publication, routed.message_id, routed.message_id)
+            marked.append(routed)
+        return tuple(marked)
+
+    def _traced(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        """A trace has ended at its publisher's first broker."""
+        placement = self._placements.get(publisher)
+        if placement is not None:
+            placement.results += 1
+            self._request_when_ready(publisher, now_us, out)
+
+    # --- phase 2: ask -------------------------------------------------------------------------
+
+    def _request_when_ready(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        placement = self._placements.get(publisher)
+        if (
+            placement is None
+            or placement.state is not State.TRACING
+            or placement.results < self._parameters.threshold
+            or self._tracing.outstanding(publisher)
+        ):
+            return
+        placement.state = State.REQUESTING
+        placement.requested_us = now_us
+        if self._ask_on(RelocationRequest(publisher, 0.0, ()), out):
+            timeout_us = self._parameters.answer_timeout_us
+            out.append(SetTimer(_timer(publisher), now_us + timeout_us))
+        else:
+            self._decided(publisher, (self._broker,), now_us, out)
+
+    def _ask_on(self, request: RelocationRequest, out: list[Effect]) -> bool:
+        """Send the request on if a neighbour is closer than this broker; whether there is one."""
+        profile = self._tracing.profile(request.publisher)
+        if profile is None:
+            return False
+        closest = profile.closest(
+            request.subscribers, request.path, self._parameters.least_gain_percent
+        )
+        if closest is None:
+            return False
+        subscribers = request.subscribers + profile.count((*request.path, closest))
+        path = (self._broker, *request.path)
+        out.append(Send(closest, RelocationRequest(request.publisher, subscribers, path)))
+        return True
+
+    def _requested(
+        self, neighbour: BrokerId, request: RelocationRequest, out: list[Effect]
+    ) -> None:
+        path = request.path
+        if path[:1] != (neighbour,) or self._broker in path or len(set(path)) < len(path):
+            raise ProtocolError(f"{neighbour} cannot ask {self._broker} over {path}")
+        if not (math.isfinite(request.subscribers) and request.subscribers >= 0):
+            raise ProtocolError(f"{request.subscribers} subscribers of {request.publisher}")
+        if not self._ask_on(request, out):
+            out.append(Send(neighbour, RelocationAnswer(request.publisher, (self._broker, *path))))
+
+    def _answered(
+        self, neighbour: BrokerId, answer: RelocationAnswer, now_us: int, out: list[Effect]
+    ) -> None:
+        path = answer.path
+        place = path.index(self._broker) if self._broker in path else 0
+        if place == 0 or path[place - 1] != neighbour or len(set(path)) < len(path):
+            raise ProtocolError(f"{neighbour} cannot answer {self._broker} over {path}")
+        if place + 1 < len(path):
+            if self._tree.is_neighbour(path[place + 1]):
+                out.append(Send(path[place + 1], answer))
+            return
+        placement = self._placements.get(answer.publisher)
+        if placement is not None and placement.state is State.REQUESTING:
+            out.append(CancelTimer(_timer(answer.publisher)))
+            self._decided(answer.publisher, path, now_us, out)
+
+    def _decided(
+        self, publisher: ClientId, path: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        placement = self._placements[publisher]
+        out.append(
+            Record(
+                SelectionRecord(
+                    publisher=publisher,
+                    broker=self._broker,
+                    started_us=placement.started_us,
+                    requested_us=placement.requested_us,
+                    answered_us=now_us,
+                    decided_us=now_us,
+                    candidates=len(path),
+                    target=path[0],
+                )
+            )
+        )
+        if path[0] == self._broker:
+            placement.restart(now_us)
+        else:
+            placement.state = State.MOVING
+            self._migrations.send_away(publisher, path[::-1], out)
+
+
+def _timer(publisher: ClientId) -> TimerKey:
+    return _REQUEST_TIMER, publisher

@@ -1,0 +1,178 @@
+"""What one broker does about traced publications: counts, waits for results, passes them up.
+
+A traced publication's effects say to how many local subscribers it went and to which neighbours;
+each of those answers with a result, and when all have, their sum goes to the neighbour it came
+from and into the publisher's profile.  A result that does not come in time, because a broker or
+a link died, ends the trace here; whoever waits for it above gives it up as well.
+
+Source: Cheung and Jacobsen, publisher relocation, section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from shoal.broker.effects import CancelTimer, Deliver, Effect, Send, SetTimer, TimerKey
+from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.broker.strategy import ProtocolError
+from shoal.model import BrokerId, ClientId, MessageId
+from shoal.overlays.publisher_relocation.pop.messages import TraceResult
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.planner import Profile
+
+TRACE_TIMER = "trace"
+
+_NUMBER_BYTES = 8
+
+
+class _Trace:
+    """A publication whose results are not all in; `upstream` is None at the first broker."""
+
+    __slots__ = ("behind", "deadline_us", "local", "upstream", "waiting")
+
+    def __init__(self, upstream: BrokerId | None, deadline_us: int) -> None:
+        self.upstream = upstream
+        self.deadline_us = deadline_us
+        self.local = 0
+        self.waiting: set[BrokerId] = set()
+        self.behind: dict[BrokerId, int] = {}
+
+
+class Tracing:
+    """The traced publications and the publisher profile table of one broker.
+
+    Methods that end traces return the publishers that had one end here, at their first broker.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._profiles: dict[ClientId, Profile] = {}
+        self._traces: dict[ClientId, dict[MessageId, _Trace]] = {}
+
+    def profile(self, publisher: ClientId) -> Profile | None:
+        """The publisher's averages, if any trace of it has ended here."""
+        return self._profiles.get(publisher)
+
+    def outstanding(self, publisher: ClientId) -> int:
+        """How many of the publisher's traces wait for results here."""
+        return len(self._traces.get(publisher, ()))
+
+    @property
+    def held_bytes(self) -> int:
+        """Averages by neighbour, and for each trace the publication and the counts so far."""
+        held = 0
+        for profile in self._profiles.values():
+            held += _NUMBER_BYTES + sum(len(name) + _NUMBER_BYTES for name in profile.behind)
+        for traces in self._traces.values():
+            for publication, trace in traces.items():
+                held += len(str(publication)) + 2 * _NUMBER_BYTES
+                held += sum(len(name) + _NUMBER_BYTES for name in (*trace.waiting, *trace.behind))
+        return held
+
+    def note(
+        self,
+        publications: Sequence[RoutedPublication],
+        effects: Iterable[Effect],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> list[ClientId]:
+        """Publications came from upstream; the effects say what became of them."""
+        started: dict[MessageId, _Trace] = {}
+        for routed in publications:
+            if routed.trace_session is not None:
+                deadline_us = now_us + self._parameters.answer_timeout_us
+                started[routed.message_id] = _Trace(upstream, deadline_us)
+        for effect in effects:
+            if type(effect) is Deliver:
+                trace = started.get(effect.routed.message_id)
+                if trace is not None:
+                    trace.local += 1
+            elif type(effect) is Send and type(effect.message) is PublicationBatch:
+                for routed in effect.message.publications:
+                    trace = started.get(routed.message_id)
+                    if trace is not None:
+                        trace.waiting.add(effect.neighbour)
+        for publication, trace in started.items():
+            traces = self._traces.setdefault(publication.publisher, {})
+            if not traces:
+                out.append(SetTimer(_timer(publication.publisher), trace.deadline_us))
+            traces[publication] = trace
+        return [
+            publication.publisher
+            for publication, trace in started.items()
+            if self._finish(publication, trace, out)
+        ]
+
+    def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
+        """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""
+        publication = message.publication
+        trace = self._traces.get(publication.publisher, {}).get(publication)
+        if trace is None:
+            return False  # it was given up
+        if neighbour not in trace.waiting:
+            raise ProtocolError(f"{neighbour} was not sent {publication}, or has answered")
+        if message.subscribers < 0:
+            raise ProtocolError(f"{publication} went to {message.subscribers} subscribers")
+        trace.waiting.discard(neighbour)
+        trace.behind[neighbour] = message.subscribers
+        return self._finish(publication, trace, out)
+
+    def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        """Give up the publisher's traces whose time is over."""
+        traces = self._traces.get(publisher, {})
+        for publication in [name for name, each in traces.items() if each.deadline_us <= now_us]:
+            del traces[publication]
+        if traces:
+            oldest = min(trace.deadline_us for trace in traces.values())
+            out.append(SetTimer(_timer(publisher), oldest))
+        else:
+            self._traces.pop(publisher, None)
+
+    def forget(self, publisher: ClientId, out: list[Effect]) -> None:
+        """Drop all that is held for a publisher: it left, or has turned up elsewhere."""
+        self._profiles.pop(publisher, None)
+        if self._traces.pop(publisher, None) is not None:
+            out.append(CancelTimer(_timer(publisher)))
+
+    def keep_only(self, publishers: Container[ClientId], out: list[Effect]) -> None:
+        """Drop what is held for all other publishers: they are gone."""
+        for publisher in [*self._profiles, *self._traces]:
+            if publisher not in publishers:
+                self.forget(publisher, out)
+
+    def relinked(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """What was under way over the link to a neighbour is lost, as is what lay behind it."""
+        for profile in self._profiles.values():
+            profile.behind.pop(neighbour, None)
+        for publisher, traces in list(self._traces.items()):
+            for publication, trace in list(traces.items()):
+                if trace.upstream == neighbour or neighbour in trace.waiting:
+                    self._drop(publisher, publication, out)
+
+    def _finish(self, publication: MessageId, trace: _Trace, out: list[Effect]) -> bool:
+        if trace.waiting:
+            return False
+        publisher = publication.publisher
+        profile = self._profiles.get(publisher)
+        if profile is None:
+            profile = Profile(self._parameters.average_weight_percent)
+            self._profiles[publisher] = profile
+        profile.add(trace.local, trace.behind)
+        self._drop(publisher, publication, out)
+        if trace.upstream is None:
+            return True
+        subscribers = trace.local + sum(trace.behind.values())
+        out.append(Send(trace.upstream, TraceResult(publication, subscribers)))
+        return False
+
+    def _drop(self, publisher: ClientId, publication: MessageId, out: list[Effect]) -> None:
+        traces = self._traces[publisher]
+        del traces[publication]
+        if not traces:
+            del self._traces[publisher]
+            out.append(CancelTimer(_timer(publisher)))
+
+
+def _timer(publisher: ClientId) -> TimerKey:
+    return TRACE_TIMER, publisher

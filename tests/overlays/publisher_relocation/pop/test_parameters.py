@@ -1,0 +1,29 @@
+"""POP's parameters: the paper's values by default, bounds named."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+
+
+def test_the_papers_values_are_the_defaults() -> None:
+    parameters = Parameters()
+    assert (parameters.window_publications, parameters.trace_window_us) == (50, 60_000_000)
+    assert (parameters.average_weight_percent, parameters.threshold) == (25, 100)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("window_publications", 0),
+        ("trace_window_us", 0),
+        ("average_weight_percent", 101),
+        ("threshold", 0),
+        ("least_gain_percent", -1),
+        ("answer_timeout_us", 3_600_000_001),
+    ],
+)
+def test_what_is_out_of_bounds_is_named(key: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{key}: {value} is not between"):
+        Parameters(**{key: value})

@@ -1,0 +1,251 @@
+"""POP, message by message: tracing, asking, moving, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.messages import (
+    Advertise,
+    MigrationAdvertisement,
+    Paused,
+    PublicationBatch,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.records import SelectionRecord
+from shoal.broker.strategy import BrokerContext
+from shoal.model import MessageId
+from shoal.overlays.publisher_relocation.pop.messages import (
+    RelocationAnswer,
+    RelocationRequest,
+    TraceResult,
+)
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.protocol import Pop
+from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
+
+#   B1 - B2 - B3       P at B1, two subscribers at B3, one at B4.
+#        |
+#        B4
+WEB = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
+PATH = ("B1", "B2", "B3")
+TIMEOUT_US = 1_000
+WISHES = {"C": "B3", "D": "B3", "E": "B4"}
+
+
+def stage_of(**parameters: int) -> Stage:
+    given = {"threshold": 2, "answer_timeout_us": TIMEOUT_US, **parameters}
+    stage = Stage(WEB, "pop", Parameters(**given))
+    stage.ask("B1", "P", Advertise(advertisement("a")))
+    for client, broker in WISHES.items():
+        stage.ask(broker, client, Subscribe(subscription(f"s{client}", client=client)))
+    stage.settle()
+    stage.heard()
+    return stage
+
+
+def strategy(stage: Stage, broker: str) -> Pop:
+    found = stage.brokers[broker]._strategy
+    assert isinstance(found, Pop)
+    return found
+
+
+def selections(stage: Stage) -> list[SelectionRecord]:
+    return [record for record in stage.records if isinstance(record, SelectionRecord)]
+
+
+def test_from_the_first_publication_to_the_end_of_the_move() -> None:
+    stage = stage_of(window_publications=65_536)
+    stage.ask("B1", "P", publish(0), publish(1))
+    stage.settle()
+    assert [line for line in stage.heard() if "delivered" not in line] == [
+        "B1 -> B2: PublicationBatch P/0* hops 1",
+        "B1 -> B2: PublicationBatch P/1* hops 1",
+        "B2 -> B3: PublicationBatch P/0* hops 2",
+        "B2 -> B4: PublicationBatch P/0* hops 2",
+        "B2 -> B3: PublicationBatch P/1* hops 2",
+        "B2 -> B4: PublicationBatch P/1* hops 2",
+        "B3 -> B2: TraceResult B1-P-M0: 2",
+        "B3 -> B2: TraceResult B1-P-M1: 2",
+        "B4 -> B2: TraceResult B1-P-M0: 1",
+        "B4 -> B2: TraceResult B1-P-M1: 1",
+        "B2 -> B1: TraceResult B1-P-M0: 3",
+        "B2 -> B1: TraceResult B1-P-M1: 3",
+        "B1 -> B2: RelocationRequest P: 0 behind (B1)",
+        "B2 -> B3: RelocationRequest P: 1 behind (B2 B1)",
+        "B3 -> B2: RelocationAnswer P (B3 B2 B1)",
+        "B2 -> B1: RelocationAnswer P (B3 B2 B1)",
+        "B1 => P: Relocate B1 B2 B3",
+    ]
+    assert stage.timers == {}
+    (selection,) = selections(stage)
+    assert (selection.broker, selection.target, selection.candidates) == ("B1", "B3", 3)
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),)))
+    stage.ask("B1", "P", Paused(PATH))
+    stage.settle()
+    assert stage.heard()[-1] == "B3 => P: Resume"
+    # What pointed towards B3 is forgotten, so that the next averages are of the new place.
+    assert [strategy(stage, name).tracing_bytes for name in PATH] == [0, 0, 0]
+    stage.ask("B3", "P", publish(2), publish(3))
+    stage.settle()
+    assert selections(stage)[1].target == "B3"  # two of three are here: stay
+    assert stage.timers == {}
+
+
+def test_nothing_is_traced_while_a_request_is_under_way() -> None:
+    stage = stage_of(window_publications=65_536)
+    stage.ask("B1", "P", publish(0), publish(1), publish(2))  # the third: enough are outstanding
+    stage.settle()
+    assert "B1 -> B2: PublicationBatch P/2 hops 1" in stage.heard()
+
+
+def test_a_window_bounds_what_is_traced_and_its_first_is_always() -> None:
+    stage = stage_of(threshold=1_000, window_publications=5, trace_window_us=10_000)
+
+    def traced(first: int) -> list[bool]:
+        stage.ask("B1", "P", *(publish(number) for number in range(first, first + 200)))
+        sent = [message for _, _, message in stage.sent(PublicationBatch)]
+        return [message.publications[0].trace_session is not None for message in sent][first:]
+
+    one = traced(0)
+    stage.now_us = 20_000
+    other = traced(200)
+    for window in (one, other):
+        assert window[0]
+        assert sum(window) == 5
+        assert not all(window[:5])  # the chance falls with every one
+
+
+def test_whoever_delivers_to_nobody_answers_too() -> None:
+    stage = stage_of()
+    stage.links["B2", "B4"].clear()
+    stage.ask("B4", "E", Unsubscribe("sE"))
+    stage.ask("B1", "P", publish(0))
+    stage.settle()
+    said = stage.heard()
+    assert "B4 -> B2: TraceResult B1-P-M0: 0" in said
+    assert "B2 -> B1: TraceResult B1-P-M0: 2" in said
+
+
+def test_an_answer_that_never_comes_ends_the_trace_and_blocks_nothing() -> None:
+    stage = stage_of(window_publications=65_536)
+    stage.ask("B1", "P", publish(0))
+    stage.carry("B1", "B2")
+    stage.links["B2", "B3"].clear()  # B3 died with it
+    stage.settle()
+    assert stage.timers.keys() == {("B1", ("trace", "P")), ("B2", ("trace", "P"))}
+    stage.fire("B1", ("trace", "P"))
+    stage.fire("B2", ("trace", "P"))
+    assert stage.timers == {}
+    stage.tell("B3", "B2", TraceResult(MessageId("B1", "P", 0), 2))  # too late
+    assert stage.refusals() == []
+    stage.ask("B1", "P", publish(1), publish(2))
+    stage.settle()
+    assert [selection.target for selection in selections(stage)] == ["B3"]
+
+
+def test_older_traces_end_before_younger_ones() -> None:
+    stage = stage_of(threshold=9, window_publications=65_536)
+    stage.ask("B1", "P", publish(0))
+    stage.now_us += TIMEOUT_US // 2
+    stage.ask("B1", "P", publish(1))
+    stage.fire("B1", ("trace", "P"))
+    assert strategy(stage, "B1")._tracing.outstanding("P") == 1
+    assert stage.timers["B1", ("trace", "P")] > stage.now_us
+
+
+@pytest.mark.parametrize("neighbour", ["B1", "B3"])
+def test_a_link_that_breaks_ends_the_traces_over_it(neighbour: str) -> None:
+    stage = stage_of()
+    stage.ask("B1", "P", publish(0))
+    stage.carry("B1", "B2")
+    stage.break_link("B2", neighbour)
+    assert strategy(stage, "B2")._tracing.outstanding("P") == 0
+    assert not [key for key in stage.timers if key[0] == "B2"]
+
+
+def test_a_request_without_an_answer_is_given_up() -> None:
+    stage = stage_of(window_publications=65_536)
+    stage.ask("B1", "P", publish(0), publish(1))
+    while not stage.links["B2", "B1"] or len(stage.links["B1", "B2"]):
+        stage.carry(*next(way for way, waiting in stage.links.items() if waiting))
+    stage.settle()
+    # The answer is already there; one that comes after the time-out changes nothing.
+    slow = stage_of(window_publications=65_536)
+    slow.ask("B1", "P", publish(0), publish(1))
+    for way in (("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B3", "B2"), ("B4", "B2")):
+        while slow.links[way]:
+            slow.carry(*way)
+    while not slow.links["B1", "B2"]:
+        slow.carry("B2", "B1")
+    slow.fire("B1", ("request", "P"))
+    slow.settle()
+    assert selections(slow) == []
+    assert slow.refusals() == []
+    slow.ask("B1", "P", publish(2), publish(3))
+    slow.settle()
+    assert [selection.target for selection in selections(slow)] == ["B3"]
+
+
+def test_a_publisher_that_leaves_is_forgotten_everywhere() -> None:
+    stage = stage_of(threshold=9)
+    stage.ask("B1", "P", publish(0))
+    stage.settle()
+    assert all(strategy(stage, name).tracing_bytes for name in stage.brokers)
+    stage.ask("B1", "P", publish(1), Unadvertise("a"))
+    stage.settle()
+    assert not any(strategy(stage, name).tracing_bytes for name in stage.brokers)
+    assert stage.timers == {}
+
+
+@pytest.mark.parametrize(
+    ("sender", "message"),
+    [
+        ("B2", TraceResult(MessageId("B1", "P", 0), -1)),
+        ("B2", RelocationRequest("P", 3.0, ("B3", "B2"))),
+        ("B2", RelocationRequest("P", 3.0, ("B2", "B1"))),
+        ("B2", RelocationRequest("P", -1.0, ("B2",))),
+        ("B2", RelocationRequest("P", float("inf"), ("B2",))),
+        ("B2", RelocationAnswer("P", ("B3", "B1"))),
+        ("B2", RelocationAnswer("P", ("B1", "B2"))),
+        ("B2", RelocationAnswer("P", ())),
+    ],
+)
+def test_what_makes_no_sense_is_refused(sender: str, message: object) -> None:
+    stage = stage_of()
+    stage.ask("B1", "P", publish(0))
+    stage.tell(sender, "B1", message)  # type: ignore[arg-type]
+    assert len(stage.refusals()) == 1
+
+
+def test_a_result_from_one_that_was_not_sent_the_publication_is_refused() -> None:
+    stage = stage_of()
+    stage.ask("B1", "P", publish(0))
+    stage.carry("B1", "B2")
+    stage.tell("B1", "B2", TraceResult(MessageId("B1", "P", 0), 1))
+    assert len(stage.refusals()) == 1
+
+
+def test_who_knows_nothing_of_a_publisher_is_the_closest() -> None:
+    stage = stage_of()
+    stage.tell("B1", "B2", RelocationRequest("Q", 7.0, ("B1",)))
+    assert stage.heard() == ["B2 -> B1: RelocationAnswer Q (B2 B1)"]
+    stage.tell("B1", "B2", RelocationAnswer("Q", ("B1", "B2")))  # nobody asked for that
+    assert stage.heard() == []
+
+
+def test_the_same_randomness_traces_the_same_publications() -> None:
+    def marks() -> list[bool]:
+        pop = Pop(BrokerContext("B1", (), Random(7)), Parameters())
+        rows = tuple(
+            RoutedPublication(publication(number), MessageId("B1", "P", number))
+            for number in range(100)
+        )
+        return [routed.trace_session is not None for routed in pop._trace("P", rows, 0)]
+
+    assert marks() == marks()
+    assert 20 < sum(marks()) < 50
