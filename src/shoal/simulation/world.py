@@ -223,13 +223,18 @@ class World:
         now_us, ends = self.queue.now_us, (source, target)
         node = self.brokers.get(target)
         if node is None or not node.running or _either_way(ends) in self._cuts:
-            missing = LinkChanged(target, False)
-            self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, missing)
+            self.queue.push(now_us + DETECTION_US, self._say_missing, ends)
             return
         there_us = self._underlay.latency_us(self._place(source), self._place(target))
         up_us = max(now_us + 2 * there_us, self._noticed_us.get(_either_way(ends), 0) + 1)
         self._changes[_either_way(ends)] += 1
         self.queue.push(up_us, self._come_up, (ends, self._changes[_either_way(ends)]))
+
+    def _say_missing(self, now_us: int, ends: Ends) -> None:
+        """Tell a broker that the link it asked for is not there, unless it has come meanwhile."""
+        source, target = ends
+        if target not in self.brokers[source].links:
+            self.brokers[source].bring(now_us, LinkChanged(target, False))
 
     def _come_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
         """Both ends learn of it in one moment, so that nothing sent before is in the link."""

@@ -64,8 +64,9 @@ def compare(
 def choose_partners(
     table: MemberTable, me: BrokerId, round_number: int, random: Random
 ) -> list[BrokerId]:
-    """Whom to ask in this round."""
-    others = [member.broker for member in table.serving() if member.broker != me]
+    """Whom to ask in this round; those who are expected count, too, as they may be there."""
+    alive = (name for name, row in sorted(table.members.items()) if row.status is Status.ALIVE)
+    others = [name for name in alive if name != me]
     partners = random.sample(others, min(len(others), fan_out(len(others) + 1)))
     if round_number % ROUNDS_PER_LOST_CONTACT == 0:
         lost = sorted(table.members.keys() - set(others) - {me})

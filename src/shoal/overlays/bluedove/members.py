@@ -123,6 +123,8 @@ class MemberTable:
         self.members: dict[BrokerId, Member] = {}
         # When an entry was last renewed here, by this node's clock.
         self.heard_us: dict[BrokerId, int] = {}
+        # Raised whenever a member changes in more than version.
+        self.revision = 0
         self._owners: list[_Owners] | None = None
 
     def merge(self, members: Iterable[Member], now_us: int) -> list[BrokerId]:
@@ -143,6 +145,7 @@ class MemberTable:
                 or known.segments != member.segments
             ):
                 changed.append(member.broker)
+                self.revision += 1
                 self._owners = None
         return changed
 

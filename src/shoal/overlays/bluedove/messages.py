@@ -201,11 +201,16 @@ class Refused(Message, frozen=True):
 
 
 class Fetch(Message, frozen=True):
-    """Send me what you know of the subscriptions that meet this; these matchers are lost."""
+    """To a dispatcher or a matcher: what do you know of the subscriptions that meet this?
+
+    A dispatcher sends those of its own whose every copy is on one of the lost matchers; a matcher
+    sends what it has.
+    """
 
     dimension: int
     segment: Segment
     lost: tuple[BrokerId, ...]
+    is_for_home: bool
 
 
 class Rows(Message, frozen=True):

@@ -165,20 +165,22 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idle        take one away when the others could carry all at a utilisation below this, for
                 `patience_us`; well below `saturated`, so that one does not follow the other
     settle_us   nothing more is decided so long after a change
+    least       so many matchers stay, however idle
     """
 
     saturated: float = 0.85
     idle: float = 0.5
     patience_us: int = 3_000_000
     settle_us: int = 15_000_000
+    least: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.idle < self.saturated <= 1:
             raise ValueError(
                 f"idle {self.idle} and saturated {self.saturated} are not 0 < idle < saturated <= 1"
             )
-        if self.patience_us < 0 or self.settle_us < 0:
-            raise ValueError("patience_us and settle_us are not negative")
+        if self.patience_us < 0 or self.settle_us < 0 or self.least < 1:
+            raise ValueError("patience_us and settle_us cannot be negative, nor least below 1")
 
 
 class Controller:
@@ -204,7 +206,7 @@ class Controller:
         wish = None
         if total / count > self._elasticity.saturated:
             wish = Scale.ADD
-        elif count > 1 and total / (count - 1) < self._elasticity.idle:
+        elif count > self._elasticity.least and total / (count - 1) < self._elasticity.idle:
             wish = Scale.REMOVE
         if wish is not self._wish:
             self._wish, self._since_us = wish, now_us

@@ -1,0 +1,317 @@
+"""How segments change hands: joining, leaving, and serving what nobody serves any more.
+
+A segment given away moves in four steps, so that at no time two matchers serve it with different
+subscriptions, and none is missed:
+
+    taker -> giver   Split    give me half (of a leaver: all)
+    giver -> taker   Rows     its subscriptions; from now on the giver passes new ones on, too
+    taker -> giver   Ready    I have them
+    giver -> taker   Yours    I no longer serve it: behind all that was passed on
+
+In between the giver serves, and after its last word it still matches what it had taken in.  When a
+link breaks, the giver keeps what it has not given; what it has given and the taker never got is a
+hole, and the giver lies below it.
+
+A hole (its matcher died) is served by the matcher below, once the subscriptions are rebuilt: first
+from the dispatchers, those without a living copy; then from all matchers, whatever dimension they
+have them on.  In this order, since a copy that a dispatcher still believes alive at the first
+question may be gone, but then its matcher does not answer the second, and all is asked anew.
+
+Source: Li et al., BlueDove, sections III-A3 and III-C; rebuilding is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shoal.broker.effects import Effect
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.matcher import Matcher
+from shoal.overlays.bluedove.members import NOTHING, Segment
+from shoal.overlays.bluedove.messages import (
+    Fetch,
+    Ready,
+    Refused,
+    Row,
+    Rows,
+    Split,
+    Yours,
+)
+from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.planner import halves
+
+# Rows in one message; more travel in several.
+ROWS_PER_MESSAGE = 1_000
+# A joiner of a fully replicated cluster is told of new subscriptions so long after it joined:
+# until every dispatcher has heard of it.
+PASS_ON_US = 30_000_000
+
+
+class _Taking:
+    """A segment on its way here from a giver."""
+
+    def __init__(self, giver: BrokerId) -> None:
+        self.giver = giver
+
+
+class _Rebuilding:
+    """A hole that is to be served here, and who has yet to send what it knows."""
+
+    def __init__(self, hole: Segment) -> None:
+        self.hole = hole
+        self.asks_matchers = False
+        self.awaited: dict[BrokerId, None] = {}
+
+
+class _Giving:
+    """A segment on its way from here; `until_us` when only copies are given (replication)."""
+
+    def __init__(self, taker: BrokerId, segment: Segment) -> None:
+        self.taker = taker
+        self.segment = segment
+        self.until_us: int | None = None
+
+
+class Handover:
+    """What one matcher gives and takes, at most one segment per dimension and direction."""
+
+    def __init__(
+        self,
+        node: Node,
+        matcher: Matcher,
+        announce: Callable[[int, list[Effect], Iterable[BrokerId]], None],
+    ) -> None:
+        self._node = node
+        self._matcher = matcher
+        self._announce = announce
+        self._incoming: dict[int, _Taking | _Rebuilding] = {}
+        self._giving: dict[int, _Giving] = {}
+        self._deferred: list[tuple[BrokerId, Fetch]] = []
+
+    def is_busy(self, dimension: int) -> bool:
+        return dimension in self._incoming or dimension in self._giving
+
+    def is_taking(self, dimension: int) -> bool:
+        return dimension in self._incoming
+
+    def forget(self) -> None:
+        self._incoming.clear()
+        self._giving.clear()
+
+    # --- given away ---------------------------------------------------------------------------
+
+    def split(
+        self, taker: BrokerId, dimension: int, is_leaving: bool, now_us: int, out: list[Effect]
+    ) -> None:
+        """Give half of a segment, or all, or refuse: there is none, or one is moving already."""
+        served = self._matcher.segments[self._matcher.dimension(dimension)]
+        is_whole = is_leaving or self._node.parameters.replicated
+        given = served if is_whole else halves(self._node.dimensions[dimension], served)
+        if self.is_busy(dimension) or not given:
+            self._node.send(taker, Refused(dimension), now_us, out)
+            return
+        self._giving[dimension] = _Giving(taker, given)
+        rows = self._matcher.sets[dimension].meeting(given)
+        self._send_rows(taker, dimension, given, rows, now_us, out)
+
+    def pass_on(self, row: Row, dimensions: Iterable[int], now_us: int, out: list[Effect]) -> None:
+        """A subscription that comes while a segment is being given goes there as well."""
+        for dimension in dimensions:
+            giving = self._giving.get(dimension)
+            if giving is None:
+                continue
+            if giving.segment.meets(
+                self._node.dimensions[dimension].ranges(row.subscription.filter)
+            ):
+                rows = Rows(dimension, giving.segment, (row,), False)
+                self._node.send(giving.taker, rows, now_us, out)
+
+    def ready(self, taker: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> None:
+        """The taker has everything: serve the segment no more, and say so."""
+        giving = self._giving.get(dimension)
+        if giving is None or giving.taker != taker or giving.until_us is not None:
+            return  # given up meanwhile: the link broke in between
+        if self._node.parameters.replicated:
+            giving.until_us = now_us + PASS_ON_US
+        else:
+            del self._giving[dimension]
+            served = self._matcher.segments[dimension]
+            kept = Segment(served.low, giving.segment.low)
+            self._matcher.serve(dimension, kept or NOTHING, now_us, out)
+            self._announce(now_us, out, ())
+        self._node.send(taker, Yours(dimension, giving.segment), now_us, out)
+
+    # --- taken over ---------------------------------------------------------------------------
+
+    def ask(self, giver: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> bool:
+        """Ask for (part of) a segment; False when one is moving on this dimension already."""
+        if self.is_busy(self._matcher.dimension(dimension)):
+            return False
+        self._incoming[dimension] = _Taking(giver)
+        self._node.send(giver, Split(dimension), now_us, out)
+        return True
+
+    def refused(self, giver: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> None:
+        taking = self._incoming.get(dimension)
+        if isinstance(taking, _Taking) and taking.giver == giver:
+            self._stop(dimension)
+            self._answer_deferred(now_us, out)
+
+    def rows(self, sender: BrokerId, message: Rows, now_us: int, out: list[Effect]) -> None:
+        """Subscriptions for what is taken over."""
+        dimension = message.dimension
+        incoming = self._incoming.get(dimension)
+        if incoming is None and not self._node.parameters.replicated:
+            return  # given up meanwhile
+        if isinstance(incoming, _Taking):
+            self._matcher.incoming[dimension] = message.segment
+        for row in message.rows:
+            self._matcher.sets[dimension].add(row)
+        if not message.is_last:
+            return
+        if isinstance(incoming, _Rebuilding):
+            if message.segment == incoming.hole:
+                incoming.awaited.pop(sender, None)
+                self._continue(dimension, incoming, now_us, out)
+        elif incoming is not None and incoming.giver == sender:
+            self._node.send(sender, Ready(dimension), now_us, out)
+
+    def yours(self, giver: BrokerId, message: Yours, now_us: int, out: list[Effect]) -> None:
+        """The segment is ours to serve."""
+        taking = self._incoming.get(message.dimension)
+        if not isinstance(taking, _Taking) or taking.giver != giver:
+            return  # a hole now, which the matcher below it will find
+        self._serve_too(message.dimension, message.segment, now_us, out, (giver,))
+
+    def _serve_too(
+        self,
+        dimension: int,
+        segment: Segment,
+        now_us: int,
+        out: list[Effect],
+        also_tell: Iterable[BrokerId] = (),
+    ) -> None:
+        del self._incoming[dimension]
+        self._matcher.incoming[dimension] = NOTHING
+        served = self._matcher.segments[dimension]
+        joined = segment
+        if served:
+            joined = Segment(min(served.low, segment.low), max(served.high, segment.high))
+        self._matcher.serve(dimension, joined, now_us, out)
+        self._announce(now_us, out, also_tell)
+        self._answer_deferred(now_us, out)
+
+    def _stop(self, dimension: int) -> None:
+        self._incoming.pop(dimension, None)
+        self._matcher.incoming[dimension] = NOTHING
+        self._matcher.tidy(dimension)
+
+    # --- rebuilt ------------------------------------------------------------------------------
+
+    def rebuild(self, dimension: int, hole: Segment, now_us: int, out: list[Effect]) -> None:
+        """Serve a hole beside what is served here, once its subscriptions are found."""
+        if self.is_busy(dimension):
+            return
+        rebuilding = _Rebuilding(hole)
+        self._incoming[dimension] = rebuilding
+        self._matcher.incoming[dimension] = hole
+        dispatchers = [name for name in self._node.dispatchers if name not in self._node.lost]
+        self._fetch(dimension, rebuilding, dispatchers, now_us, out)
+        self._continue(dimension, rebuilding, now_us, out)
+
+    def _fetch(
+        self,
+        dimension: int,
+        rebuilding: _Rebuilding,
+        suppliers: Iterable[BrokerId],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        lost = self._node.table.gone()
+        fetch = Fetch(dimension, rebuilding.hole, lost, not rebuilding.asks_matchers)
+        for supplier in suppliers:
+            rebuilding.awaited[supplier] = None
+            self._node.send(supplier, fetch, now_us, out)
+
+    def _continue(
+        self, dimension: int, rebuilding: _Rebuilding, now_us: int, out: list[Effect]
+    ) -> None:
+        if rebuilding.awaited:
+            return
+        if not rebuilding.asks_matchers:
+            rebuilding.asks_matchers = True
+            for row in self._matcher.known_rows(dimension, rebuilding.hole):
+                self._matcher.sets[dimension].add(row)
+            others = [member.broker for member in self._node.table.serving()]
+            others.remove(self._node.broker)
+            self._fetch(dimension, rebuilding, others, now_us, out)
+        if not rebuilding.awaited:
+            self._serve_too(dimension, rebuilding.hole, now_us, out)
+
+    def fetch(self, sender: BrokerId, message: Fetch, now_us: int, out: list[Effect]) -> None:
+        """Send what is known here of a hole; later, if some of it may just be on its way here.
+
+        Who rebuilds answers at once, as two who rebuild would wait for each other.
+        """
+        self._matcher.dimension(message.dimension)
+        if any(isinstance(incoming, _Taking) for incoming in self._incoming.values()):
+            self._deferred.append((sender, message))
+            return
+        rows = self._matcher.known_rows(message.dimension, message.segment)
+        self._send_rows(sender, message.dimension, message.segment, rows, now_us, out)
+
+    def _answer_deferred(self, now_us: int, out: list[Effect]) -> None:
+        deferred, self._deferred = self._deferred, []
+        for sender, message in deferred:
+            self.fetch(sender, message, now_us, out)
+
+    def _send_rows(
+        self,
+        to: BrokerId,
+        dimension: int,
+        segment: Segment,
+        rows: list[Row],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        for message in in_messages(dimension, segment, rows):
+            self._node.send(to, message, now_us, out)
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def link_down(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """Nothing more comes from there: give up what it was to give or take, or ask anew."""
+        for dimension, giving in list(self._giving.items()):
+            if giving.taker == broker:
+                del self._giving[dimension]
+        for dimension, incoming in list(self._incoming.items()):
+            if isinstance(incoming, _Taking):
+                if incoming.giver == broker:
+                    self._stop(dimension)
+            elif broker in incoming.awaited:
+                if incoming.asks_matchers:
+                    self._stop(dimension)  # the hole is found again, and asked for without it
+                else:
+                    del incoming.awaited[broker]
+                    self._continue(dimension, incoming, now_us, out)
+        self._answer_deferred(now_us, out)
+
+    def tick(self, now_us: int) -> None:
+        """End passing on to joiners that everybody knows by now."""
+        for dimension, giving in list(self._giving.items()):
+            if giving.until_us is not None and giving.until_us <= now_us:
+                del self._giving[dimension]
+
+
+def in_messages(dimension: int, segment: Segment, rows: list[Row]) -> list[Rows]:
+    """Rows in messages of bounded size, the last one marked; one at least."""
+    starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
+    return [
+        Rows(
+            dimension,
+            segment,
+            tuple(rows[start : start + ROWS_PER_MESSAGE]),
+            start + ROWS_PER_MESSAGE >= len(rows),
+        )
+        for start in starts
+    ]

@@ -1,0 +1,244 @@
+"""A dispatcher as the home of its clients' subscriptions.
+
+The home numbers the versions, stores each subscription at every matcher whose segment it meets,
+and calls it stored when all that serve any of its places have said so, and what they said they
+serve leaves no place out.  From then on it is the matchers' affair to pass it on; until then the
+home asks again, and whenever the member table changes.
+
+What comes for a subscription comes through its home, which lets through what its client still
+asks for, each publication once, and tells matchers to forget what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shoal.broker.effects import Deliver, Effect, Notify
+from shoal.broker.messages import RoutedPublication
+from shoal.broker.strategy import ProtocolError
+from shoal.model import BrokerId, ClientId, FilterError, MessageId, Subscription, SubscriptionId
+from shoal.overlays.bluedove.mailboxes import Mailboxes
+from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.messages import (
+    Fetch,
+    Found,
+    Receipt,
+    Remove,
+    Row,
+    Store,
+    Stored,
+    SubscriptionStored,
+)
+from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.planner import Ranges, copies, ranges_of
+from shoal.overlays.bluedove.segments import Range
+
+# Publications are remembered for so many later ones, to know a second copy: one that is sent to
+# another matcher after a timeout is behind by what passes in a few timeouts.
+MAX_REMEMBERED = 500_000
+
+
+class _Wish:
+    """A subscription of a client here, and how far it is stored."""
+
+    __slots__ = ("asked", "asked_us", "is_stored", "kept", "ranges", "row")
+
+    def __init__(self, row: Row, ranges: Ranges) -> None:
+        self.row = row
+        self.ranges = ranges
+        self.is_stored = False
+        self.asked: dict[BrokerId, tuple[int, ...]] = {}
+        self.asked_us = 0
+        # What each matcher said it serves on a dimension when it kept the subscription.
+        self.kept: dict[tuple[int, BrokerId], Segment] = {}
+
+
+class Home:
+    """The subscriptions of one dispatcher's clients."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._wishes: dict[SubscriptionId, _Wish] = {}
+        self._unstored: dict[SubscriptionId, None] = {}
+        self._version = 0
+        self._delivered: dict[MessageId, None] = {}
+        self.mailboxes = Mailboxes(node.broker)
+
+    # --- what clients ask ---------------------------------------------------------------------
+
+    def subscribe(
+        self, client: ClientId, subscription: Subscription, now_us: int, out: list[Effect]
+    ) -> None:
+        """Store a subscription; one of the same id is replaced."""
+        self._check(client, subscription)
+        known = self._wishes.get(subscription.id)
+        if known is not None:
+            if known.row.subscription == subscription:
+                return
+            self._forget(known, now_us, out)
+        self._version = max(self._version + 1, now_us)
+        row = Row(subscription, self._node.broker, self._version)
+        wish = _Wish(row, ranges_of(self._node.dimensions, subscription.filter))
+        self._wishes[subscription.id] = wish
+        self._unstored[subscription.id] = None
+        self._ask(wish, now_us, out)
+        self._settle(wish, out)
+
+    def unsubscribe(
+        self, client: ClientId, subscription_id: SubscriptionId, now_us: int, out: list[Effect]
+    ) -> None:
+        wish = self._wishes.get(subscription_id)
+        if wish is None or wish.row.subscription.client != client:
+            raise ProtocolError(f"{client} has no subscription {subscription_id} here")
+        self._forget(wish, now_us, out)
+
+    def _check(self, client: ClientId, subscription: Subscription) -> None:
+        known = self._wishes.get(subscription.id)
+        owner = subscription.client if known is None else known.row.subscription.client
+        for name in (subscription.client, owner):
+            if name != client:
+                raise ProtocolError(f"subscription {subscription.id} belongs to {name}")
+        try:
+            subscription.filter.normal_form  # noqa: B018  # computed here so that its error is met
+        except FilterError as error:
+            raise ProtocolError(f"subscription {subscription.id}: {error}") from None
+
+    def _forget(self, wish: _Wish, now_us: int, out: list[Effect]) -> None:
+        id = wish.row.subscription.id
+        del self._wishes[id]
+        self._unstored.pop(id, None)
+        planned = copies(self._node.table, wish.ranges)
+        holders = dict.fromkeys((*planned.searched, *planned.replicas, *wish.asked))
+        for matcher in holders:
+            self._node.send(matcher, Remove(id, wish.row.version), now_us, out)
+
+    @property
+    def unstored(self) -> list[SubscriptionId]:
+        """The subscriptions that a publication might still miss, oldest first."""
+        return list(self._unstored)
+
+    # --- storing ------------------------------------------------------------------------------
+
+    def _ask(self, wish: _Wish, now_us: int, out: list[Effect]) -> None:
+        """Send the subscription to whom it concerns and who has not been asked."""
+        planned = copies(self._node.table, wish.ranges)
+        wish.asked_us = now_us
+        for matcher in dict.fromkeys((*planned.searched, *planned.replicas)):
+            searched = planned.searched.get(matcher, ())
+            if matcher not in wish.asked or set(searched) - set(wish.asked[matcher]):
+                wish.asked[matcher] = searched
+                replicas = planned.replicas.get(matcher, ())
+                self._node.send(matcher, Store(wish.row, searched, replicas), now_us, out)
+
+    def stored(self, matcher: BrokerId, message: Stored, out: list[Effect]) -> None:
+        wish = self._wishes.get(message.subscription_id)
+        if wish is None or wish.row.version != message.version or wish.is_stored:
+            return
+        for dimension, segment in message.segments.items():
+            wish.kept[dimension, matcher] = segment
+        self._settle(wish, out)
+
+    def _settle(self, wish: _Wish, out: list[Effect]) -> None:
+        """Call it stored, when it is: all owners have it, and they leave no place out."""
+        for dimension, ranges in enumerate(wish.ranges):
+            owners = self._node.table.owners_met(dimension, ranges)
+            kept = [wish.kept.get((dimension, owner)) for owner in owners]
+            if None in kept or not are_covered(ranges, [s for s in kept if s is not None]):
+                return
+        wish.is_stored = True
+        wish.kept.clear()
+        wish.asked.clear()
+        subscription = wish.row.subscription
+        del self._unstored[subscription.id]
+        out.append(Notify(subscription.client, SubscriptionStored(subscription.id)))
+
+    def members_changed(self, now_us: int, out: list[Effect]) -> None:
+        """Other matchers may have to have what is not stored yet."""
+        for id in list(self._unstored):
+            wish = self._wishes[id]
+            self._ask(wish, now_us, out)
+            self._settle(wish, out)
+
+    def tick(self, now_us: int, out: list[Effect]) -> bool:
+        """Ask again where no answer came; whether there is anything that is not stored yet."""
+        before_us = now_us - self._node.parameters.answer_timeout_us
+        for id in list(self._unstored):
+            wish = self._wishes[id]
+            if wish.asked_us <= before_us:
+                wish.asked.clear()
+                self._ask(wish, now_us, out)
+        return bool(self._unstored)
+
+    def fetch(self, message: Fetch) -> list[Row]:
+        """The stored subscriptions that meet a hole and have no copy on a living matcher."""
+        if not 0 <= message.dimension < len(self._node.dimensions):
+            raise ProtocolError(f"dimension {message.dimension} of {len(self._node.dimensions)}")
+        rows = []
+        for wish in self._wishes.values():
+            if wish.is_stored and message.segment.meets(wish.ranges[message.dimension]):
+                living = copies(self._node.table, wish.ranges).searched.keys()
+                if not living - set(message.lost):
+                    rows.append(wish.row)
+        return rows
+
+    # --- deliveries ---------------------------------------------------------------------------
+
+    def matched(
+        self, matcher: BrokerId, found: Iterable[Found], now_us: int, out: list[Effect]
+    ) -> None:
+        """Deliver what is new, and confirm all to the dispatchers it came from."""
+        broker = self._node.broker
+        confirmed: dict[BrokerId, list[MessageId]] = {}
+        for each in found:
+            message_id = each.routed.message_id
+            if message_id.broker != broker:
+                confirmed.setdefault(message_id.broker, []).append(message_id)
+            if message_id in self._delivered:
+                continue
+            self._delivered[message_id] = None
+            if len(self._delivered) > MAX_REMEMBERED:
+                del self._delivered[next(iter(self._delivered))]
+            hops = (message_id.broker != matcher) + (matcher != broker)
+            self._deliver(matcher, each.routed, each.subscriptions, hops, now_us, out)
+        for dispatcher, ids in confirmed.items():
+            self._node.send(dispatcher, Receipt(tuple(ids)), now_us, out)
+
+    def _deliver(
+        self,
+        matcher: BrokerId,
+        routed: RoutedPublication,
+        subscriptions: Mapping[SubscriptionId, int],
+        hops: int,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        local: dict[ClientId, list[SubscriptionId]] = {}
+        for id, version in subscriptions.items():
+            wish = self._wishes.get(id)
+            if wish is not None and wish.row.version == version:
+                local.setdefault(wish.row.subscription.client, []).append(id)
+            else:
+                self._node.send(matcher, Remove(id, version), now_us, out)
+        for client, ids in local.items():
+            delivery = Deliver(client, routed, tuple(ids), hops)
+            if not self.mailboxes.keep(delivery, now_us, out):
+                out.append(delivery)
+
+
+def are_covered(ranges: Iterable[Range], segments: Iterable[Segment]) -> bool:
+    """Whether segments together have every place of the ranges.
+
+    >>> are_covered([Range(1, 5)], [Segment(3, 6), Segment(0, 3)])
+    True
+    >>> are_covered([Range(1, 5)], [Segment(0, 3), Segment(4, 6)])
+    False
+    """
+    ordered = sorted(segment for segment in segments if segment)
+    for low, high in ranges:
+        place = low
+        for segment in ordered:
+            if segment.low <= place < segment.high:
+                place = segment.high
+        if place <= high:
+            return False
+    return True

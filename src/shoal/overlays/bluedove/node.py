@@ -1,0 +1,90 @@
+"""What the parts of one broker share: its links, the member table, the known dispatchers.
+
+Any node of a cluster talks to any other: a link is asked for when it is first needed, and what is
+to go over it waits until it is up.  What a broker that is both dispatcher and matcher says to
+itself goes through `inbox`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from shoal.broker.effects import Effect, OpenLink, Send
+from shoal.broker.messages import Message
+from shoal.broker.strategy import BrokerContext
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.members import Member, MemberTable
+from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.planner import initial_segments
+
+# Messages that wait for a link; a publication among them is sent elsewhere when it takes too long.
+MAX_WAITING = 100_000
+# A link that was asked for and is neither up nor refused by then is asked for again.
+OPENING_US = 3_000_000
+
+
+class Node:
+    """One broker of a cluster."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self.broker = context.broker
+        self.random = context.random
+        self.parameters = parameters
+        self.dimensions = parameters.dimensions
+        self.inbox: deque[Message] = deque()
+        self.linked = dict.fromkeys(sorted(context.neighbours))
+        self.lost: set[BrokerId] = set()  # whose link was refused or broke, and is not back
+        self._waiting: dict[BrokerId, tuple[int, list[Message]]] = {}
+        alone = sorted({*context.neighbours, context.broker})
+        self.expected = parameters.matchers or tuple(alone)
+        self.dispatchers = dict.fromkeys(parameters.dispatchers or alone)
+        self.table = MemberTable(len(self.dimensions))
+        first = initial_segments(
+            self.dimensions, self.expected, replicated=parameters.replicated
+        ).items()
+        self.first_members = [
+            Member(broker=name, generation=0, version=0, segments=segments)
+            for name, segments in first
+        ]
+
+    def send(self, to: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+        """Send, now or when the link is up; nothing comes of it if the link does not come up."""
+        if to in self.linked:
+            out.append(Send(to, message))
+        elif to == self.broker:
+            self.inbox.append(message)
+        elif to in self._waiting:
+            waiting = self._waiting[to][1]
+            if len(waiting) < MAX_WAITING:
+                waiting.append(message)
+        else:
+            self._waiting[to] = now_us, [message]
+            out.append(OpenLink(to, self.address(to)))
+
+    def open(self, to: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """Bring a link up before there is something to send."""
+        if to not in self.linked and to != self.broker and to not in self._waiting:
+            self._waiting[to] = now_us, []
+            out.append(OpenLink(to, self.address(to)))
+
+    def address(self, broker: BrokerId) -> str:
+        member = self.table.members.get(broker)
+        return "" if member is None else member.address
+
+    def link(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
+        """A link came up, or went down, or did not come up."""
+        self.linked.pop(neighbour, None)
+        _, waiting = self._waiting.pop(neighbour, (0, []))
+        if up:
+            self.linked[neighbour] = None
+            self.lost.discard(neighbour)
+            out.extend(Send(neighbour, message) for message in waiting)
+        else:
+            self.lost.add(neighbour)
+
+    def tick(self, now_us: int, out: list[Effect]) -> None:
+        """Ask again for links that were neither opened nor refused."""
+        for broker, (since_us, waiting) in list(self._waiting.items()):
+            if now_us - since_us > OPENING_US:
+                self._waiting[broker] = now_us, waiting
+                out.append(OpenLink(broker, self.address(broker)))

@@ -1,0 +1,196 @@
+"""BlueDove at one broker: a dispatcher, a matcher, or both, behind the broker machine's door.
+
+    publisher -> dispatcher -> matcher -> the subscriber's dispatcher -> subscriber
+
+A publication makes one hop from its dispatcher to one of its candidate matchers, which finds all
+that match; they are delivered by their home dispatchers, directly or into mailboxes.  What each
+part does is in its own module; here inputs find their part.
+
+Beyond the paper: a dispatcher keeps every publication until it is matched and every home has it, so
+none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt; a
+subscription is called stored only when no publication can miss it.  Deviations: deliveries pass the
+subscriber's dispatcher, which knows where its clients are; a publisher's order is not kept, as in
+the paper, since its publications go to different matchers.
+
+Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
+"""
+
+from __future__ import annotations
+
+from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.messages import Message
+from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.bluedove.dispatcher import Dispatcher
+from shoal.overlays.bluedove.matcher import Matcher
+from shoal.overlays.bluedove.membership import Membership
+from shoal.overlays.bluedove.messages import (
+    Digest,
+    Donors,
+    Fetch,
+    Leave,
+    Match,
+    News,
+    Pull,
+    Ready,
+    Refused,
+    Remove,
+    Rows,
+    Split,
+    Store,
+    TakeOver,
+    Welcome,
+    Yours,
+)
+from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.parameters import Parameters
+
+
+class Bluedove:
+    """One broker of a cluster."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self.node = node = Node(context, parameters)
+        role = parameters.role(context.broker)
+        self.dispatcher = Dispatcher(node) if role.dispatches else None
+        self.matcher = Matcher(node) if role.matches else None
+        self.membership = None if self.matcher is None else Membership(node, self.matcher)
+        self._tables = RoutingTable()
+        self._revision = 0
+
+    @property
+    def tables(self) -> RoutingTable:
+        """Empty: nothing is routed by last hops here."""
+        return self._tables
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        self.node.table.merge(self.node.first_members, now_us)
+        if self.dispatcher is not None:
+            self.dispatcher.start(now_us, out)
+        if self.membership is not None:
+            self.membership.start(now_us, out)
+        self._listen_to_self(now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if neighbour not in self.node.linked:
+            raise ProtocolError(f"{neighbour} is not linked to {self.node.broker}")
+        self._take(neighbour, message, now_us, out)
+        self._listen_to_self(now_us, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Leave and self.membership is not None:
+            self.membership.leave(stay_ready=request.stay_ready, now_us=now_us, out=out)
+        elif self.dispatcher is not None:
+            self.dispatcher.request(client, request, now_us, out)
+        else:
+            raise ProtocolError(f"{self.node.broker} is no dispatcher")
+        self._listen_to_self(now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        match key:
+            case ("match", core) if self.matcher is not None:
+                self.matcher.work_done(int(core), now_us, out)
+            case ("gossip",) if self.membership is not None:
+                self.membership.gossip(now_us, out)
+                self.node.tick(now_us, out)
+            case ("load",) if self.membership is not None:
+                self.membership.report(now_us, out)
+            case ("tick",) if self.dispatcher is not None:
+                self.dispatcher.tick(now_us, out)
+        self._listen_to_self(now_us, out)
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        self.node.link(neighbour, up, out)
+        if self.dispatcher is not None:
+            self.dispatcher.link(neighbour, up, now_us, out)
+        if self.membership is not None and not up:
+            self.membership.link_down(neighbour, now_us, out)
+        self._listen_to_self(now_us, out)
+
+    def measured(self, measured: Measured) -> None:
+        """A matcher measures for itself, queue by queue."""
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def _listen_to_self(self, now_us: int, out: list[Effect]) -> None:
+        inbox = self.node.inbox
+        while inbox:
+            self._take(self.node.broker, inbox.popleft(), now_us, out)
+        if self.dispatcher is not None and self._revision != self.node.table.revision:
+            self._revision = self.node.table.revision
+            self.dispatcher.home.members_changed(now_us, out)
+            self._listen_to_self(now_us, out)
+
+    def _take(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+        if self.dispatcher is not None:
+            if type(message) is News:
+                self.dispatcher.news(sender, message, now_us, out)
+                if self.membership is None:
+                    return
+            elif self.dispatcher.receive(sender, message, now_us, out):
+                return
+        if self.membership is None or not self._take_as_matcher(sender, message, now_us, out):
+            raise unexpected(message, sender)
+
+    def _take_as_matcher(
+        self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> bool:
+        """Whether the message is one for matchers."""
+        assert self.matcher is not None
+        assert self.membership is not None
+        matcher, membership = self.matcher, self.membership
+        handover = membership.handover
+        match message:
+            case Match():
+                matcher.match(sender, message, now_us, out)
+            case Store(row, dimensions):
+                matcher.store(message, now_us, out)
+                handover.pass_on(row, dimensions, now_us, out)
+            case Remove():
+                matcher.remove(message)
+            case Digest():
+                membership.digest(sender, message, now_us, out)
+            case News():
+                membership.news(sender, message, now_us, out)
+            case Pull():
+                members = tuple(self.node.table.members.values())
+                self.node.dispatchers.setdefault(sender)
+                self.node.send(sender, News(members), now_us, out)
+            case Welcome():
+                membership.welcome(sender, message, now_us, out)
+            case Donors():
+                membership.donors(message, now_us, out)
+            case Leave(stay_ready):
+                membership.leave(stay_ready=stay_ready, now_us=now_us, out=out)
+            case _:
+                return self._take_in_handover(sender, message, now_us, out)
+        return True
+
+    def _take_in_handover(
+        self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> bool:
+        assert self.membership is not None
+        membership, handover = self.membership, self.membership.handover
+        match message:
+            case Split(dimension):
+                handover.split(sender, dimension, membership.is_leaving, now_us, out)
+            case Rows():
+                handover.rows(sender, message, now_us, out)
+            case Ready(dimension):
+                handover.ready(sender, dimension, now_us, out)
+            case Yours():
+                handover.yours(sender, message, now_us, out)
+            case Refused(dimension):
+                handover.refused(sender, dimension, now_us, out)
+            case TakeOver():
+                membership.take_over(sender, message, now_us, out)
+            case Fetch(_, _, _, False):
+                handover.fetch(sender, message, now_us, out)
+            case _:
+                return False
+        return True

@@ -1,0 +1,146 @@
+"""A matcher's set and queue for one dimension, and what it measures there.
+
+Every dimension has its own set with its own index, and its own queue: a publication waits only
+behind those that are matched against the same set.  Rates are averages over the past window;
+the matching rate counts only the time in which there was something to match, so that it says
+what the matcher can do there beside its other work, not what it was asked to do.
+
+Source: Li et al., BlueDove, sections III-A and III-B.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from shoal.broker.messages import RoutedPublication
+from shoal.matching import MatchIndex
+from shoal.model import Attributes, BrokerId, SubscriptionId
+from shoal.overlays.bluedove.forwarding import Load
+from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.messages import Row
+from shoal.overlays.bluedove.segments import Dimension, Range
+
+
+class SubscriptionSet:
+    """The subscriptions whose range meets a matcher's segment of one dimension."""
+
+    def __init__(self, dimension: Dimension) -> None:
+        self._dimension = dimension
+        self.rows: dict[SubscriptionId, Row] = {}
+        # Kept for others, not searched.
+        self.replicas: dict[SubscriptionId, Row] = {}
+        self._ranges: dict[SubscriptionId, tuple[Range, ...]] = {}
+        self._index = MatchIndex()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, row: Row) -> None:
+        """Store, unless the same version or a later one is there."""
+        id = row.subscription.id
+        known = self.rows.get(id)
+        if known is not None and known.version >= row.version:
+            return
+        self.replicas.pop(id, None)
+        self.rows[id] = row
+        self._ranges[id] = self._dimension.ranges(row.subscription.filter)
+        self._index.add(id, row.subscription.filter)
+
+    def add_replica(self, row: Row) -> None:
+        """Keep aside, unless it is searched here anyway."""
+        if row.subscription.id not in self.rows:
+            self.replicas[row.subscription.id] = row
+
+    def remove(self, id: SubscriptionId, version: int) -> None:
+        """Forget a subscription, unless it is of a later version."""
+        row, replica = self.rows.get(id), self.replicas.get(id)
+        if row is not None and row.version <= version:
+            self._drop(id)
+        if replica is not None and replica.version <= version:
+            del self.replicas[id]
+
+    def match(self, attributes: Attributes) -> list[Row]:
+        return [self.rows[id] for id in self._index.match(attributes)]
+
+    def meeting(self, segment: Segment) -> list[Row]:
+        """Those searched here that meet a segment of this dimension."""
+        return [row for id, row in self.rows.items() if segment.meets(self._ranges[id])]
+
+    def keep(self, *segments: Segment) -> None:
+        """Forget what meets none of the segments."""
+        for id, ranges in list(self._ranges.items()):
+            if not any(segment.meets(ranges) for segment in segments):
+                self._drop(id)
+
+    def _drop(self, id: SubscriptionId) -> None:
+        del self.rows[id], self._ranges[id]
+        self._index.remove(id)
+
+
+class Waiting(NamedTuple):
+    """A publication, and the dispatcher that wants to know when it is matched."""
+
+    dispatcher: BrokerId
+    routed: RoutedPublication
+
+
+class _Sample(NamedTuple):
+    until_us: int
+    arrived: int
+    matched: int
+    busy_us: int
+
+
+class DimensionQueue:
+    """Publications that wait for one dimension, and the rates of the past window."""
+
+    def __init__(self, window_us: int) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self.in_work = 0
+        self._window_us = window_us
+        self._samples: deque[_Sample] = deque([_Sample(0, 0, 0, 0)])
+        self._arrived = self._matched = self._busy_us = 0
+        self._busy_since_us = 0
+
+    def __len__(self) -> int:
+        return len(self.waiting) + self.in_work
+
+    def put(self, waiting: Waiting, now_us: int) -> None:
+        if not self:
+            self._busy_since_us = now_us
+        self.waiting.append(waiting)
+        self._arrived += 1
+
+    def take(self, most: int) -> list[Waiting]:
+        """The next ones, to be matched."""
+        taken = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        self.in_work += len(taken)
+        return taken
+
+    def done(self, count: int, now_us: int) -> None:
+        """So many that were taken are matched."""
+        self.in_work -= count
+        self._matched += count
+        if not self:
+            self._busy_us += now_us - self._busy_since_us
+
+    def load(self, subscriptions: int, search_ns: float, now_us: int) -> Load:
+        """The load now; `search_ns` per subscription stands in for a rate not yet measured."""
+        busy_us = self._busy_us + (now_us - self._busy_since_us if self else 0)
+        samples = self._samples
+        samples.append(_Sample(now_us, self._arrived, self._matched, busy_us))
+        while len(samples) > 2 and samples[1].until_us <= now_us - self._window_us:
+            samples.popleft()
+        first, last = samples[0], samples[-1]
+        matched, matching_us = last.matched - first.matched, last.busy_us - first.busy_us
+        if matched and matching_us:
+            rate = matched * 1e6 / matching_us
+        else:
+            rate = 1e9 / (search_ns * max(1, subscriptions))
+        return Load(
+            queue=len(self),
+            arrival_per_s=(last.arrived - first.arrived) * 1e6 / max(1, now_us - first.until_us),
+            matching_per_s=rate,
+            subscriptions=subscriptions,
+        )

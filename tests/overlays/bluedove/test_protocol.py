@@ -1,0 +1,488 @@
+"""Clusters at a standstill: what is stored where, who answers, and what survives what."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.messages import (
+    Advertise,
+    PingTimes,
+    Rejected,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.model import MessageId
+from shoal.overlays.bluedove.members import NOTHING, Segment
+from shoal.overlays.bluedove.membership import State
+from shoal.overlays.bluedove.messages import (
+    Answer,
+    Leave,
+    LoadReport,
+    MailboxOpened,
+    Match,
+    Matched,
+    OpenMailbox,
+    Poll,
+    Receipt,
+    Rows,
+    Split,
+    Store,
+    Stored,
+    SubscriptionStored,
+    Yours,
+)
+from shoal.overlays.bluedove.parameters import full_replication, peer_to_peer
+from shoal.overlays.bluedove.planner import Elasticity
+from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
+from shoal.overlays.bluedove.segments import Dimension
+from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.bluedove.cluster import Cluster, parameters
+
+X = Dimension(attribute="x")
+
+
+def made(later: str = "", **options) -> Cluster:  # type: ignore[no-untyped-def]
+    """Two dispatchers and matchers M1 to M4, each with a quarter of x and y."""
+    cluster = Cluster(parameters(**options), later)
+    cluster.run(2)
+    return cluster
+
+
+def subscribe(cluster: Cluster, name: str, text: str, at: str = "D1", client: str = "C") -> None:
+    cluster.ask(at, client, Subscribe(subscription(name, text, client)))
+    cluster.settle()
+
+
+def stored(cluster: Cluster) -> list[str]:
+    return [
+        message.subscription_id
+        for _, _, message in cluster.notified
+        if isinstance(message, SubscriptionStored)
+    ]
+
+
+def test_a_publication_takes_one_hop_to_a_matcher_and_one_to_the_home() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x >= 300 AND x < 600 AND y < 100", at="D2")
+    assert cluster.matchers_with("s") == {"M1": [1], "M2": [0], "M3": [0]}
+    assert stored(cluster) == ["s"]
+    cluster.publish("D1", 1, x=550, y=50)
+    cluster.publish("D1", 2, x=550, y=150)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+    assert [effect.hops for _, effect in cluster.deliveries] == [2]
+    assert len(cluster.sent_of(Match)) == 2
+    assert len(cluster.sent_of(Answer)) == 2
+    assert cluster.sent_of(Receipt) == [("D2", "D1")]
+    assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
+
+
+def test_a_subscription_without_a_test_of_a_dimension_is_on_all_its_segments() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x = 10")
+    assert cluster.matchers_with("s") == {"M1": [0, 1], "M2": [1], "M3": [1], "M4": [1]}
+    subscribe(cluster, "open", "x > 700 AND y > 800")
+    assert cluster.matchers_with("open") == {"M3": [0], "M4": [0, 1]}
+    subscribe(cluster, "never", "x < 1 AND x > 2")
+    assert cluster.matchers_with("never") == {}
+    assert stored(cluster) == ["s", "open", "never"]
+    cluster.publish("D1", 1, x=10)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+def test_copies_that_fall_on_one_matcher_are_replicated_to_its_clockwise_neighbour() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x = 900 AND y = 900")
+    assert cluster.matchers_with("s") == {"M4": [0, 1]}
+    replicas = {
+        name: [n for n, rows in enumerate(strategy.matcher.sets) if "s" in rows.replicas]
+        for name, strategy in cluster.strategies.items()
+        if strategy.matcher is not None
+    }
+    assert replicas == {"M1": [0, 1], "M2": [], "M3": [], "M4": []}
+
+
+def test_replacing_and_unsubscribing_reach_every_copy() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x < 300")
+    subscribe(cluster, "s", "x > 700")
+    cluster.publish("D1", 1, x=100, y=1)
+    cluster.publish("D1", 2, x=800, y=1)
+    cluster.settle()
+    assert cluster.delivered() == [(2, "C", ("s",))]
+    cluster.ask("D1", "C", Unsubscribe("s"))
+    cluster.publish("D1", 3, x=800, y=1)
+    cluster.settle()
+    assert cluster.delivered() == [(2, "C", ("s",))]
+    assert cluster.matchers_with("s") == {}
+
+
+def test_what_a_home_does_not_know_is_not_delivered_and_is_forgotten() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x < 200 AND y < 200")
+    cluster.strategies["D1"].dispatcher.home._wishes.clear()
+    cluster.publish("D1", 1, x=100, y=100)
+    cluster.settle()
+    assert cluster.delivered() == []
+    assert cluster.matchers_with("s") == {}
+
+
+def test_a_subscription_is_called_stored_when_every_owner_has_it() -> None:
+    cluster = made()
+    cluster.held[Stored] = []
+    subscribe(cluster, "s", "x < 600 AND y = 900")
+    assert stored(cluster) == []
+    waiting = cluster.held.pop(Stored)
+    cluster.under_way.extend(waiting[:-1])
+    cluster.settle()
+    assert stored(cluster) == []
+    cluster.under_way.extend(waiting[-1:])
+    cluster.settle()
+    assert stored(cluster) == ["s"]
+
+
+def test_a_home_asks_again_when_a_matcher_does_not_answer() -> None:
+    cluster = made()
+    cluster.held[Store] = []
+    subscribe(cluster, "s", "x < 200 AND y < 200")
+    lost = cluster.held.pop(Store)
+    assert lost
+    cluster.run(5)
+    assert stored(cluster) == ["s"]
+
+
+# --- faults -----------------------------------------------------------------------------------
+
+
+def test_another_candidate_is_used_when_the_matcher_is_gone() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
+    cluster.held[Match] = []
+    cluster.publish("D1", 1, x=100, y=900)
+    ((_, first, _),) = cluster.held.pop(Match)
+    cluster.crash(first)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+    assert {target for _, target in cluster.sent_of(Match)} == {"M1", "M4"}
+
+
+def test_another_candidate_is_used_when_the_matcher_stays_silent() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
+    cluster.held |= {Match: [], LoadReport: []}
+    cluster.publish("D1", 1, x=100, y=900)
+    assert len(cluster.held.pop(Match)) == 1
+    cluster.run(6)
+    assert cluster.delivered() == [(1, "C", ("s",))]
+    assert len(set(cluster.sent_of(Match))) == 2
+
+
+def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> None:
+    """The matcher answers and dies; what it sent to the home is lost, or came: nobody knows."""
+    for home_has_it in (False, True):
+        cluster = made()
+        subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
+        cluster.held |= {Matched: [], Receipt: []}
+        cluster.publish("D1", 1, x=100, y=900)
+        cluster.settle()
+        assert len(cluster.strategies["D1"].dispatcher.outbox) == 1
+        ((first, _, _),) = cluster.held[Matched]
+        if home_has_it:
+            cluster.release(Matched)
+            cluster.settle()
+        cluster.held.clear()
+        cluster.crash(first)
+        cluster.settle()
+        assert cluster.delivered() == [(1, "C", ("s",))]
+        assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
+
+
+def test_a_home_that_is_gone_is_not_waited_for() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x < 200", at="D2")
+    cluster.held[Matched] = []
+    cluster.publish("D1", 1, x=100, y=900)
+    cluster.settle()
+    cluster.crash("D2")
+    cluster.settle()
+    assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
+
+
+def test_the_dead_are_missed_and_their_segments_rebuilt_from_other_dimensions() -> None:
+    cluster = made()
+    random = Random(3)
+    for number in range(40):
+        low, high = random.randrange(800), random.randrange(800)
+        text = f"x >= {low} AND x < {low + 200} AND y >= {high} AND y < {high + 200}"
+        subscribe(cluster, f"s{number}", text, at=random.choice(["D1", "D2"]))
+    cluster.crash("M3")
+    cluster.run(20)
+    assert {row.dead for row in cluster.records if isinstance(row, DeathRecord)} == {"M3"}
+    assert cluster.strategies["M2"].matcher.segments == [Segment(250.0, 750.0)] * 2
+    served = cluster.strategies["M2"].matcher.sets
+    for dimension, rows in enumerate(served):
+        expected = {
+            wish.row.subscription.id
+            for name in ("D1", "D2")
+            for wish in cluster.strategies[name].dispatcher.home._wishes.values()
+            if Segment(250.0, 750.0).meets(wish.ranges[dimension])
+        }
+        assert rows.rows.keys() == expected
+
+
+def test_subscriptions_with_every_copy_on_the_dead_come_from_their_homes() -> None:
+    cluster = Cluster(parameters(dimensions=(X,)))
+    cluster.run(2)
+    subscribe(cluster, "s", "x > 510 AND x < 520")
+    assert cluster.matchers_with("s") == {"M3": [0]}
+    cluster.crash("M3")
+    cluster.publish("D1", 1, x=515)
+    cluster.run(20)
+    assert cluster.matchers_with("s") == {"M2": [0]}
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+def test_one_that_starts_again_does_not_take_its_first_segments() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
+    cluster.crash("M3")
+    cluster.run(20)
+    cluster.add("M3")
+    cluster.start("M3")
+    cluster.settle()
+    assert cluster.strategies["M3"].membership.state in (State.JOINING, State.SERVING)
+    cluster.run(5)
+    assert cluster.strategies["M3"].membership.state is State.SERVING
+    segments = [cluster.strategies[name].matcher.segments for name in ("M1", "M2", "M3", "M4")]
+    for dimension in range(2):
+        covered = sorted(row[dimension] for row in segments)
+        assert [low for low, _ in covered[1:]] == [high for _, high in covered[:-1]]
+    cluster.publish("D1", 1, x=515, y=5)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+def test_a_dispatcher_that_starts_again_learns_the_table_and_its_clients_come_back() -> None:
+    cluster = made()
+    cluster.crash("D2")
+    cluster.add("D2")
+    cluster.start("D2")
+    cluster.settle()
+    subscribe(cluster, "s", "x = 10", at="D2")
+    cluster.run(2)
+    cluster.publish("D1", 1, x=10)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+def test_one_that_is_taken_for_dead_gives_everything_up_and_joins_anew() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
+    for name in sorted(cluster.nodes):
+        if name != "M3":
+            cluster.links -= {("M3", name), (name, "M3")}
+    cluster.run(16)
+    assert cluster.strategies["M2"].matcher.segments[0] == Segment(250.0, 750.0)
+    for name in sorted(cluster.nodes):
+        if name != "M3":
+            cluster.links |= {("M3", name), (name, "M3")}
+    cluster.run(30)
+    lives = [cluster.strategies[name].membership for name in ("M1", "M2", "M3", "M4")]
+    assert {life.state for life in lives} == {State.SERVING}
+    assert cluster.strategies["M3"].matcher.segments[0] != Segment(500.0, 750.0)
+    cluster.publish("D1", 1, x=515, y=5)
+    cluster.run(5)
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+# --- joining and leaving ----------------------------------------------------------------------
+
+
+def test_a_joiner_takes_the_upper_half_on_every_dimension() -> None:
+    cluster = made("M5")
+    subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
+    cluster.run(2)
+    cluster.start("M5")
+    cluster.run(3)
+    joined = cluster.strategies["M5"]
+    assert joined.membership.state is State.SERVING
+    assert joined.matcher.segments == [Segment(125.0, 250.0), Segment(875.0, float("inf"))]
+    assert cluster.sent_of(Split) == [("M5", "M1"), ("M5", "M4")]
+    cluster.publish("D2", 1, x=200, y=999)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_missed_while_segments_move(seed: int) -> None:
+    """Joins and a leave, with subscriptions and publications between any two messages."""
+    random = Random(seed)
+    cluster = made("M5 M6", publications_per_job=1)
+    due, made_at = set(), {}
+    moves = {10: lambda: cluster.start("M5"), 30: lambda: cluster.start("M6")}
+    moves[60] = lambda: cluster.ask("M2", "operator", Leave())
+    for number in range(120):
+        moves.get(number, lambda: None)()
+        name, low = f"s{number}", random.randrange(900)
+        made_at[name] = low
+        home = random.choice(["D1", "D2"])
+        cluster.ask(home, "C", Subscribe(subscription(name, f"x >= {low} AND x < {low + 100}")))
+        for _ in range(random.randrange(30)):
+            cluster.step(random)
+        x = random.randrange(1_000)
+        asked = {name for name in stored(cluster) if made_at[name] <= x < made_at[name] + 100}
+        due |= {(number, name) for name in asked}
+        cluster.publish(random.choice(["D1", "D2"]), number, x=x, y=random.randrange(1_000))
+        if number % 10 == 9:
+            cluster.run(0.5)
+    cluster.run(5)
+    delivered = [(number, name) for number, _, names in cluster.delivered() for name in names]
+    assert len(delivered) == len(set(delivered))
+    assert due <= set(delivered)
+    states = [cluster.strategies[name].membership.state.value for name in ("M2", "M5", "M6")]
+    assert states == ["left", "serving", "serving"]
+
+
+def test_a_move_that_breaks_off_leaves_the_giver_as_it_was() -> None:
+    cluster = made("M5")
+    subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
+    cluster.held[Rows] = []
+    cluster.start("M5")
+    cluster.settle()
+    assert len(cluster.held.pop(Rows)) == 2
+    cluster.crash("M5")
+    cluster.run(2)
+    assert [cluster.strategies[f"M{n}"].matcher.segments[0] for n in (1, 2)] == [
+        Segment(float("-inf"), 250.0),
+        Segment(250.0, 500.0),
+    ]
+    cluster.publish("D1", 1, x=200, y=950)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+def test_what_was_given_and_never_received_is_rebuilt_by_the_giver() -> None:
+    cluster = made("M5")
+    subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
+    cluster.held[Yours] = []
+    cluster.start("M5")
+    cluster.settle()
+    del cluster.held[Yours]
+    cluster.crash("M5")
+    cluster.publish("D1", 1, x=200, y=950)
+    cluster.run(20)
+    assert cluster.strategies["M1"].matcher.segments[0] == Segment(float("-inf"), 250.0)
+    assert cluster.delivered() == [(1, "C", ("s",))]
+
+
+def test_a_leaver_hands_everything_to_those_beside_it() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
+    cluster.ask("M3", "operator", Leave())
+    cluster.run(3)
+    assert cluster.strategies["M3"].membership.state is State.LEFT
+    assert cluster.strategies["M3"].matcher.segments == [NOTHING, NOTHING]
+    for dimension in range(2):
+        served = [cluster.strategies[f"M{n}"].matcher.segments[dimension] for n in (1, 2, 4)]
+        assert [low for low, _ in served[1:]] == [high for _, high in served[:-1]]
+    cluster.publish("D1", 1, x=515, y=50)
+    cluster.settle()
+    assert cluster.delivered() == [(1, "C", ("s",))]
+    assert not [row for row in cluster.records if isinstance(row, DeathRecord)]
+
+
+def test_the_last_matcher_cannot_leave() -> None:
+    cluster = Cluster(parameters("M1"))
+    cluster.run(2)
+    cluster.ask("M1", "operator", Leave())
+    assert "M1 is the last matcher, and cannot leave" in cluster.refusals()
+
+
+def test_the_controller_adds_when_saturated_and_removes_when_idle() -> None:
+    cluster = made("M5", elasticity=Elasticity(patience_us=2_000_000, settle_us=5_000_000, least=4))
+    cluster.start("M5")
+    cluster.run(3)
+    assert cluster.strategies["M5"].membership.state is State.JOINING
+    outbox = cluster.strategies["D1"].dispatcher.outbox
+    cluster.held[LoadReport] = []
+    outbox.utilisations.update(dict.fromkeys(("M1", "M2", "M3", "M4"), 0.95))
+    cluster.run(4)
+    assert cluster.strategies["M5"].membership.state is State.SERVING
+    outbox.utilisations.update(dict.fromkeys(("M1", "M2", "M3", "M4", "M5"), 0.1))
+    cluster.run(12)
+    scaled = [(row.action, row.matcher) for row in cluster.records if isinstance(row, ScaleRecord)]
+    assert scaled[:2] == [("add", "M5"), ("remove", "M1")]
+    assert cluster.strategies["M1"].membership.state is State.JOINING
+
+
+# --- clients, baselines, misuse ---------------------------------------------------------------
+
+
+def test_a_mailbox_keeps_until_it_is_polled() -> None:
+    cluster = made()
+    cluster.ask("D1", "phone", OpenMailbox())
+    assert cluster.notified[-1] == ("D1", "phone", MailboxOpened("D1/phone"))
+    subscribe(cluster, "s", "x > 0", client="phone")
+    for number in (1, 2, 3):
+        cluster.publish("D2", number, x=number, y=1)
+    cluster.settle()
+    assert cluster.delivered() == []
+    cluster.ask("D1", "phone", Poll("D1/phone", 2))
+    assert len(cluster.delivered()) == 2
+    cluster.ask("D1", "thief", Poll("D1/phone", 2))
+    assert cluster.refusals() == ["thief has no mailbox 'D1/phone' here"]
+
+
+def test_full_replication_has_everything_everywhere() -> None:
+    cluster = Cluster(full_replication(X, dispatchers=("D1",), matchers=("M1", "M2", "M3")), "M4")
+    cluster.run(2)
+    subscribe(cluster, "s", "x = 5")
+    cluster.start("M4")
+    cluster.run(3)
+    subscribe(cluster, "t", "x = 5")
+    assert cluster.matchers_with("s") == cluster.matchers_with("t")
+    assert sorted(cluster.matchers_with("s")) == ["M1", "M2", "M3", "M4"]
+    for number in range(20):
+        cluster.publish("D1", number, x=5)
+    cluster.settle()
+    assert len(cluster.delivered()) == 20
+    assert len(set(cluster.sent_of(Match))) > 1
+    cluster.ask("M2", "operator", Leave())
+    cluster.run(3)
+    cluster.publish("D1", 21, x=5)
+    cluster.settle()
+    assert len(cluster.delivered()) == 21
+
+
+def test_peer_to_peer_has_one_candidate() -> None:
+    cluster = Cluster(peer_to_peer(X, dispatchers=("D1",), matchers=("M1", "M2")))
+    cluster.run(2)
+    subscribe(cluster, "s", "x = 5")
+    assert cluster.matchers_with("s") == {"M1": [0]}
+    cluster.publish("D1", 1, x=5)
+    cluster.settle()
+    assert cluster.sent_of(Match) == [("D1", "M1")]
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x = 5")
+    wrong = [
+        ("D1", "E", Subscribe(subscription("s", "x = 6", "E"))),
+        ("D1", "E", Unsubscribe("s")),
+        ("D1", "E", Poll("D1/E", 1)),
+        ("D1", "E", PingTimes(MessageId("D1", "E", 0), {})),
+        ("M1", "E", Subscribe(subscription("t", "x = 6", "E"))),
+    ]
+    for broker, client, request in wrong:
+        cluster.ask(broker, client, request)
+    assert len(cluster.refusals()) == len(wrong)
+    cluster.ask("D1", "P", Advertise(advertisement("a")), Unadvertise("a"))
+    cluster.ask("D1", "Q", publish(1, publisher="P"))
+    assert len(cluster.refusals()) == len(wrong)
+    assert isinstance(cluster.notified[-1][2], Rejected)
+    assert cluster.delivered() == []

@@ -1,0 +1,103 @@
+"""Random clusters: whatever joins, leaves or dies, every publication reaches exactly whom it must.
+
+A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.overlays.bluedove.handover import Handover
+from shoal.overlays.bluedove.home import Home
+from shoal.overlays.bluedove.outbox import Outbox
+from shoal.overlays.bluedove.records import DeathRecord, ServedRecord
+from tests.seeds.random_cluster import RandomCluster, Trouble
+from tests.seeds.test_random_networks import CHOSEN, _seeds
+
+QUICK = range(4)
+SOAK = range(1_000)
+
+
+def run(seeds: Iterable[int], trouble: Trouble, *, lossy: bool = False) -> tuple[int, int, int]:
+    """Run and judge: deliveries required, segments that changed hands, matchers missed."""
+    required = served = dead = 0
+    for seed in _seeds(seeds):
+        cluster = RandomCluster(seed, trouble, lossy=lossy)
+        problems = cluster.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
+        required += cluster.required
+        records = cluster.world.trace.records
+        served += sum(isinstance(row, ServedRecord) and row.at_us > 1_000_000 for row in records)
+        dead += sum(isinstance(row, DeathRecord) for row in records)
+    return required, served, dead
+
+
+def test_nothing_is_lost_while_matchers_join() -> None:
+    required, served, dead = run(QUICK, Trouble.NONE)
+    assert (required and served) or CHOSEN
+    assert dead == 0
+
+
+def test_nothing_is_lost_while_matchers_join_and_leave() -> None:
+    required, served, dead = run(QUICK, Trouble.LEAVES)
+    assert (required and served) or CHOSEN
+    assert dead == 0
+
+
+def test_nothing_is_lost_while_matchers_die() -> None:
+    required, served, dead = run(QUICK, Trouble.CRASHES)
+    assert (required and served and dead) or CHOSEN
+
+
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_nothing_is_lost_over_links_that_lose_and_reorder(trouble: Trouble) -> None:
+    required, _, _ = run(range(1), trouble, lossy=True)
+    assert required or CHOSEN
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_a_thousand_clusters_lose_nothing(trouble: Trouble, lossy: bool) -> None:
+    required, _, _ = run(SOAK, trouble, lossy=lossy)
+    assert required > 1_000_000 or CHOSEN
+
+
+# --- the judges bite --------------------------------------------------------------------------
+
+
+def problems(trouble: Trouble, count: int = 3) -> str:
+    return "\n".join(row for seed in range(count) for row in RandomCluster(seed, trouble).run())
+
+
+def test_publications_that_are_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the paper: what was sent to a matcher that dies is lost."""
+    monkeypatch.setattr(Outbox, "link_down", lambda self, broker, now_us, out: None)
+    monkeypatch.setattr(Outbox, "tick", lambda self, now_us, out: False)
+    assert "lost: " in problems(Trouble.CRASHES)
+
+
+def test_subscriptions_that_do_not_move_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handover, "_send_rows", _send_no_rows)
+    assert "lost: " in problems(Trouble.LEAVES)
+
+
+def _send_no_rows(self, to, dimension, segment, rows, now_us, out):  # type: ignore[no-untyped-def]
+    from shoal.overlays.bluedove.messages import Rows
+
+    self._node.send(to, Rows(dimension, segment, (), True), now_us, out)
+
+
+def test_second_copies_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = Home.matched
+
+    def forgetful(self, matcher, found, now_us, out):  # type: ignore[no-untyped-def]
+        self._delivered.clear()
+        matched(self, matcher, [*found, *found], now_us, out)
+        self._delivered.clear()
+
+    monkeypatch.setattr(Home, "matched", forgetful)
+    monkeypatch.setattr("shoal.overlays.bluedove.home.MAX_REMEMBERED", 0)
+    assert "twice: " in problems(Trouble.NONE, 1)
