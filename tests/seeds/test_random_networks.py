@@ -21,6 +21,9 @@ SOAK = range(1_000)
 CHOSEN = os.environ.get("SHOAL_SEEDS", "")
 
 
+MOVING = pytest.mark.parametrize("system", ["grape", "pop"])
+
+
 def _seeds(default: Iterable[int]) -> Iterable[int]:
     if not CHOSEN:
         return default
@@ -46,21 +49,23 @@ def test_nothing_is_lost_while_clients_come_and_go() -> None:
     assert migrations == 0
 
 
-def test_nothing_is_lost_while_publishers_move() -> None:
-    required, migrations = _run(QUICK, "grape")
+@MOVING
+def test_nothing_is_lost_while_publishers_move(system: str) -> None:
+    required, migrations = _run(QUICK, system)
     assert required > 0 or CHOSEN
     assert migrations > 0 or CHOSEN
 
 
-def test_nothing_is_lost_over_links_that_lose_and_reorder() -> None:
-    required, migrations = _run(LOSSY, "grape", lossy=True)
+@MOVING
+def test_nothing_is_lost_over_links_that_lose_and_reorder(system: str) -> None:
+    required, migrations = _run(LOSSY, system, lossy=True)
     assert required > 0 or CHOSEN
     assert migrations > 0 or CHOSEN
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("lossy", [False, True])
-@pytest.mark.parametrize("system", ["tree", "grape"])
+@pytest.mark.parametrize("system", ["tree", "grape", "pop"])
 def test_a_thousand_networks_lose_nothing(system: str, lossy: bool) -> None:
     required, _ = _run(SOAK, system, lossy=lossy)
     assert required > 1_000_000 or CHOSEN
