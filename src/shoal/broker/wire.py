@@ -209,6 +209,20 @@ class FrameReader:
         return bodies
 
 
+def first_frame(data: bytes, max_frame_bytes: int) -> tuple[bytes, bytes] | None:
+    """The body of the first frame and what follows it; None when it is not complete.
+
+    WireError when it is announced to be too long.
+    """
+    if len(data) < _LENGTH_BYTES:
+        return None
+    length = int.from_bytes(data[:_LENGTH_BYTES], "big")
+    if length > max_frame_bytes:
+        raise WireError(f"a frame of {length} bytes is announced, more than {max_frame_bytes}")
+    end = _LENGTH_BYTES + length
+    return (data[_LENGTH_BYTES:end], data[end:]) if len(data) >= end else None
+
+
 def check_size(expression: Expression) -> None:
     """WireError when a filter's expression is larger or deeper than what travels."""
     left = MAX_PARTS

@@ -1,0 +1,41 @@
+"""`host:port`, as network files and options write it.
+
+>>> read_address("[::1]:1883"), str(read_address("localhost:0"))
+(Address(host='::1', port=1883), 'localhost:0')
+>>> read_address("1883")
+Traceback (most recent call last):
+ValueError: '1883' is not host:port, such as 127.0.0.1:1883 or [::1]:1883
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+
+class Address(NamedTuple):
+    """Where something listens; port 0 asks the system for a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def read_address(text: str) -> Address:
+    """The address that a text names; ValueError when it names none."""
+    found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:\s]+)):(\d{1,5})", text)
+    if found is None or int(found[3]) > 65_535:
+        raise ValueError(f"{text!r} is not host:port, such as 127.0.0.1:1883 or [::1]:1883")
+    return Address(found[1] or found[2], int(found[3]))

@@ -1,0 +1,17 @@
+"""The time that live brokers go by: the world's, in integer microseconds, never running back."""
+
+from __future__ import annotations
+
+import time
+
+_NANOSECONDS = 1_000
+
+
+class Clock:
+    """Reads the world's time once, and from then on only how much has passed since."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_us(self) -> int:
+        return (time.monotonic_ns() + self._offset_ns) // _NANOSECONDS

@@ -1,0 +1,247 @@
+"""A network file: which brokers there are, where they are, how they are linked, what they run.
+
+One TOML file describes the whole network and every broker reads the same; `shoal serve` takes a
+broker's name beside it.  A key nobody knows is an error, and `problems` finds what the types
+cannot: links to nobody, overlays that are no trees, certificates that are not there.
+
+>>> network = parse_network({"name": "two", "links": [["B1", "B2"]], "brokers": [
+...     {"name": "B1", "peers": "127.0.0.1:7001"}, {"name": "B2", "peers": "127.0.0.1:7002"}]})
+>>> network.system, network.neighbours("B1")
+('tree', ('B2',))
+>>> parse_network({"name": "two", "brokers": [{"name": "B1", "pears": "127.0.0.1:7001"}]})
+Traceback (most recent call last):
+shoal.typed_toml.TomlError: network: brokers[0].pears: unknown key; did you mean peers?
+
+Files that a network file names are relative to its folder; `{broker}` in their names stands for
+the broker that reads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from shoal import typed_toml
+from shoal.broker.link_session import LinkLimits
+from shoal.model import BrokerId
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.tree.shapes import TopologyError, check_tree
+from shoal.runtime.addresses import Address, read_address
+from shoal.typed_toml import TomlError
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+# Names go into file names, metrics and certificates.
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+NETWORK = "network"
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of a network file."""
+
+
+class BrokerSection(Section, frozen=True, kw_only=True):
+    """One broker and where it listens; what is not named does not listen.
+
+    peers       for other brokers; they also dial it
+    mqtt        for MQTT clients, over TCP
+    websocket   for MQTT clients, over WebSocket
+    admin       health, status and metrics, over HTTP
+    """
+
+    name: Name
+    peers: Text
+    mqtt: str = ""
+    websocket: str = ""
+    admin: str = ""
+
+    def __post_init__(self) -> None:
+        for key, text in self.listeners().items():
+            try:
+                read_address(text)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+
+    def listeners(self) -> dict[str, str]:
+        """The addresses that are given, by key."""
+        texts = {"peers": self.peers, "mqtt": self.mqtt, "websocket": self.websocket}
+        return {key: text for key, text in (texts | {"admin": self.admin}).items() if text}
+
+    def address(self, key: str) -> Address | None:
+        text = self.listeners().get(key)
+        return None if text is None else read_address(text)
+
+
+class TlsSection(Section, frozen=True, kw_only=True):
+    """Mutual TLS between brokers, as PEM files; a certificate is made out to its broker's name."""
+
+    authority: Text
+    certificate: Text
+    key: Text
+
+
+class LinksSection(Section, frozen=True, kw_only=True):
+    """Bounds of every link; see `shoal.broker.link_session.LinkLimits`."""
+
+    window_bytes: Positive = 4 * 2**20
+    high_bytes: Positive = 8 * 2**20
+    low_bytes: Positive = 4 * 2**20
+    limit_bytes: Positive = 128 * 2**20
+    silence_us: Positive = 5_000_000
+    give_up_us: Positive = 60_000_000
+
+    def __post_init__(self) -> None:
+        if not self.low_bytes < self.high_bytes < self.limit_bytes:
+            raise ValueError("high_bytes: is not between low_bytes and limit_bytes")
+
+    @property
+    def limits(self) -> LinkLimits:
+        return LinkLimits(**msgspec.structs.asdict(self))
+
+
+class TraceSection(Section, frozen=True, kw_only=True):
+    """Parquet files of what happens, for the pipeline; without a folder none are written.
+
+    rows, seconds   when the next file is begun
+    keep            files of each table that are kept, the oldest go
+    """
+
+    folder: str = ""
+    rows: Positive = 100_000
+    seconds: Positive = 60
+    keep: Positive = 100
+
+
+class Network(Section, frozen=True, kw_only=True):
+    """The whole file.
+
+    seed          starts the brokers' own randomness
+    plain_links   links go without TLS also where other machines reach them (a network of their
+                  own, as containers have): whoever reaches a broker can claim to be another
+    """
+
+    name: Name
+    brokers: Annotated[tuple[BrokerSection, ...], msgspec.Meta(min_length=1)]
+    system: str = "tree"
+    links: tuple[tuple[BrokerId, BrokerId], ...] = ()
+    seed: int = 0
+    tls: TlsSection | None = None
+    plain_links: bool = False
+    link_limits: LinksSection = LinksSection()
+    trace: TraceSection = TraceSection()
+    parameters: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.system not in SYSTEMS:
+            raise ValueError(f"system: no system {self.system!r}; use one of {', '.join(SYSTEMS)}")
+
+    def broker(self, name: BrokerId) -> BrokerSection:
+        """The broker of that name; KeyError when there is none."""
+        for broker in self.brokers:
+            if broker.name == name:
+                return broker
+        raise KeyError(name)
+
+    def neighbours(self, name: BrokerId) -> tuple[BrokerId, ...]:
+        """Whom the links join to a broker, sorted."""
+        ends = [link for link in self.links if name in link]
+        return tuple(sorted(right if left == name else left for left, right in ends))
+
+    @property
+    def system_parameters(self) -> msgspec.Struct | None:
+        found: msgspec.Struct | None = self.parameters.get(self.system)
+        return found
+
+
+def load_network(path: Path) -> Network:
+    """The network in a TOML file; TomlError says what is wrong with it and where."""
+    data = typed_toml.read_table(path)
+    folder = path.parent.resolve()
+    network = parse_network(data, str(path))
+    tls, trace = network.tls, network.trace
+    if tls is not None:
+        files = {key: str(folder / text) for key, text in msgspec.structs.asdict(tls).items()}
+        tls = TlsSection(**files)
+    if trace.folder:
+        trace = msgspec.structs.replace(trace, folder=str(folder / trace.folder))
+    return msgspec.structs.replace(network, tls=tls, trace=trace)
+
+
+def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
+    """The network in nested dictionaries; every system has a table of its own name in it."""
+    data = dict(data)
+    if "parameters" in data:
+        raise TomlError(f"{label}: parameters: unknown key; a system's table has its name")
+    given = {name: data.pop(name) for name in SYSTEMS if name in data}
+    kind = msgspec.defstruct(
+        "Systems",
+        [(name, SYSTEMS[name].parameters, msgspec.UNSET) for name in SYSTEMS],
+        frozen=True,
+        kw_only=True,
+    )
+    systems = typed_toml.convert(given, kind, label)
+    parameters = {name: getattr(systems, name) for name in given}
+    network = typed_toml.convert(data, Network, label)
+    return msgspec.structs.replace(network, parameters=parameters)
+
+
+def dump_network(network: Network) -> str:
+    """The TOML that is read as this network."""
+    data = msgspec.to_builtins(network)
+    parameters = data.pop("parameters")
+    data = {key: value for key, value in data.items() if value is not None}
+    return msgspec.toml.encode(data | parameters).decode()
+
+
+def problems(network: Network) -> list[str]:
+    """What is wrong with a network beyond its types, each with the path of its key."""
+    names = [broker.name for broker in network.brokers]
+    found = [
+        f"brokers[{place}].name: there is another broker {name!r}"
+        for place, name in enumerate(names)
+        if name in names[:place]
+    ]
+    for place, (left, right) in enumerate(network.links):
+        found += [f"links[{place}]: no broker {end!r}" for end in (left, right) if end not in names]
+        if left == right:
+            found.append(f"links[{place}]: joins {left!r} to itself")
+    if not found and SYSTEMS[network.system].needs_tree:
+        try:
+            check_tree(names, network.links)
+        except TopologyError as error:
+            found.append(f"links: {error}")
+    found += _address_problems(network)
+    if network.tls is not None:
+        found += _missing_files(network.tls, names)
+    return found
+
+
+def _address_problems(network: Network) -> list[str]:
+    found = []
+    taken: dict[Address, str] = {}
+    is_plain = network.tls is None and not network.plain_links
+    for place, broker in enumerate(network.brokers):
+        for key, text in broker.listeners().items():
+            address, where = read_address(text), f"brokers[{place}].{key}"
+            if address.port and address in taken:
+                found.append(f"{where}: {address} is {taken[address]} already")
+            taken[address] = where
+            if key == "peers" and not address.port and len(network.brokers) > 1:
+                found.append(f"{where}: other brokers must know the port; 0 is any free one")
+            if key == "peers" and is_plain and not address.is_loopback:
+                found.append(f"{where}: {address} is open to other machines; it needs [tls]")
+    return found
+
+
+def _missing_files(tls: TlsSection, names: list[BrokerId]) -> list[str]:
+    found: dict[str, None] = {}
+    for key, pattern in msgspec.structs.asdict(tls).items():
+        for name in names:
+            path = Path(pattern.format(broker=name))
+            # A broker has its own key; those of others need not be here.
+            if not path.is_file() and "{broker}" not in pattern:
+                found[f"tls.{key}: no file {path}"] = None
+    return list(found)

@@ -1,0 +1,140 @@
+"""One TCP connection between two brokers: hello from both, then a link's bytes.
+
+Whoever connects says hello first.  Until the other end's hello has come a connection belongs to
+no link, may say little and has little time; whatever else it says closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Protocol
+
+from shoal.broker.link_session import CONTROLS, Hello, Refuse
+from shoal.broker.wire import Codec, WireError, first_frame
+from shoal.runtime.tls import certified_names
+
+# A hello takes a hundred bytes; what is not one is not read on.
+MAX_HELLO_BYTES = 4_096
+HELLO_TIMEOUT_S = 5.0
+
+_CONTROLS = Codec(CONTROLS)
+_log = logging.getLogger(__name__)
+
+
+class Door(Protocol):
+    """Where a connection's events go."""
+
+    def opened(self, connection: PeerConnection) -> None:
+        """The transport is there."""
+
+    def greeted(self, connection: PeerConnection, hello: Hello) -> None:
+        """The other end's hello; WireError (with what to tell it) when it is not welcome."""
+
+    def received(self, connection: PeerConnection, data: bytes) -> None:
+        """Bytes behind the hello; WireError when they make no sense."""
+
+    def closed(self, connection: PeerConnection) -> None:
+        """The connection is gone, for whatever reason."""
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection; `is_dialled` is True at the end that connected."""
+
+    def __init__(self, door: Door, *, is_dialled: bool) -> None:
+        self.is_dialled = is_dialled
+        self.is_greeted = False
+        self.refused = ""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._door = door
+        self._transport: asyncio.Transport | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+        self._before = b""
+
+    # --- asyncio's side -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        loop = asyncio.get_running_loop()
+        self._timeout = loop.call_later(HELLO_TIMEOUT_S, self._too_late)
+        self._door.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if not self.is_greeted:
+                data = self._greet(data)
+            if data:
+                self._door.received(self, data)
+        except WireError as error:
+            self.refuse(str(error))
+
+    def _greet(self, data: bytes) -> bytes:
+        self._before += data
+        found = first_frame(self._before, MAX_HELLO_BYTES)
+        if found is None:
+            return b""
+        hello = _CONTROLS.decode(found[0])
+        if isinstance(hello, Refuse):
+            self.refused = hello.reason
+            raise WireError(f"refused by the other end: {hello.reason}")
+        if not isinstance(hello, Hello):
+            raise WireError(f"{type(hello).__name__} before a Hello")
+        self._door.greeted(self, hello)
+        self.is_greeted = True
+        self._before = b""
+        self._stop_waiting()
+        return found[1]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_waiting()
+        self._door.closed(self)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _too_late(self) -> None:
+        self.refuse(f"no hello within {HELLO_TIMEOUT_S:g} s")
+
+    def _stop_waiting(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+
+    # --- the door's side ----------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """The other end's address, for logs."""
+        name: Any = self._transport.get_extra_info("peername") if self._transport else None
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unknown"
+
+    def certified_names(self) -> set[str]:
+        """Who the other end has proved to be, by TLS."""
+        assert self._transport is not None
+        return certified_names(self._transport.get_extra_info("peercert"))
+
+    def say(self, hello: Hello) -> None:
+        self.write(_CONTROLS.encode(hello))
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def refuse(self, reason: str) -> None:
+        """Say why, and close."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        _log.warning("peer connection refused", extra={"peer": self.peer, "reason": reason})
+        if not self.refused:
+            self.write(_CONTROLS.encode(Refuse(reason[: MAX_HELLO_BYTES // 8])))
+        self._transport.close()
+
+    def close(self) -> None:
+        """Close when all is written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()

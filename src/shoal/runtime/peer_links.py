@@ -1,0 +1,366 @@
+"""A live broker's links: who connects to whom, again and again, and who is let in.
+
+Of two linked brokers the one with the smaller name connects, so that there is one connection; it
+tries again with growing pauses for as long as the broker runs.  A broker that the network does
+not link to this one is refused, with mutual TLS also one that cannot prove its name.  Where a
+system opens links itself, whoever opens one connects, and every broker of the network is let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from shoal.broker.effects import LinkChanged
+from shoal.broker.link_session import Hello, LinkLimits, LinkSession, State
+from shoal.broker.messages import Message
+from shoal.broker.wire import Codec, WireError
+from shoal.model import BrokerId
+from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.node import Node
+from shoal.runtime.peer_connections import HELLO_TIMEOUT_S, PeerConnection
+from shoal.runtime.tls import TlsContexts
+
+TICK_S = 1.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+# Connections that have not said who they are; more are closed as they come.
+MAX_STRANGERS = 100
+
+_log = logging.getLogger(__name__)
+
+
+class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker knows about its links.
+
+    neighbours    the brokers it is linked to
+    addresses     where the network's brokers are
+    limits        bounds of each link
+    tls           None: names are believed
+    open_to_all   links also come up with any other broker of the network
+    """
+
+    network: str
+    neighbours: tuple[BrokerId, ...]
+    addresses: Mapping[BrokerId, Address]
+    incarnation: int
+    limits: LinkLimits = LinkLimits()
+    tls: TlsContexts | None = None
+    open_to_all: bool = False
+
+
+class _Link:
+    """One link and, when there is one, its connection."""
+
+    def __init__(self, session: LinkSession, *, is_lasting: bool) -> None:
+        self.session = session
+        self.is_lasting = is_lasting
+        self.connection: PeerConnection | None = None
+        self.dialling: asyncio.Task[None] | None = None
+        self.since_us: int | None = None  # when the oldest of what it holds back came
+        self.bytes_in = self.bytes_out = self.connections = 0
+
+
+class PeerLinks:
+    """All links of one node."""
+
+    def __init__(self, node: Node, codec: Codec, settings: PeerSettings) -> None:
+        self._node = node
+        self._codec = codec
+        self._settings = settings
+        self._links: dict[BrokerId, _Link] = {}
+        self._by_connection: dict[PeerConnection, _Link] = {}
+        self._strangers: set[PeerConnection] = set()
+        self._to_flush: dict[_Link, None] = {}
+        self._server: asyncio.Server | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        # Only the pauses between attempts: no two brokers come back in step.
+        self._random = Random()
+        node.links = self
+        node.at_flush.append(self.flush)
+
+    # --- starting and stopping ----------------------------------------------------------------
+
+    async def start(self, listen: Address) -> Address:
+        """Listen, connect to the neighbours; where it listens."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: PeerConnection(self, is_dialled=False),
+            listen.host,
+            listen.port,
+            ssl=self._settings.tls.incoming if self._settings.tls else None,
+        )
+        port = self._server.sockets[0].getsockname()[1]
+        for neighbour in self._settings.neighbours:
+            link = self._add(neighbour, is_lasting=True)
+            if self._node.id < neighbour:
+                self._dial(neighbour, link, self._settings.addresses[neighbour])
+        self._ticking = loop.call_later(TICK_S, self._tick)
+        return Address(listen.host, port)
+
+    async def stop(self) -> None:
+        """Write what can be written, and close everything."""
+        self._is_stopping = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self.flush()
+        tasks = [link.dialling for link in self._links.values() if link.dialling is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in [*self._by_connection, *self._strangers]:
+            connection.close()
+        if self._server is not None:
+            self._server.close()
+
+    async def drained(self) -> None:
+        """Return when every neighbour that is there has taken all that was sent to it."""
+        while any(
+            link.session.state is State.UP and link.session.buffered_bytes
+            for link in self._links.values()
+        ):
+            await asyncio.sleep(0.01)
+
+    # --- the node's side ----------------------------------------------------------------------
+
+    def send(self, neighbour: BrokerId, message: Message) -> None:
+        link = self._links.get(neighbour)
+        if link is None:
+            return  # a broker may still send while it learns that a link is gone
+        self._to_flush[link] = None
+        if not link.session.send(message):
+            _log.error("link given up, too much waits", extra={"neighbour": neighbour})
+            self.close(neighbour)
+        elif link.session.is_full:
+            self._node.hold(True)
+
+    def open(self, neighbour: BrokerId, address: str) -> None:
+        link = self._links.get(neighbour)
+        if link is not None or neighbour == self._node.id:
+            return
+        place = self._settings.addresses.get(neighbour)
+        if place is None:
+            try:
+                place = read_address(address)
+            except ValueError:
+                self._node.changed([LinkChanged(neighbour, False)])
+                return
+        link = self._add(neighbour, is_lasting=False)
+        self._dial(neighbour, link, place)
+
+    def close(self, neighbour: BrokerId) -> None:
+        link = self._links.get(neighbour)
+        if link is not None:
+            connection = link.connection
+            self._node.changed(link.session.give_up())
+            if connection is not None:
+                connection.abort()
+            self._room_may_have_come()
+
+    def delays_us(self) -> dict[BrokerId, int]:
+        found = {name: link.session.delay_us for name, link in self._links.items()}
+        return {name: delay_us for name, delay_us in found.items() if delay_us is not None}
+
+    def flush(self) -> None:
+        """One write for each link that has something to say."""
+        links, self._to_flush = self._to_flush, {}
+        for link in links:
+            data = link.session.to_write()
+            if data and link.connection is not None:
+                link.bytes_out += len(data)
+                link.connection.write(data)
+
+    def status(self) -> list[dict[str, Any]]:
+        """One row per link, for people and metrics."""
+        return [
+            {
+                "neighbour": name,
+                "state": link.session.state.value,
+                "is_full": link.session.is_full,
+                "buffered_bytes": link.session.buffered_bytes,
+                "delay_us": link.session.delay_us,
+                "bytes_in": link.bytes_in,
+                "bytes_out": link.bytes_out,
+                "connections": link.connections,
+            }
+            for name, link in sorted(self._links.items())
+        ]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether every link of the network that starts or ends here is up."""
+        links = self._links.values()
+        return all(link.session.state is State.UP for link in links if link.is_lasting)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def _add(self, neighbour: BrokerId, *, is_lasting: bool) -> _Link:
+        settings = self._settings
+        session = LinkSession(
+            settings.network,
+            self._node.id,
+            neighbour,
+            settings.incarnation,
+            self._codec,
+            settings.limits,
+        )
+        link = self._links[neighbour] = _Link(session, is_lasting=is_lasting)
+        return link
+
+    def _dial(self, neighbour: BrokerId, link: _Link, address: Address) -> None:
+        link.dialling = asyncio.create_task(self._keep_dialling(neighbour, link, address))
+
+    async def _keep_dialling(self, neighbour: BrokerId, link: _Link, address: Address) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            connection = None
+            if link.connection is None:
+                connection = await self._try(address)
+            if connection is not None:
+                self._say_hello(connection, link)
+                await connection.ended
+                if connection.is_greeted:
+                    pause_s = FIRST_PAUSE_S
+            elif link.connection is not None:
+                await link.connection.ended
+            if not link.is_lasting and link.session.state is State.IDLE:
+                self._node.changed([LinkChanged(neighbour, False)])
+                del self._links[neighbour]
+                return
+            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _try(self, address: Address) -> PeerConnection | None:
+        loop = asyncio.get_running_loop()
+        tls = self._settings.tls
+        try:
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(
+                    lambda: PeerConnection(self, is_dialled=True),
+                    address.host,
+                    address.port,
+                    ssl=tls.outgoing if tls else None,
+                ),
+                HELLO_TIMEOUT_S,
+            )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            _log.debug("cannot connect", extra={"address": str(address), "problem": str(error)})
+            return None
+        return connection
+
+    def _say_hello(self, connection: PeerConnection, link: _Link) -> None:
+        if link.connection is not None:
+            connection.refuse("the other end was faster")
+            return
+        self._strangers.discard(connection)
+        self._by_connection[connection] = link
+        link.connection = connection
+        connection.say(link.session.hello())
+
+    def _tick(self) -> None:
+        now_us = self._node.clock.now_us()
+        for link in list(self._links.values()):
+            self._node.changed(link.session.tick(now_us))
+            self._to_flush[link] = None
+            if link.session.is_silent(now_us) and link.connection is not None:
+                _log.warning("silent link", extra={"neighbour": link.session.neighbour})
+                link.connection.abort()
+        self._room_may_have_come()
+        self._node.schedule_flush()
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    # --- connections --------------------------------------------------------------------------
+
+    def opened(self, connection: PeerConnection) -> None:
+        if not connection.is_dialled and len(self._strangers) >= MAX_STRANGERS:
+            connection.abort()
+        else:
+            self._strangers.add(connection)
+
+    def greeted(self, connection: PeerConnection, hello: Hello) -> None:
+        now_us = self._node.clock.now_us()
+        self._check(connection, hello)
+        link = self._by_connection.get(connection)
+        if link is None:
+            link = self._links.get(hello.broker) or self._add(hello.broker, is_lasting=False)
+            if link.connection is not None:
+                if link.connection.is_dialled and self._node.id < hello.broker:
+                    raise WireError("this end is connecting")
+                self._drop(link.connection)
+            self._strangers.discard(connection)
+            self._by_connection[connection] = link
+            link.connection = connection
+            connection.say(link.session.hello())
+        elif hello.broker != link.session.neighbour:
+            raise WireError(f"this is {hello.broker}, not {link.session.neighbour}")
+        changes = link.session.connected(hello, now_us)
+        link.connections += 1
+        self._to_flush[link] = None
+        self._node.changed(changes)
+        self._room_may_have_come()
+        self._node.schedule_flush()
+
+    def _check(self, connection: PeerConnection, hello: Hello) -> None:
+        settings = self._settings
+        if hello.network != settings.network:
+            raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
+        known = hello.broker in self._links or (
+            settings.open_to_all and hello.broker in settings.addresses
+        )
+        if not known or hello.broker == self._node.id:
+            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
+        if settings.tls is not None and hello.broker not in connection.certified_names():
+            raise WireError(f"the certificate is not made out to {hello.broker!r}")
+
+    def received(self, connection: PeerConnection, data: bytes) -> None:
+        link = self._by_connection.get(connection)
+        if link is None:
+            return  # replaced by a newer connection
+        now_us = self._node.clock.now_us()
+        link.bytes_in += len(data)
+        link.session.receive(data, now_us)
+        if link.since_us is None:
+            link.since_us = now_us
+        self._hand_on(link)
+        self._room_may_have_come()
+        self._to_flush[link] = None
+        self._node.schedule_flush()
+
+    def closed(self, connection: PeerConnection) -> None:
+        self._strangers.discard(connection)
+        self._drop(connection)
+
+    def _drop(self, connection: PeerConnection) -> None:
+        link = self._by_connection.pop(connection, None)
+        if link is not None:
+            link.connection = None
+            link.since_us = None
+            link.session.lost(self._node.clock.now_us())
+            connection.abort()
+
+    # --- holding back -------------------------------------------------------------------------
+
+    def _hand_on(self, link: _Link) -> None:
+        """Let the broker handle what came, unless another link is full."""
+        if any(other.session.is_full for other in self._links.values() if other is not link):
+            return
+        since_us, link.since_us = link.since_us, None
+        self._node.receive(link.session.neighbour, link.session.take(), since_us)
+
+    def _room_may_have_come(self) -> None:
+        if not self._node.is_holding:
+            return
+        full = any(link.session.is_full for link in self._links.values())
+        for link in list(self._links.values()):
+            if link.connection is not None:
+                self._hand_on(link)
+                self._to_flush[link] = None
+        if not full:
+            self._node.hold(any(link.session.is_full for link in self._links.values()))

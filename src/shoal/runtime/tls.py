@@ -1,0 +1,67 @@
+"""Mutual TLS between brokers: who proves to be which broker.
+
+A broker's certificate is signed by the network's own authority and made out to the broker's name,
+as the common name of its subject or one of its alternative names.  Hosts and addresses play no
+part: a broker keeps its name when it moves.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shoal.model import BrokerId
+from shoal.runtime.network_file import TlsSection
+
+
+class TlsError(ValueError):
+    """Certificates or keys that cannot be used; says which file."""
+
+
+class TlsContexts(NamedTuple):
+    """For connections that come in, and those that go out."""
+
+    incoming: ssl.SSLContext
+    outgoing: ssl.SSLContext
+
+
+def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
+    """What `broker` needs; TlsError when a file is missing or is not what it should be."""
+    files = {
+        "authority": section.authority.format(broker=broker),
+        "certificate": section.certificate.format(broker=broker),
+        "key": section.key.format(broker=broker),
+    }
+    for key, path in files.items():
+        if not Path(path).is_file():
+            raise TlsError(f"tls.{key}: no file {path}")
+    contexts = TlsContexts(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    )
+    for context in contexts:
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = False  # names are brokers', see above
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(files["authority"])
+        except ssl.SSLError as error:
+            raise TlsError(f"tls.authority: {files['authority']}: {error}") from None
+        try:
+            context.load_cert_chain(files["certificate"], files["key"])
+        except ssl.SSLError as error:
+            raise TlsError(f"tls.certificate: {files['certificate']}: {error}") from None
+    return contexts
+
+
+def certified_names(certificate: dict[str, Any] | None) -> set[str]:
+    """The names a verified certificate is made out to."""
+    if not certificate:
+        return set()
+    common = {
+        value
+        for part in certificate.get("subject", ())
+        for key, value in part
+        if key == "commonName"
+    }
+    return common | {value for key, value in certificate.get("subjectAltName", ()) if key == "DNS"}

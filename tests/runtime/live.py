@@ -1,0 +1,113 @@
+"""A live network on loopback inside one test: nodes with real links, and clients in the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import count
+
+import msgspec
+
+from shoal.broker.link_session import CONTROLS, LinkLimits
+from shoal.broker.machine import Broker
+from shoal.broker.wire import COMMON, Codec
+from shoal.model import BrokerId
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.runtime.addresses import Address
+from shoal.runtime.clients import LocalClient
+from shoal.runtime.clock import Clock
+from shoal.runtime.node import Node
+from shoal.runtime.peer_links import PeerLinks, PeerSettings
+from shoal.runtime.tls import TlsContexts
+
+ANYWHERE = Address("127.0.0.1", 0)
+# Long enough for the slowest machine; a test that waits so long has failed.
+PATIENCE_S = 20.0
+
+_incarnations = count(1)
+
+
+class LiveNetwork:
+    """Brokers that can be started, stopped without a word, and started again."""
+
+    def __init__(
+        self,
+        links: Iterable[tuple[BrokerId, BrokerId]],
+        system: str = "tree",
+        parameters: msgspec.Struct | None = None,
+        limits: LinkLimits | None = None,
+        tls: Callable[[BrokerId], TlsContexts] | None = None,
+    ) -> None:
+        self.joins = tuple(links)
+        self.system = system
+        self.parameters = parameters
+        self.limits = limits or LinkLimits()
+        self.tls = tls
+        self.names = list(dict.fromkeys(name for link in self.joins for name in link))
+        self.addresses: dict[BrokerId, Address] = {}
+        self.nodes: dict[BrokerId, Node] = {}
+        self.links: dict[BrokerId, PeerLinks] = {}
+        self.records: list[msgspec.Struct] = []
+
+    async def start(self, name: BrokerId) -> None:
+        machine = Broker(name, (), strategy_factory(self.system, self.parameters))
+        node = Node(machine, Clock(), self.records.append)
+        codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
+        settings = PeerSettings(
+            network="test",
+            neighbours=tuple(
+                right if left == name else left
+                for left, right in self.joins
+                if name in (left, right)
+            ),
+            addresses=self.addresses,
+            incarnation=next(_incarnations),
+            limits=self.limits,
+            tls=self.tls(name) if self.tls else None,
+        )
+        self.nodes[name] = node
+        self.links[name] = PeerLinks(node, codec, settings)
+        node.start()
+        self.addresses[name] = await self.links[name].start(self.addresses.get(name, ANYWHERE))
+
+    async def kill(self, name: BrokerId) -> None:
+        """Stop a broker; whatever it kept is gone."""
+        self.nodes.pop(name).stop()
+        await self.links.pop(name).stop()
+
+    async def connected(self) -> None:
+        await until(lambda: all(links.is_connected for links in self.links.values()))
+
+    def client(self, name: str, broker: BrokerId) -> LocalClient:
+        return LocalClient(name, broker, self.nodes, self.records.append)
+
+
+@asynccontextmanager
+async def live(
+    links: Iterable[tuple[BrokerId, BrokerId]], **options: object
+) -> AsyncIterator[LiveNetwork]:
+    """A network that is up; the brokers with larger names start first: they are connected to."""
+    network = LiveNetwork(links, **options)  # type: ignore[arg-type]
+    try:
+        for name in sorted(network.names, reverse=True):
+            await network.start(name)
+        await network.connected()
+        yield network
+    finally:
+        for name in list(network.nodes):
+            await network.kill(name)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something to be so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def received(client: LocalClient, count: int) -> list[int]:
+    """The sequence numbers of the next deliveries."""
+    async with asyncio.timeout(PATIENCE_S):
+        found = [await client.deliveries.get() for _ in range(count)]
+    return [delivery.routed.publication.sequence for delivery in found]

@@ -1,0 +1,157 @@
+"""Network files: read with typed keys, written back, and what is wrong with them by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.network_file import dump_network, load_network, parse_network, problems
+from shoal.typed_toml import TomlError
+
+TEXT = """
+name = "three sites"
+system = "grape"
+links = [["B1", "B2"], ["B2", "B3"]]
+
+[[brokers]]
+name = "B1"
+peers = "127.0.0.1:7001"
+mqtt = "0.0.0.0:1883"
+admin = "127.0.0.1:8181"
+
+[[brokers]]
+name = "B2"
+peers = "127.0.0.1:7002"
+
+[[brokers]]
+name = "B3"
+peers = "[::1]:7003"
+
+[grape]
+weight = 40
+
+[trace]
+folder = "trace"
+""".replace("three sites", "three-sites")
+
+
+def network(**changes: Any) -> dict[str, Any]:
+    brokers = [{"name": f"B{n}", "peers": f"127.0.0.1:700{n}"} for n in (1, 2, 3)]
+    links = [["B1", "B2"], ["B2", "B3"]]
+    return {"name": "n", "brokers": brokers, "links": links} | changes
+
+
+def broker(**changes: Any) -> dict[str, Any]:
+    return network(brokers=[{"name": "B1", "peers": "127.0.0.1:7001"} | changes], links=[])
+
+
+def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(TEXT)
+    read = load_network(path)
+    assert read.neighbours("B2") == ("B1", "B3")
+    assert read.broker("B1").address("mqtt") == Address("0.0.0.0", 1883)
+    assert read.broker("B2").address("mqtt") is None
+    assert read.system_parameters == Parameters(weight=40)
+    assert read.trace.folder == str(tmp_path / "trace")
+    assert problems(read) == []
+    path.write_text(dump_network(read))
+    assert load_network(path) == read
+
+
+def test_defaults_are_the_systems_own() -> None:
+    assert parse_network(network(system="grape")).system_parameters is None
+    assert parse_network(network()).system == "tree"
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "system": (network(system="forest"), "network: system: no system 'forest'; use one of tree"),
+    "key": (network(sytem="tree"), "network: sytem: unknown key; did you mean system?"),
+    "broker key": (broker(mqqt="x"), "brokers[0].mqqt: unknown key; did you mean mqtt?"),
+    "missing": (network(brokers=[{"name": "B1"}]), "brokers[0].peers: is missing"),
+    "no broker": (network(brokers=[]), "brokers: Expected a list of length >= 1"),
+    "address": (broker(mqtt="1883"), "brokers[0].mqtt: '1883' is not host:port"),
+    "port": (broker(admin="localhost:99999"), "brokers[0].admin: 'localhost:99999' is not host"),
+    "name": (broker(name="B 1"), "brokers[0].name: Expected str matching regex"),
+    "system key": (network(grape={"weigth": 3}), "grape.weigth: unknown key; did you mean weight?"),
+    "system value": (network(grape={"weight": 101}), "grape.weight: 101 is not between 0 and 100"),
+    "limits": (
+        network(link_limits={"low_bytes": 9, "high_bytes": 8}),
+        "link_limits.high_bytes: is not between low_bytes and limit_bytes",
+    ),
+    "parameters": (network(parameters={}), "parameters: unknown key; a system's table has its"),
+    "link": (network(links=[["B1"]]), "links[0]: Expected a list of length 2, got 1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_with_the_types_is_said_by_path(name: str) -> None:
+    data, problem = WRONG[name]
+    with pytest.raises(TomlError) as caught:
+        parse_network(data)
+    assert problem in str(caught.value)
+
+
+def two_at(one: str, other: str) -> dict[str, Any]:
+    brokers = [{"name": "B1", "peers": one}, {"name": "B2", "peers": other}]
+    return network(brokers=brokers, links=[["B1", "B2"]])
+
+
+ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "twice": (
+        network(brokers=[broker()["brokers"][0]] * 2, links=[]),
+        [
+            "brokers[1].name: there is another broker 'B1'",
+            "brokers[1].peers: 127.0.0.1:7001 is brokers[0].peers already",
+        ],
+    ),
+    "stranger": (network(links=[["B1", "B9"]]), ["links[0]: no broker 'B9'"]),
+    "itself": (network(links=[["B1", "B1"]]), ["links[0]: joins 'B1' to itself"]),
+    "cycle": (
+        network(links=[["B1", "B2"], ["B2", "B3"], ["B3", "B1"]]),
+        ["links: link B3 - B1 closes a cycle; an overlay is a tree"],
+    ),
+    "apart": (
+        network(links=[["B1", "B2"]]),
+        ["links: 1 of 3 brokers cannot be reached from B1, the first is B3"],
+    ),
+    "open": (
+        two_at("0.0.0.0:7001", "127.0.0.1:7002"),
+        ["brokers[0].peers: 0.0.0.0:7001 is open to other machines; it needs [tls]"],
+    ),
+    "any port": (
+        two_at("127.0.0.1:0", "127.0.0.1:7002"),
+        ["brokers[0].peers: other brokers must know the port; 0 is any free one"],
+    ),
+    "open on purpose": (two_at("0.0.0.0:7001", "10.0.0.1:7002") | {"plain_links": True}, []),
+    "no certificate": (
+        network(tls={"authority": "/no/ca", "certificate": "/no/{broker}", "key": "/no/{broker}"}),
+        ["tls.authority: no file /no/ca"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_cannot_work_is_said_by_path(name: str) -> None:
+    data, found = ODD[name]
+    assert problems(parse_network(data)) == found
+
+
+@pytest.mark.parametrize("text", ["", "1883", ":1883", "host:", "host:x", "a b:1", "::1:80"])
+def test_what_is_no_address_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        read_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "loopback"),
+    [("127.0.0.2:1", True), ("[::1]:1", True), ("localhost:1", True), ("10.0.0.1:1", False),
+     ("example.org:1", False), ("0.0.0.0:1", False)],
+)  # fmt: skip
+def test_loopback_is_known(text: str, loopback: bool) -> None:
+    assert read_address(text).is_loopback is loopback
+    assert str(read_address(text)) == text

@@ -1,0 +1,201 @@
+"""Live brokers on loopback: routed by content, and nothing lost by a link that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from shoal.broker.link_session import CONTROLS, Hello, LinkLimits, Refuse
+from shoal.broker.wire import Codec, FrameReader
+from shoal.runtime.peer_connections import MAX_HELLO_BYTES
+from tests.runtime.live import LiveNetwork, live, received, until
+
+LINE = (("B1", "B2"), ("B2", "B3"))
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(test(*arguments, **options))
+
+    return run
+
+
+async def ready(network: LiveNetwork, subscriptions: int) -> None:
+    """The publisher's broker knows the promise, and every subscription that overlaps it."""
+    tables = network.nodes["B1"].machine.tables
+    await until(
+        lambda: (len(tables.advertisements), len(tables.subscriptions)) == (1, subscriptions)
+    )
+
+
+@on_loop
+async def test_publications_reach_whom_their_content_concerns() -> None:
+    async with live(LINE) as network:
+        publisher, late, all_of_it = (
+            network.client(*who) for who in (("P", "B1"), ("late", "B3"), ("all", "B2"))
+        )
+        late.subscribe("s1", "dep_delay > 30 AND carrier LIKE 'U%'")
+        all_of_it.subscribe("s2", "dep_delay IS NOT NULL")
+        publisher.advertise("a", "dep_delay IS NOT NULL")
+        await ready(network, 2)
+        for minutes in range(0, 60, 10):
+            await publisher.publish({"carrier": "UA", "dep_delay": minutes})
+        await publisher.publish({"carrier": "AA", "dep_delay": 59})
+        assert await received(late, 2) == [4, 5]
+        assert await received(all_of_it, 7) == list(range(7))
+        assert late.deliveries.empty()
+        late.unsubscribe("s1")
+        await ready(network, 1)
+
+
+@on_loop
+async def test_a_link_that_is_cut_and_heals_loses_nothing() -> None:
+    async with live(LINE) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await ready(network, 1)
+        for number in range(200):
+            await publisher.publish({"x": number, "text": "y" * 2_000})
+            if number % 20 == 10:
+                for link in network.links["B2"]._links.values():
+                    if link.connection is not None:
+                        link.connection.abort()
+            if number % 7 == 0:
+                await asyncio.sleep(0.002)
+        assert await received(subscriber, 200) == list(range(200))
+        assert network.links["B2"]._links["B3"].connections > 1
+        assert [node.counts["links_up"] for node in network.nodes.values()] == [1, 2, 1]
+
+
+@on_loop
+async def test_a_broker_that_restarts_is_joined_again_and_its_tables_are_repaired() -> None:
+    async with live(LINE) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await ready(network, 1)
+        await publisher.publish({"x": 0})
+        assert await received(subscriber, 1) == [0]
+        await network.kill("B2")
+        await network.start("B2")
+        await network.connected()
+        await ready(network, 1)
+        await publisher.publish({"x": 1})
+        assert await received(subscriber, 1) == [1]
+
+
+@on_loop
+async def test_a_neighbour_that_takes_nothing_holds_its_publishers_back() -> None:
+    limits = LinkLimits(
+        window_bytes=20_000, high_bytes=60_000, low_bytes=20_000, limit_bytes=10_000_000
+    )
+    async with live(LINE, limits=limits) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await ready(network, 1)
+        await network.kill("B3")  # B2 keeps what is for it: it may come back
+        await until(lambda: not network.links["B2"].is_connected)
+        del subscriber
+        sent = 0
+
+        async def publish() -> None:
+            nonlocal sent
+            while True:
+                await publisher.publish({"x": sent, "text": "y" * 1_000})
+                sent += 1
+                await asyncio.sleep(0)
+
+        publishing = asyncio.create_task(publish())
+        await until(lambda: network.nodes["B1"].is_holding)
+        await asyncio.sleep(0.05)
+        before = sent
+        await asyncio.sleep(0.05)
+        assert sent == before
+        assert network.nodes["B2"].is_holding
+        assert all(
+            row["buffered_bytes"] < 100_000
+            for links in network.links.values()
+            for row in links.status()
+        )
+        await network.start("B3")  # it does not know the session: what was kept is dropped
+        await until(lambda: not network.nodes["B1"].is_holding)
+        await until(lambda: sent > before)
+        publishing.cancel()
+
+
+GARBAGE = [
+    (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes is announced"),
+    (b"\x00\x00\x00\x03\x01\xc1\xc1", "malformed"),
+    (b"\x00\x00\x00\x02\x07\x90", "version 7; this broker reads version 1"),
+    (b"\x00\x00\x00\x00", "an empty frame"),
+    (MAX_HELLO_BYTES.to_bytes(4, "big")[:3] + b"\x01", None),
+    (Codec(CONTROLS).encode(Hello("other", "B1", (1, 1), None, 0)), "this is network 'test', not"),
+    (Codec(CONTROLS).encode(Hello("test", "B9", (1, 1), None, 0)), "B2 has no link to broker 'B9'"),
+    (Codec(CONTROLS).encode(Hello("test", "B2", (1, 1), None, 0)), "B2 has no link to broker 'B2'"),
+    (Codec(CONTROLS).encode(Refuse("no")), None),
+]
+
+
+@on_loop
+async def test_garbage_on_the_peer_port_is_refused_and_hurts_nobody() -> None:
+    async with live(LINE) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await ready(network, 1)
+        for data, reason in GARBAGE:
+            reader, writer = await asyncio.open_connection(*network.addresses["B2"])
+            writer.write(data)
+            if reason is None:
+                writer.write_eof()
+            async with asyncio.timeout(10):
+                answer = await reader.read()
+            writer.close()
+            if reason is not None:
+                (body,) = FrameReader().feed(answer)
+                refusal = Codec(CONTROLS).decode(body)
+                assert isinstance(refusal, Refuse)
+                assert reason in refusal.reason
+        await publisher.publish({"x": 1})
+        assert await received(subscriber, 1) == [0]
+        assert all(row["connections"] == 1 for row in network.links["B2"].status())
+
+
+@on_loop
+async def test_garbage_in_the_middle_of_a_link_is_a_new_connection() -> None:
+    async with live(LINE) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await ready(network, 1)
+        link = network.links["B1"]._links["B2"]
+        assert link.connection is not None
+        link.connection.write(b"\x00\x00\x00\x02\x01\xc1")
+        await publisher.publish({"x": 1})
+        await until(lambda: link.connections == 2)
+        await publisher.publish({"x": 2})
+        assert await received(subscriber, 2) == [0, 1]
+
+
+@pytest.mark.parametrize("silent", ["B2", "B1"])
+@on_loop
+async def test_a_newer_connection_replaces_one_that_is_dead(silent: str) -> None:
+    """The end that still believes in the old one is told by the new one."""
+    async with live((("B1", "B2"),)) as network:
+        dialler = network.links["B1"]._links["B2"]
+        assert dialler.connection is not None
+        if silent == "B2":  # B2 never hears that the connection is gone
+            network.links["B1"]._drop(dialler.connection)
+        else:
+            link = network.links["B2"]._links["B1"]
+            assert link.connection is not None
+            link.connection.abort()
+        await until(lambda: dialler.connections == 2)
+        await network.connected()
