@@ -20,7 +20,7 @@ from tests.pipeline import conftest
 SECOND_US = 1_000_000
 # One Spark for both studies.
 spark = conftest.spark
-LABELS = ("baseline", "load100", "delay100")
+LABELS = ("baseline", "pop", "load100")
 
 
 def reproduce(*arguments: object) -> int:

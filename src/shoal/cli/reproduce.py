@@ -7,6 +7,7 @@ are.  Each leaves a file when it is done, so an interrupted study goes on where 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from shoal.cli.errors import UserError
 from shoal.cli.reproduce_data import DataSet, data_sets, prepare
@@ -43,6 +43,7 @@ workloads/     what the runs read
 """
 # What shells expect of a command that was interrupted.
 INTERRUPTED = 130
+VERDICTS = ("met", "missed", "not run")
 # How often a terminal-less user hears how far it is.
 REPORT_EVERY_S = 30.0
 
@@ -210,12 +211,19 @@ def _write(
 
 
 def _print(findings: Sequence[Finding], out: Path) -> None:
+    """How many claims stand, those that do not, and where all of them are."""
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for column in ("", "claim", "the paper", "ours"):
-        table.add_column(column, overflow="fold")
-    for one in findings:
-        style = {"met": "green", "missed": "yellow"}.get(one.verdict, "dim")
-        table.add_row(Text(one.verdict, style=style), one.claim, one.paper, one.ours)
-    console.print(table)
+    for dataset in dict.fromkeys(one.dataset for one in findings):
+        verdicts = Counter(one.verdict for one in findings if one.dataset == dataset)
+        counts = ", ".join(f"{verdicts[name]} {name}" for name in VERDICTS if verdicts[name])
+        console.print(f"{dataset}: {verdicts.total()} claims, {counts}")
+    missed = [one for one in findings if one.verdict == "missed"]
+    if missed:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for column in ("missed", "the paper", "ours"):
+            table.add_column(column, overflow="fold")
+        for one in missed:
+            table.add_row(f"{one.claim} ({one.dataset})", one.paper, one.ours)
+        console.print()
+        console.print(table)
     console.print(f"\n{out / 'RESULTS.md'}\n{out / 'index.html'}", soft_wrap=True)

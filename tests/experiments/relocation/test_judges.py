@@ -193,6 +193,7 @@ def network(system: Any, brokers: int, choosing_us: float | None) -> NetworkSumm
         deliveries=1,
         expected=1,
         selections=0,
+        migrations=0,
         hops=1,
         control_per_publication=0,
         cpu_per_hop_us=1,

@@ -14,6 +14,7 @@ from shoal.experiments.relocation.grid import (
     BROKERS,
     DELAY,
     LOAD,
+    POP,
     SCALES,
     RunSpec,
     Setting,
@@ -126,7 +127,7 @@ def test_the_papers_set_up(tmp_path: Path) -> None:
     cluster = scenario_of(spec(DELAY, testbed="cluster"), tmp_path, tmp_path / "rtt")
     assert isinstance(cluster.underlay, Constant)
     assert (wide.grape.weight, wide.grape.priority.value) == (100, "load")
-    assert wide.system == "grape"
+    assert (wide.system, scenario_of(spec(POP), tmp_path, None).system) == ("grape", "pop")
 
 
 def test_thresholds_are_set_as_in_the_paper() -> None:
@@ -134,7 +135,7 @@ def test_thresholds_are_set_as_in_the_paper() -> None:
     assert parameters_of(low)["grape"]["trace_session_length"] == 10
     pop = Setting(system="pop", threshold=50)
     assert parameters_of(pop) == {"pop": {"threshold": 50, "window_publications": 25}}
-    assert parameters_of(BASELINE) == {}
+    assert parameters_of(BASELINE) == parameters_of(POP) == {}
 
 
 def test_round_trips_are_part_of_the_key(tmp_path: Path) -> None:

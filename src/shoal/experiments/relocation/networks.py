@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -20,7 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from shoal.broker.messages import Publish
-from shoal.broker.records import SelectionRecord
+from shoal.broker.records import MigrationRecord, SelectionRecord
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.experiments.relocation.grid import Scale, System
 from shoal.experiments.relocation.memory import tracing_bytes
@@ -32,17 +33,22 @@ from shoal.experiments.relocation.runs import (
 from shoal.experiments.scenario import Service
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
+from shoal.overlays.publisher_relocation.grape.parameters import (
+    Parameters as GrapeParameters,
+)
 from shoal.overlays.publisher_relocation.grape.planner import (
     BrokerTrace,
     Priority,
     Snapshot,
     select,
 )
-from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.shapes import balanced_tree
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
+COMPARED: tuple[System, ...] = ("tree", "grape", "pop")
 PUBLISHERS_PER_BROKER = 10
 MOST_PUBLISHERS = 10_000
 SUBSCRIBERS_EACH = 10
@@ -54,6 +60,11 @@ PUBLISHING_US = 60_000_000
 LATENCY_US = 2_000
 # Matching by an index: its cost does not grow with the table, which here has up to 50,000 rows.
 COSTS = Service(matching_per_subscription_ns=0)
+# No gain is large enough.
+STILL: Mapping[System, msgspec.Struct] = {
+    "grape": GrapeParameters(least_gain_percent=100),
+    "pop": PopParameters(least_gain_percent=100),
+}
 # Shares of subscribers that want all, half or a tenth, as in the paper's random workload (5.1).
 CLASSES = ((5, 100), (25, 50), (70, 10))
 # While everybody is traced: so many publications in.
@@ -82,6 +93,7 @@ class NetworkSummary(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: int
     expected: int
     selections: int
+    migrations: int
     hops: int
     control_per_publication: float
     cpu_per_hop_us: float
@@ -106,8 +118,8 @@ class NetworkRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> float:
-        """In the unit of `RunSpec.cost`: virtual time of its twenty-publisher networks."""
-        return 2e6 * publishers_of(self.brokers)
+        """In the unit of `RunSpec.cost`; ways grow with the depth of the tree."""
+        return 0.6e6 * publishers_of(self.brokers) * self.brokers.bit_length()
 
     @property
     def is_done(self) -> bool:
@@ -125,19 +137,13 @@ def network_runs(scale: Scale, runs: Path, seed: int) -> list[NetworkRun]:
     """The networks of a scale as tasks."""
     found = []
     for brokers in scale.network_sizes:
-        for system in systems():
+        for system in COMPARED:
             key = run_key(["network", system, brokers, seed])
             file = runs / "networks" / f"{brokers:04}" / f"{system}.json"
             found.append(
                 NetworkRun(system=system, brokers=brokers, seed=seed, key=key, file=str(file))
             )
     return found
-
-
-def systems() -> list[System]:
-    """The systems in the house that the study compares."""
-    every: tuple[System, ...] = ("tree", "grape", "pop")
-    return [system for system in every if system in SYSTEMS]
 
 
 def publishers_of(brokers: int) -> int:
@@ -216,9 +222,7 @@ def _still(system: System, strategies: list[Strategy]) -> StrategyFactory:
 
     What it builds is put into `strategies`, too.
     """
-    kind = SYSTEMS[system].parameters
-    still = {"least_gain_percent": 100} if "least_gain_percent" in kind.__struct_fields__ else {}
-    factory = strategy_factory(system, kind(**still))
+    factory = strategy_factory(system, STILL.get(system))
 
     def build(context: BrokerContext) -> Strategy:
         strategy = factory(context)
@@ -275,6 +279,7 @@ def simulate_network(run: NetworkRun) -> NetworkSummary:
         deliveries=deliveries.counted,
         expected=source.expected,
         selections=len(took),
+        migrations=sum(isinstance(record, MigrationRecord) for record in world.trace.records),
         hops=hops,
         control_per_publication=control / published.counted,
         cpu_per_hop_us=cpu_us / hops,

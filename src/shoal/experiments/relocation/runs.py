@@ -30,7 +30,6 @@ from shoal.experiments.relocation.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario, parse_scenario
-from shoal.overlays.registry import SYSTEMS
 
 # One way between two machines of a cluster on 1 Gbit/s Ethernet, with the kernels' part.
 CLUSTER_LATENCY_US = 250
@@ -129,18 +128,11 @@ def study_runs(
     inputs: Mapping[str, str],
     rtt: Path | None,
 ) -> list[StudyRun]:
-    """The grid on one data set as tasks, of the systems that are in the house.
-
-    `inputs` are digests of the data it is made from.
-    """
+    """The grid on one data set as tasks; `inputs` are digests of the data it is made from."""
     if rtt is not None:
         inputs = {**inputs, "rtt": hashlib.sha256(rtt.read_bytes()).hexdigest()}
         rtt = rtt.resolve()
-    return [
-        study_run(spec, workloads, runs, inputs, rtt)
-        for spec in grid(dataset, scale)
-        if spec.setting.system in SYSTEMS
-    ]
+    return [study_run(spec, workloads, runs, inputs, rtt) for spec in grid(dataset, scale)]
 
 
 def study_run(
