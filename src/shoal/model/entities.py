@@ -44,12 +44,16 @@ class MessageId(NamedTuple):
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One event: attributes, who published it, its place in that publisher's order, and when."""
+    """One event: attributes, who published it, its place in that publisher's order, and when.
+
+    `body` is what the publisher sends besides; brokers carry it without looking at it.
+    """
 
     publisher: ClientId
     sequence: int
     published_us: int
     attributes: Attributes
+    body: bytes = b""
 
     @property
     def key(self) -> tuple[ClientId, int]:

@@ -1,8 +1,8 @@
 """All MQTT clients of one broker: connections, sessions, subscriptions, retained messages.
 
 Pure like the broker machine beside it: drivers bring bytes and the time, and carry out effects.
-By itself it is a whole MQTT broker; with a `network` it hands what its clients publish and
-subscribe to the broker machine, and gets what other brokers' clients publish.
+By itself it is a whole MQTT broker.  In a network it hands what its clients publish and subscribe
+to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever it was published.
 
 >>> from shoal.mqtt.encoder import encode
 >>> from shoal.mqtt.packets import Connect, Publish, Subscribe, SubscriptionRequest
@@ -20,18 +20,20 @@ subscribe to the broker machine, and gets what other brokers' clients publish.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from shoal.broker.effects import Requested
+from shoal.broker.effects import Deliver
 from shoal.matching import TopicError, matches
 from shoal.model import EVERYTHING, BrokerId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
-from shoal.mqtt.content import WishError, attributes_of, read_wish
+from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
+from shoal.mqtt.network import Door
 from shoal.mqtt.packets import Connect, SubscriptionRequest
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
@@ -73,17 +75,18 @@ class BrokerClients:
         *,
         limits: Limits = DEFAULT_LIMITS,
         access: Access | None = None,
+        networked: bool = False,
     ) -> None:
         self.broker_id = broker_id
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
         self.retained = RetainedStore(limits.maximum_retained_messages)
-        self.subscriptions = Subscriptions()
+        self.door = Door(broker_id) if networked else None
+        self.subscriptions = Subscriptions(self.door)
         self._access = access or Everyone()
         self._timers = Timers()
         self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
-        self._asks: list[Requested] = []
         self._assigned = 0
         # Publications that sessions which have ended could not keep.
         self._dropped = 0
@@ -135,9 +138,8 @@ class BrokerClients:
     def take_effects(self) -> list[ClientEffect]:
         """What is to be done since this was last asked; requests first, then what is written."""
         effects: list[ClientEffect] = []
-        if self._asks:
-            effects += map(Ask, self._asks)
-            self._asks = []
+        if self.door is not None:
+            effects += map(Ask, self.door.take())
         for connection in self.touched:
             self.statistics.packets_sent += len(connection.outlet.chunks)
             data = connection.outlet.take()
@@ -171,6 +173,8 @@ class BrokerClients:
         """A client is let in; whether its session was there before."""
         session, present = self._sessions.enter(connect, client_id, terms.session_expiry_s, now_us)
         connection.session = session
+        if self.door is not None:
+            self.door.advertise(client_id, read_advertisements(connect.properties.user_properties))
         session.outlet = connection.outlet
         self.subscriptions.presence_changed(session)
         if terms.keep_alive_us:
@@ -188,6 +192,8 @@ class BrokerClients:
         session = connection.session
         if session is not None:
             self.statistics.connected -= 1
+            if self.door is not None:
+                self.door.unadvertise(session.client_id)
             self._sessions.left(session, now_us, with_will=with_will)
             self.subscriptions.presence_changed(session)
 
@@ -198,11 +204,30 @@ class BrokerClients:
     # --- publications -------------------------------------------------------------------------
 
     def publish(self, message: Message, now_us: int) -> int:
-        """A client of this broker published; how many subscriptions it was for."""
+        """A client of this broker published; how many subscriptions it was for.
+
+        In a network that is not known, and what it said counts as wanted.
+        """
         self.statistics.publications_received += 1
+        if message.retain:
+            self.retained.date(message)
+        if self.door is not None:
+            self.door.publish(message)
+            return 1
         if message.retain:
             self.retained.keep(message)
         return self.route(message, now_us)
+
+    def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
+        """The machine delivers to this broker's door."""
+        assert self.door is not None
+        for delivery in deliveries:
+            message = self.door.message(delivery.routed.publication, now_us)
+            if message is not None:
+                if message.retain:
+                    self.retained.keep(message)
+                self.route(message, now_us)
+        return self.take_effects()
 
     def route(self, message: Message, now_us: int) -> int:
         """Deliver to the subscribers of this broker; how many subscriptions matched.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.matching import TopicError, check_topic
+from shoal.mqtt.content import WishError, read_advertisements
 from shoal.mqtt.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.errors import MqttError
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
@@ -108,6 +109,10 @@ def check_connect(connect: Connect) -> None:
             ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
             f"client identifiers that begin with {RESERVED_CLIENT_IDS} are the broker's own",
         )
+    try:
+        read_advertisements(connect.properties.user_properties)
+    except WishError as error:
+        raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
     if connect.will is not None:
         _check_will(connect.will)
 

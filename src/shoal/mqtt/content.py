@@ -1,4 +1,4 @@
-"""What of an MQTT message a content filter sees, and where a SUBSCRIBE says what it wants.
+"""What of an MQTT message a content filter sees, and where clients say what they want or promise.
 
 The attributes of a message are its user properties, the top-level fields of its payload if its
 content type is application/json, and `` `$topic` ``.  A user property has no type, so its value is
@@ -30,6 +30,8 @@ from shoal.mqtt.properties import UserProperties
 TOPIC_ATTRIBUTE = "$topic"
 # The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
 WHERE = "$where"
+# The user property of a CONNECT that names what a client will publish; several are an OR.
+ADVERTISE = "$advertise"
 _JSON = "application/json"
 # Names that begin so are not the client's to give.
 _RESERVED = "$"
@@ -38,7 +40,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 class WishError(ValueError):
-    """What a SUBSCRIBE asks for cannot be read; says where and why."""
+    """What a client asks for, or promises, cannot be read; says where and why."""
 
 
 class Wish(NamedTuple):
@@ -109,3 +111,11 @@ def read_wish(text: str, user_properties: UserProperties = (), *, with_query: bo
     except FilterError as error:
         raise WishError(f"{WHERE}: {error}") from None
     return Wish(topic_filter, content)
+
+
+def read_advertisements(user_properties: UserProperties) -> tuple[Filter, ...]:
+    """What the user properties of a CONNECT advertise; WishError if it cannot be read."""
+    try:
+        return tuple(parse(text) for name, text in user_properties if name == ADVERTISE)
+    except FilterSyntaxError as error:
+        raise WishError(f"{ADVERTISE}: {error}") from None

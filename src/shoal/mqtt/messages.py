@@ -58,11 +58,15 @@ class Message:
         self.retain = retain
         self.properties = properties
         self.expires_us: int | None = None
-        if properties is not NO_PROPERTIES:
-            expiry_s = properties.message_expiry_interval_s
-            if expiry_s is not None:
-                self.expires_us = published_us + expiry_s * MICROSECONDS
         self._halves: dict[Any, Halves] = {}
+        if properties is not NO_PROPERTIES:
+            self.expires_from(published_us)
+
+    def expires_from(self, since_us: int) -> None:
+        """Count its expiry interval from this time, on this broker's clock."""
+        expiry_s = self.properties.message_expiry_interval_s
+        if expiry_s is not None:
+            self.expires_us = since_us + expiry_s * MICROSECONDS
 
     @property
     def size(self) -> int:

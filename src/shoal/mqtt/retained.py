@@ -37,6 +37,15 @@ class RetainedStore:
     def __len__(self) -> int:
         return len(self._messages)
 
+    def date(self, message: Message) -> None:
+        """Make a message, published here now, later than the one it replaces.
+
+        The clock of the broker where that one was published may be ahead of ours.
+        """
+        known = self._messages.get(message.topic)
+        if known is not None and known.published_us >= message.published_us:
+            message.published_us = known.published_us + 1
+
     def keep(self, message: Message) -> bool:
         """Take a message in, or with an empty payload the topic's out; False if full."""
         topic = message.topic

@@ -12,6 +12,7 @@ from shoal.matching import TopicIndex
 from shoal.model import Attributes
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message
+from shoal.mqtt.network import Door
 from shoal.mqtt.session import ClientSubscription, Session
 
 _NO_ATTRIBUTES: Attributes = {}
@@ -20,9 +21,10 @@ _REMEMBERED_TOPICS = 65_536
 
 
 class Subscriptions:
-    """The subscriptions of all sessions of a broker."""
+    """The subscriptions of all sessions of a broker; `door` is told of each that comes or goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, door: Door | None = None) -> None:
+        self._door = door
         self._index = TopicIndex()
         # The members of each group with one topic filter, present or not, by both as one text.
         self._groups: dict[str, dict[ClientSubscription, None]] = {}
@@ -36,6 +38,8 @@ class Subscriptions:
         """
         self._index.add(subscription, subscription.topic_filter, subscription.content)
         self._receivers.clear()
+        if self._door is not None:
+            self._door.added(subscription)
         session = subscription.session
         known = session.subscriptions.get(subscription.text)
         if known is not None:
@@ -98,6 +102,8 @@ class Subscriptions:
 
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._receivers.clear()
+        if self._door is not None:
+            self._door.removed(subscription)
         if subscription in self._index:
             self._index.remove(subscription)
         if subscription.shared:

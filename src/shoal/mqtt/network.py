@@ -1,0 +1,262 @@
+"""What MQTT clients are to the broker machine: how their topics and messages travel the network.
+
+All clients of one broker that publish without advertising are one client of its machine, the
+broker's door; it advertises everything.  A client that names what it will publish, in SQL as user
+property `$advertise` of its CONNECT, publishes under its own name, and only what it promised.  The
+door subscribes for all clients: to what any of them asks for, and to every retained message.
+
+A publication's attributes are those of its content, and of its topic: `$topic` whole, `$topic.0`
+and so on level by level, `$levels` how many there are.  A topic filter becomes tests of these.
+The body is the client identifier and a PUBLISH as MQTT 5 writes it.
+
+>>> from shoal.language import format_filter
+>>> format_filter(network_filter("flights/+/delays/#", EVERYTHING))
+"`$topic.0` = 'flights' AND `$topic.2` = 'delays' AND `$levels` >= 3"
+>>> format_filter(network_filter("flights/UA", EVERYTHING))
+"`$topic` = 'flights/UA'"
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from shoal.broker.effects import Requested
+from shoal.broker.messages import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import Message as Request
+from shoal.matching.topic_filters import ALL_LEVELS, ONE_LEVEL
+from shoal.model import (
+    EVERYTHING,
+    Advertisement,
+    And,
+    BrokerId,
+    ClientId,
+    Expression,
+    Filter,
+    Operator,
+    Publication,
+    Subscription,
+    SubscriptionId,
+    Value,
+    predicate,
+)
+from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, attributes_of
+from shoal.mqtt.decoder import Decoder
+from shoal.mqtt.encoder import encode
+from shoal.mqtt.fields import Reader, write_string
+from shoal.mqtt.messages import Message
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import Publish as PublishPacket
+from shoal.mqtt.session import ClientSubscription
+
+LEVELS_ATTRIBUTE = "$levels"
+RETAIN_ATTRIBUTE = "$retain"
+# Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
+MAX_LEVEL_ATTRIBUTES = 8
+# What one request to the machine holds: the wire between brokers has a limit for its frames.
+MAX_BATCH = 512
+MAX_BATCH_BYTES = 1_048_576
+# Messages remembered until they come back from the machine; those forgotten are read again.
+MAX_RECENT = 4_096
+
+_RETAINED = Filter(predicate(RETAIN_ATTRIBUTE, Operator.EQ, True))
+# A PUBLISH above QoS 0 needs an identifier; this one means nothing.
+_ANY_PACKET_ID = 1
+
+
+def network_filter(topic_filter: str, content: Filter) -> Filter:
+    """What matches at least the publications that a subscription gets."""
+    levels = topic_filter.split("/")
+    tests: list[Expression] = []
+    if ONE_LEVEL not in levels and ALL_LEVELS not in levels:
+        tests.append(predicate(TOPIC_ATTRIBUTE, Operator.EQ, topic_filter))
+    else:
+        open_end = levels[-1] == ALL_LEVELS
+        if open_end:
+            del levels[-1]
+        tests += (
+            predicate(_level_attribute(number), Operator.EQ, level)
+            for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES])
+            if level != ONE_LEVEL
+        )
+        count = len(levels) or 1
+        test = Operator.GE if open_end else Operator.EQ
+        tests.append(predicate(LEVELS_ATTRIBUTE, test, count))
+    if content != EVERYTHING:
+        tests.append(content.expression)
+    return Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
+
+
+def network_attributes(message: Message) -> dict[str, Value]:
+    """What brokers route a message by."""
+    attributes = dict(_topic_attributes(message.topic))
+    if message.retain:
+        attributes[RETAIN_ATTRIBUTE] = True
+    for name, value in attributes_of(message).items():
+        if len(attributes) == MAX_ATTRIBUTES:
+            break
+        attributes[name] = value
+    return attributes
+
+
+@lru_cache(1_024)
+def _topic_attributes(topic: str) -> dict[str, Value]:
+    levels = topic.split("/")
+    attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: topic, LEVELS_ATTRIBUTE: len(levels)}
+    for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES]):
+        attributes[_level_attribute(number)] = level
+    return attributes
+
+
+def _level_attribute(number: int) -> str:
+    return f"{TOPIC_ATTRIBUTE}.{number}"
+
+
+class Door:
+    """One broker's MQTT clients, as clients of its machine.  `take` has what to ask of it."""
+
+    def __init__(self, broker_id: BrokerId) -> None:
+        self.client: ClientId = f"{RESERVED_CLIENT_IDS}{broker_id}"
+        self._requests: list[Requested] = []
+        self._batch: list[Publication] = []
+        self._batch_bytes = 0
+        # How many subscriptions of clients a subscription of the door stands for.
+        self._subscriptions: dict[tuple[str, Filter], tuple[SubscriptionId, int]] = {}
+        self._next_id = 0
+        self._sequences: dict[ClientId, int] = {}
+        self._advertised: dict[ClientId, int] = {}
+        self._recent: dict[tuple[ClientId, int], Message] = {}
+        self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
+        self._ask(self.client, Subscribe(self._subscription(_RETAINED)))
+
+    def take(self) -> list[Requested]:
+        """What to ask the machine, in this order."""
+        self._end_batch()
+        requests, self._requests = self._requests, []
+        return requests
+
+    # --- what clients want --------------------------------------------------------------------
+
+    def added(self, subscription: ClientSubscription) -> None:
+        """A client subscribed; what the door has already asked for is not asked again."""
+        key = (subscription.wanted_topics, subscription.content)
+        known = self._subscriptions.get(key)
+        if known is None:
+            asked = self._subscription(network_filter(*key))
+            self._subscriptions[key] = (asked.id, 1)
+            self._ask(self.client, Subscribe(asked))
+        else:
+            self._subscriptions[key] = (known[0], known[1] + 1)
+
+    def removed(self, subscription: ClientSubscription) -> None:
+        """A client's subscription is gone."""
+        key = (subscription.wanted_topics, subscription.content)
+        subscription_id, count = self._subscriptions[key]
+        if count > 1:
+            self._subscriptions[key] = (subscription_id, count - 1)
+        else:
+            del self._subscriptions[key]
+            self._ask(self.client, Unsubscribe(subscription_id))
+
+    # --- what clients promise and publish -----------------------------------------------------
+
+    def advertise(self, client_id: ClientId, filters: tuple[Filter, ...]) -> None:
+        """From now on a client publishes under its own name, and only what these promise."""
+        self.unadvertise(client_id)
+        for number, filter in enumerate(filters):
+            self._ask(client_id, Advertise(self._advertisement(client_id, number, filter)))
+        if filters:
+            self._advertised[client_id] = len(filters)
+
+    def unadvertise(self, client_id: ClientId) -> None:
+        """The client is gone, or takes back what it promised."""
+        for number in range(self._advertised.pop(client_id, 0)):
+            self._ask(client_id, Unadvertise(_advertisement_id(client_id, number)))
+        self._sequences.pop(client_id, None)
+
+    def publish(self, message: Message) -> None:
+        """Send a client's message through the network, and so back to this broker's clients."""
+        publisher = message.publisher
+        client = publisher if publisher in self._advertised else self.client
+        sequence = self._sequences.get(client, 0)
+        self._sequences[client] = sequence + 1
+        publication = Publication(
+            publisher=client,
+            sequence=sequence,
+            published_us=message.published_us,
+            attributes=network_attributes(message),
+            body=_write_body(message),
+        )
+        if len(self._recent) >= MAX_RECENT:
+            self._recent.clear()
+        self._recent[client, sequence] = message
+        if self._batch and (
+            self._batch[0].publisher != client
+            or len(self._batch) >= MAX_BATCH
+            or self._batch_bytes + len(publication.body) > MAX_BATCH_BYTES
+        ):
+            self._end_batch()
+        self._batch.append(publication)
+        self._batch_bytes += len(publication.body)
+
+    def message(self, publication: Publication, now_us: int) -> Message | None:
+        """The message that a publication carries, from here or elsewhere."""
+        return self._recent.pop(publication.key, None) or read_publication(publication, now_us)
+
+    def _end_batch(self) -> None:
+        if self._batch:
+            batch, self._batch, self._batch_bytes = self._batch, [], 0
+            self._requests.append(Requested(batch[0].publisher, Publish(tuple(batch))))
+
+    def _ask(self, client: ClientId, request: Request) -> None:
+        self._end_batch()
+        self._requests.append(Requested(client, request))
+
+    def _subscription(self, filter: Filter) -> Subscription:
+        self._next_id += 1
+        return Subscription(id=f"{self.client}/{self._next_id}", client=self.client, filter=filter)
+
+    def _advertisement(self, client: ClientId, number: int, filter: Filter) -> Advertisement:
+        return Advertisement(id=_advertisement_id(client, number), publisher=client, filter=filter)
+
+
+def _advertisement_id(client: ClientId, number: int) -> str:
+    return f"{client}/{number}"
+
+
+def _write_body(message: Message) -> bytes:
+    packet = PublishPacket(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        packet_id=_ANY_PACKET_ID if message.qos else 0,
+        properties=message.properties,
+    )
+    return write_string(message.publisher) + encode(packet, MQTT_5)
+
+
+def read_publication(publication: Publication, now_us: int) -> Message | None:
+    """The message that a publication carries; None if it is none of MQTT's."""
+    reader = Reader(publication.body, "body")
+    decoder = Decoder(MQTT_5)
+    try:
+        publisher = reader.string("client identifier")
+    except ValueError:
+        return None
+    packets = decoder.feed(reader.rest())
+    if len(packets) != 1 or type(packets[0]) is not PublishPacket:
+        return None
+    packet = packets[0]
+    message = Message(
+        packet.topic,
+        packet.payload,
+        publisher,
+        publication.published_us,
+        packet.qos,
+        packet.retain,
+        packet.properties,
+    )
+    message.expires_from(now_us)
+    return message
