@@ -6,14 +6,34 @@ from random import Random
 
 import msgspec
 
+from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.registry import SYSTEMS
+
+# Systems whose brokers route by last hops over a tree of links.
+TREES = tuple(name for name, system in SYSTEMS.items() if system.needs_tree)
 
 
-def eager(system: str, publications: int = 3) -> msgspec.Struct | None:
-    """Parameters that let a system decide after so few publications; None when it never does."""
+def eager(
+    system: str, publications: int = 3, brokers: tuple[str, ...] = ()
+) -> msgspec.Struct | None:
+    """Parameters that let a system decide after so few publications; None when it never does.
+
+    In a cluster all brokers are everything.
+    """
     match system:
+        case "bluedove":
+            return BluedoveParameters(
+                dimensions=(
+                    Dimension(attribute="x", low=0, high=100),
+                    Dimension(attribute="class", low="a", high="z"),
+                ),
+                dispatchers=brokers,
+                matchers=brokers,
+            )
         case "grape":
             return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
         case "pop":
@@ -26,7 +46,7 @@ def calm(system: str) -> msgspec.Struct | None:
     return eager(system, 65_536)
 
 
-def drawn(system: str, random: Random) -> msgspec.Struct | None:
+def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec.Struct | None:
     """Eager parameters, each within its bounds; as many draws for every system."""
     publications, weight = random.randint(3, 25), random.randint(0, 100)
     priority = random.choice(list(Priority))
@@ -35,4 +55,4 @@ def drawn(system: str, random: Random) -> msgspec.Struct | None:
             return GrapeParameters(
                 trace_session_length=publications, priority=priority, weight=weight
             )
-    return eager(system, publications)
+    return eager(system, publications, brokers)

@@ -55,8 +55,9 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from tests.broker.transcript import publish
+from tests.overlays.bluedove.anything import cluster_messages
 from tests.strategies import attributes, filters
-from tests.systems import eager
+from tests.systems import TREES, eager
 
 SESSION = MessageId("B1", "P", 0)
 
@@ -152,7 +153,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     TraceResult: st.builds(TraceResult, IDS, NUMBERS),
     RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
     RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
-}
+} | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
@@ -195,7 +196,7 @@ def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effe
     return effects
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", TREES)
 @given(st.data())
 @settings(max_examples=100)
 def test_no_input_raises(system: str, data: st.DataObject) -> None:

@@ -52,7 +52,7 @@ class RandomNetwork:
         ]
         self.world = World(
             self.links,
-            strategy_factory(system, drawn(system, random)),
+            strategy_factory(system, drawn(system, random, tuple(self.brokers))),
             SeededUnderlay(seed),
             seed=seed,
             costs=ServiceCosts(

@@ -7,14 +7,14 @@ from itertools import permutations
 import pytest
 
 from shoal.broker.links import RESEND_US
-from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.registry import strategy_factory
 from shoal.simulation.checkers import check_tables, expected_tables
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.systems import eager
+from tests.systems import TREES, eager
 
 #      B1
 #     /  \
@@ -61,7 +61,7 @@ def who_got(made: World, sequence: int) -> list[str]:
     return sorted(row.client for row in rows if row.publication.sequence == sequence)
 
 
-SYSTEM = pytest.mark.parametrize("system", SYSTEMS)
+SYSTEM = pytest.mark.parametrize("system", TREES)
 RELIABLE = pytest.mark.parametrize(
     "faults", [None, LinkFaults(loss=0.2, jitter_us=20_000)], ids=["wires", "bad links"]
 )

@@ -16,6 +16,9 @@ import msgspec
 
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.broker.wire import Vocabulary
+from shoal.overlays.bluedove.messages import MESSAGES as BLUEDOVE_MESSAGES
+from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE_MESSAGES
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
@@ -51,6 +54,7 @@ SYSTEMS: dict[str, System] = {
     "tree": System(_tree, NoParameters),
     "grape": System(Grape, GrapeParameters, (*MIGRATION_MESSAGES, *GRAPE_MESSAGES)),
     "pop": System(Pop, PopParameters, (*MIGRATION_MESSAGES, *POP_MESSAGES)),
+    "bluedove": System(Bluedove, BluedoveParameters, BLUEDOVE_MESSAGES, needs_tree=False),
 }
 
 

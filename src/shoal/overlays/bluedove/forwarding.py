@@ -52,6 +52,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     matching_per_s: float
     subscriptions: int
 
+    def __post_init__(self) -> None:
+        figures = (self.queue, self.arrival_per_s, self.subscriptions)
+        if not (self.matching_per_s > 0 and all(figure >= 0 for figure in figures)):
+            raise ValueError(f"{self} is no load")
+
 
 class Candidate(NamedTuple):
     """A dimension, a matcher, and what it said last of its load there (None: nothing yet)."""

@@ -159,7 +159,7 @@ class Handover:
 
     def rows(self, sender: BrokerId, message: Rows, now_us: int, out: list[Effect]) -> None:
         """Subscriptions for what is taken over."""
-        dimension = message.dimension
+        dimension = self._matcher.dimension(message.dimension)
         incoming = self._incoming.get(dimension)
         if incoming is None and not self._node.parameters.replicated:
             return  # given up meanwhile

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from shoal.broker.messages import Message, RoutedPublication
-from shoal.model import BrokerId, MessageId, Subscription, SubscriptionId
+from shoal.broker.wire import Form, Vocabulary
+from shoal.model import BrokerId, MessageId, Subscription, SubscriptionId, check_attributes
 from shoal.overlays.bluedove.forwarding import Load
 from shoal.overlays.bluedove.members import Age, Member, Segment
 
@@ -233,3 +234,54 @@ class Yours(Message, frozen=True):
 
     dimension: int
     segment: Segment
+
+
+# --- on the wire ------------------------------------------------------------------------------
+
+
+def _itself(message: msgspec.Struct) -> msgspec.Struct:
+    return message
+
+
+def _checked_match(message: Match) -> Match:
+    for routed in message.publications:
+        check_attributes(routed.publication.attributes)
+    return message
+
+
+def _checked_matched(message: Matched) -> Matched:
+    for found in message.found:
+        check_attributes(found.routed.publication.attributes)
+    return message
+
+
+MESSAGES: Vocabulary = (
+    SubscriptionStored,
+    OpenMailbox,
+    MailboxOpened,
+    Poll,
+    Leave,
+    Store,
+    Stored,
+    Remove,
+    Form(Match, Match, _itself, _checked_match),
+    Form(Matched, Matched, _itself, _checked_matched),
+    Answer,
+    Receipt,
+    NotServed,
+    LoadReport,
+    Digest,
+    News,
+    Pull,
+    Hello,
+    Welcome,
+    Join,
+    Donors,
+    Split,
+    TakeOver,
+    Refused,
+    Fetch,
+    Rows,
+    Ready,
+    Yours,
+)

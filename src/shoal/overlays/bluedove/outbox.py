@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
+from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, MessageId
 from shoal.overlays.bluedove.forwarding import Candidate, Load, choose
 from shoal.overlays.bluedove.messages import Answer, LoadReport, Match
@@ -159,6 +160,8 @@ class Outbox:
     # --- load ---------------------------------------------------------------------------------
 
     def load_reported(self, matcher: BrokerId, message: LoadReport, now_us: int) -> None:
+        if len(message.loads) != len(self._node.dimensions):
+            raise ProtocolError(f"loads of {len(message.loads)} dimensions")
         self.utilisations[matcher] = message.utilisation
         for dimension, load in enumerate(message.loads):
             self._loads[matcher, dimension] = load, now_us

@@ -1,0 +1,109 @@
+"""What every overlay system must do, on a tree or not: a new one is tested once registered."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import Effect, Input, LinkChanged, Received, Requested, Started
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.strategy import BrokerContext
+from shoal.broker.wire import COMMON, Codec, FrameReader
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.simulation.checkers import check_deliveries
+from shoal.simulation.nodes import Link
+from tests.broker.transcript import advertisement, publish, subscription
+from tests.seeds.random_network import END_US, SETTLE_US, RandomNetwork
+from tests.systems import eager
+
+pytestmark = pytest.mark.parametrize("system", SYSTEMS)
+# Systems with timers never come to rest by themselves.
+UNTIL_US = END_US + 10 * SETTLE_US
+
+
+def test_it_starts_with_empty_tables(system: str) -> None:
+    strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
+    assert (strategy.tables.advertisements, strategy.tables.subscriptions) == ({}, {})
+
+
+def run(system: str, seed: int) -> RandomNetwork:
+    network = RandomNetwork(seed, system=system)
+    network.world.run(UNTIL_US)
+    return network
+
+
+@pytest.mark.parametrize("seed", [11, 23, 42])
+def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> None:
+    network = run(system, seed)
+    trace = network.world.trace
+    assert not trace.refused
+    verdict = check_deliveries(
+        network.publications,
+        [wish for wish, _ in network.wishes],
+        sorted(trace.deliveries, key=lambda row: row.delivered_us),
+        SETTLE_US,
+    )
+    assert verdict.required > 0
+    assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
+
+
+def test_all_that_is_said_between_brokers_can_travel(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec, send, kinds = Codec(COMMON + SYSTEMS[system].messages), Link.send, set()
+
+    def encoded(self, input, units, ready_us):  # type: ignore[no-untyped-def]
+        message: Message = input.message
+        (body,) = FrameReader().feed(codec.encode(message))
+        assert codec.decode(body) == message
+        kinds.add(type(message))
+        return send(self, Received(input.neighbour, codec.decode(body)), units, ready_us)
+
+    monkeypatch.setattr(Link, "send", encoded)
+    run(system, 11)
+    assert len(kinds) > 3
+
+
+def test_the_same_inputs_give_the_same_effects(system: str) -> None:
+    def history() -> list[Input]:
+        random, inputs = Random(7), []
+        for _ in range(300):
+            number, other = random.randrange(12), random.choice(["B2", "B3"])
+            choices: list[Input] = [
+                Requested("P", Advertise(advertisement(f"n{number}", f"x > {number}"))),
+                Requested("P", publish(*range(number))),
+                Requested("C", Subscribe(subscription(f"n{number}", f"x = {number}"))),
+                Requested("C", Unsubscribe(f"n{number}")),
+                Requested("P", Unadvertise(f"n{number}")),
+                Received(other, Subscribe(subscription(f"{other}{number}", "x < 7", client="D"))),
+                LinkChanged(other, random.random() < 0.7),
+            ]
+            inputs.append(random.choice(choices))
+        return [Started(), *inputs]
+
+    def effects() -> list[list[Effect]]:
+        factory = strategy_factory(system, eager(system))
+        machine = Broker("B1", ("B2", "B3"), factory, seed=5)
+        return [machine.handle(input, now_us) for now_us, input in enumerate(history())]
+
+    assert effects() == effects()
+
+
+def test_a_foreign_publication_is_refused(system: str) -> None:
+    network = run(system, 11)
+    foreign = publish(1, publisher="somebody else")
+    publisher = network.publications[0].publisher
+    network.world.request(UNTIL_US, publisher, foreign)
+    network.world.run(UNTIL_US + SETTLE_US)
+    (refused,) = network.world.trace.refused
+    assert (refused.client, "belongs to somebody else" in refused.reason) == (publisher, True)
+
+
+def test_publishing_nothing_is_nothing(system: str) -> None:
+    network = run(system, 11)
+    before = len(network.world.trace.deliveries)
+    network.world.request(UNTIL_US, network.publications[0].publisher, Publish(()))
+    network.world.run(UNTIL_US + SETTLE_US)
+    assert len(network.world.trace.deliveries) == before

@@ -1,0 +1,113 @@
+"""Strategies for all that is said in a cluster, sense or nonsense."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+from shoal.broker.messages import Message
+from shoal.overlays.bluedove.forwarding import Load
+from shoal.overlays.bluedove.members import Age, Member, Segment, Status
+from shoal.overlays.bluedove.messages import (
+    Answer,
+    Digest,
+    Donors,
+    Fetch,
+    Found,
+    Hello,
+    Join,
+    Leave,
+    LoadReport,
+    MailboxOpened,
+    Match,
+    Matched,
+    News,
+    NotServed,
+    OpenMailbox,
+    Poll,
+    Pull,
+    Ready,
+    Receipt,
+    Refused,
+    Remove,
+    Row,
+    Rows,
+    Split,
+    Store,
+    Stored,
+    SubscriptionStored,
+    TakeOver,
+    Welcome,
+    Yours,
+)
+
+Strategy = st.SearchStrategy[Any]
+DIMENSIONS = st.integers(-1, 3)
+PLACES = st.sampled_from([-math.inf, -5.0, 0.0, 250.0, 500.0, 900.0, math.inf])
+SEGMENTS = st.builds(Segment, PLACES, PLACES)
+VERSIONS = st.integers(0, 5)
+RATES = st.floats(1e-3, 1e6)
+LOADS = st.builds(
+    Load,
+    queue=VERSIONS,
+    arrival_per_s=RATES,
+    matching_per_s=RATES,
+    subscriptions=VERSIONS,
+)
+
+
+def some(of: Strategy) -> Strategy:
+    return st.lists(of, max_size=3).map(tuple)
+
+
+def cluster_messages(
+    brokers: Strategy, names: Strategy, subscriptions: Strategy, ids: Strategy, routed: Strategy
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    """A strategy for each message, made of the given parts."""
+    members = st.builds(
+        Member,
+        broker=brokers,
+        generation=VERSIONS,
+        version=VERSIONS,
+        status=st.sampled_from(list(Status)),
+        segments=st.lists(SEGMENTS, min_size=1, max_size=2).map(tuple),
+    )
+    rows = st.builds(Row, subscriptions, brokers, VERSIONS)
+    found = st.builds(Found, routed, st.dictionaries(names, VERSIONS, max_size=3))
+    ages = st.builds(Age, VERSIONS, VERSIONS, VERSIONS)
+
+    def by(keys: Strategy, values: Strategy) -> Strategy:
+        return st.dictionaries(keys, values, max_size=3)
+
+    return {
+        SubscriptionStored: st.builds(SubscriptionStored, names),
+        OpenMailbox: st.builds(OpenMailbox),
+        MailboxOpened: st.builds(MailboxOpened, names),
+        Poll: st.builds(Poll, names, VERSIONS),
+        Leave: st.builds(Leave, st.booleans()),
+        Store: st.builds(Store, rows, some(DIMENSIONS), some(DIMENSIONS)),
+        Stored: st.builds(Stored, names, VERSIONS, by(DIMENSIONS, SEGMENTS)),
+        Remove: st.builds(Remove, names, VERSIONS),
+        Match: st.builds(Match, DIMENSIONS, some(routed)),
+        Matched: st.builds(Matched, some(found)),
+        Answer: st.builds(Answer, by(brokers, some(ids)), some(ids)),
+        Receipt: st.builds(Receipt, some(ids)),
+        NotServed: st.builds(NotServed, some(ids), members),
+        LoadReport: st.builds(LoadReport, RATES, some(LOADS)),
+        Digest: st.builds(Digest, by(brokers, ages)),
+        News: st.builds(News, some(members), some(brokers)),
+        Pull: st.builds(Pull),
+        Hello: st.builds(Hello),
+        Welcome: st.builds(Welcome, st.booleans(), some(members)),
+        Join: st.builds(Join, some(DIMENSIONS)),
+        Donors: st.builds(Donors, by(DIMENSIONS, brokers), some(members)),
+        Split: st.builds(Split, DIMENSIONS),
+        TakeOver: st.builds(TakeOver, DIMENSIONS),
+        Refused: st.builds(Refused, DIMENSIONS),
+        Fetch: st.builds(Fetch, DIMENSIONS, SEGMENTS, some(brokers), st.booleans()),
+        Rows: st.builds(Rows, DIMENSIONS, SEGMENTS, some(rows), st.booleans()),
+        Ready: st.builds(Ready, DIMENSIONS),
+        Yours: st.builds(Yours, DIMENSIONS, SEGMENTS),
+    }
