@@ -1,0 +1,248 @@
+"""The MQTT clients of a live broker: sockets on one side, the pure MQTT broker on the other.
+
+`BrokerClients` decides; this carries bytes in and out.  What a client publishes goes to the broker
+machine at once; what the machine delivers is gathered until the loop is through with the sockets
+that are ready, so that every client is written to once.  While the node holds requests back,
+nothing is read from clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Protocol
+
+from shoal.broker.effects import Deliver
+from shoal.broker.messages import Message
+from shoal.mqtt.access import Access, Admission, Credentials
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.connection import Connection
+from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.limits import Limits
+from shoal.runtime.addresses import Address
+from shoal.runtime.node import Node
+from shoal.runtime.tls import certified_names
+
+_MICROSECONDS = 1_000_000
+# How much may wait to be written to a client before its session keeps the rest; a client that
+# reads at all empties this in a moment.
+WRITE_BUFFER_BYTES = 256 * 1_024
+
+_log = logging.getLogger(__name__)
+
+
+class LateAccess(Access, Protocol):
+    """An `Access` whose answers may come later."""
+
+    def take_owed(self) -> Credentials | None:
+        """Whom `admit` has just left without an answer."""
+
+    async def answer(self, credentials: Credentials) -> Admission:
+        """The answer that `admit` owes."""
+
+
+class Socket(Protocol):
+    """A client's network connection, whatever it is wrapped in."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class MqttDoor:
+    """All MQTT clients of one node."""
+
+    def __init__(
+        self,
+        node: Node,
+        limits: Limits,
+        access: LateAccess | None = None,
+        *,
+        networked: bool = True,
+    ) -> None:
+        self.node = node
+        self.clients = BrokerClients(
+            node.id, node.clock.now_us(), limits=limits, access=access, networked=networked
+        )
+        self._access = access
+        self._delivered: list[Deliver] = []
+        self._sockets: dict[Connection, Socket] = {}
+        self._admissions: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us: int | None = None
+        if self.clients.door is not None:
+            node.attach(self.clients.door.client, self)
+        node.at_flush.append(self.flush)
+        node.at_hold.append(self._hold)
+
+    def start(self) -> None:
+        """Say to the machine what the door itself wants."""
+        self.carry_out(self.clients.take_effects())
+        self.node.schedule_flush()
+
+    async def listen(
+        self,
+        address: Address,
+        protocol: Callable[[MqttDoor], asyncio.Protocol],
+        tls: ssl.SSLContext | None = None,
+    ) -> Address:
+        """Take clients in at this address; where that is."""
+        server = await asyncio.get_running_loop().create_server(
+            lambda: protocol(self), address.host, address.port, ssl=tls, backlog=1_024
+        )
+        self._servers.append(server)
+        return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def stop_listening(self) -> None:
+        """Take nobody in any more."""
+        for server in self._servers:
+            server.close()
+
+    def shut_down(self) -> None:
+        """Say goodbye to every client."""
+        self.stop_listening()
+        self.carry_out(self.clients.shut_down(self.node.clock.now_us()))
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- sockets ------------------------------------------------------------------------------
+
+    def opened(self, socket: Socket, transport: asyncio.BaseTransport) -> Connection:
+        """A client connected."""
+        names = certified_names(transport.get_extra_info("peercert"))
+        peer = transport.get_extra_info("peername")
+        connection = self.clients.open(
+            self.node.clock.now_us(),
+            certificate=min(names, default=None),
+            address=str(Address(*peer[:2])) if isinstance(peer, tuple) else None,
+        )
+        self._sockets[connection] = socket
+        if self.node.is_holding:
+            socket.pause_reading()
+        self.node.schedule_flush()
+        return connection
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        """Bytes of a client."""
+        self.carry_out(connection.receive(data, self.node.clock.now_us()))
+        if not connection.wants_reading:
+            self._admit_later(connection)
+        self.node.schedule_flush()
+
+    def lost(self, connection: Connection) -> None:
+        """A client's connection is gone."""
+        if self._sockets.pop(connection, None) is not None:
+            self.carry_out(connection.lost(self.node.clock.now_us()))
+            self.node.schedule_flush()
+
+    def resumed(self, connection: Connection) -> None:
+        """A client takes more again."""
+        self.carry_out(connection.resume(self.node.clock.now_us()))
+
+    def carry_out(self, effects: list[ClientEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Write(connection, data):
+                    socket = self._sockets.get(connection)
+                    if socket is not None:
+                        socket.write(data)
+                case Ask(request):
+                    self.node.bring(request)
+                case Close(connection):
+                    socket = self._sockets.pop(connection, None)
+                    if socket is not None:
+                        socket.close()
+
+    def _hold(self, full: bool) -> None:
+        for connection, socket in self._sockets.items():
+            if full:
+                socket.pause_reading()
+            elif connection.wants_reading:
+                socket.resume_reading()
+
+    # --- admission ----------------------------------------------------------------------------
+
+    def _admit_later(self, connection: Connection) -> None:
+        socket = self._sockets.get(connection)
+        credentials = self._access.take_owed() if self._access is not None else None
+        if socket is None or credentials is None or self._access is None:
+            return
+        socket.pause_reading()
+        task = asyncio.create_task(self._admit(connection, credentials, self._access))
+        self._admissions.add(task)
+        task.add_done_callback(self._admissions.discard)
+
+    async def _admit(
+        self, connection: Connection, credentials: Credentials, access: LateAccess
+    ) -> None:
+        admission = await access.answer(credentials)
+        self.carry_out(connection.admitted(admission, self.node.clock.now_us()))
+        socket = self._sockets.get(connection)
+        if socket is not None and not self.node.is_holding:
+            socket.resume_reading()
+        self.node.schedule_flush()
+
+    # --- the machine's side -------------------------------------------------------------------
+
+    def deliver(self, delivery: Deliver) -> None:
+        self._delivered.append(delivery)
+
+    def notify(self, message: Message) -> None:
+        """What a broker tells a client's library; the door's own clients need not know."""
+        _log.debug("notice to the door", extra={"notice": type(message).__name__})
+
+    def flush(self) -> None:
+        """Hand on what the machine has delivered, and see to the time."""
+        if self._delivered:
+            delivered, self._delivered = self._delivered, []
+            self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+        deadline_us = self.clients.deadline_us
+        if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
+            self._set_timer(deadline_us)
+
+    def _set_timer(self, deadline_us: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = deadline_us
+        delay_s = max(0, deadline_us - self.node.clock.now_us()) / _MICROSECONDS
+        self._timer = self.node.loop.call_later(delay_s, self._advance)
+
+    def _advance(self) -> None:
+        self._timer = self._timer_us = None
+        self.carry_out(self.clients.advance(self.node.clock.now_us()))
+        self.node.schedule_flush()
+
+
+class MqttSocket(asyncio.Protocol):
+    """One client over TCP or TLS."""
+
+    def __init__(self, door: MqttDoor) -> None:
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self.write = transport.write
+        self.close = transport.close
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+        self._connection = self._door.opened(self, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._door.received(self._connection, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._door.lost(self._connection)
+
+    def pause_writing(self) -> None:
+        self._connection.pause()
+
+    def resume_writing(self) -> None:
+        self._door.resumed(self._connection)

@@ -1,0 +1,174 @@
+"""Real MQTT clients on a live network of three brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import aiomqtt
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from shoal.broker.machine import Broker
+from shoal.model import BrokerId
+from shoal.mqtt.encoder import encode
+from shoal.mqtt.limits import DEFAULT_LIMITS
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import Connect, Will
+from shoal.overlays.registry import strategy_factory
+from shoal.runtime.addresses import Address
+from shoal.runtime.clock import Clock
+from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.node import Node
+from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, until
+from tests.runtime.test_peer_links import LINE, on_loop
+
+VERSIONS = [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5]
+
+
+class MqttNetwork:
+    """A live network whose brokers let MQTT clients in."""
+
+    def __init__(self, network: LiveNetwork) -> None:
+        self.network = network
+        self.doors: dict[BrokerId, MqttDoor] = {}
+        self.addresses: dict[BrokerId, Address] = {}
+
+    async def open(self, broker: BrokerId) -> None:
+        door = MqttDoor(self.network.nodes[broker], DEFAULT_LIMITS)
+        door.start()
+        self.doors[broker] = door
+        self.addresses[broker] = await door.listen(ANYWHERE, MqttSocket)
+
+    def client(self, broker: BrokerId, name: str, **options: object) -> aiomqtt.Client:
+        address = self.addresses[broker]
+        return aiomqtt.Client(address.host, address.port, identifier=name, **options)  # type: ignore[arg-type]
+
+    async def knows(self, broker: BrokerId, subscriptions: int) -> None:
+        """A broker has heard of so many subscriptions, its own and others'."""
+        tables = self.network.nodes[broker].machine.tables
+        await until(lambda: len(tables.subscriptions) == subscriptions)
+
+
+@asynccontextmanager
+async def mqtt(links: Iterable[tuple[str, str]] = LINE) -> AsyncIterator[MqttNetwork]:
+    async with live(links) as network:
+        found = MqttNetwork(network)
+        for broker in network.names:
+            await found.open(broker)
+        for broker in network.names:
+            await found.knows(broker, len(network.names))  # every door wants what is retained
+        yield found
+        for door in found.doors.values():
+            door.shut_down()
+
+
+async def payloads(client: aiomqtt.Client, count: int) -> list[bytes]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [bytes((await anext(client.messages)).payload) for _ in range(count)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@on_loop
+async def test_what_is_published_at_one_broker_arrives_at_another(
+    version: aiomqtt.ProtocolVersion, qos: int
+) -> None:
+    async with (
+        mqtt() as network,
+        network.client("B3", "subscriber", protocol=version) as subscriber,
+        network.client("B1", "publisher", protocol=version) as publisher,
+    ):
+        await subscriber.subscribe("flights/+/late", qos=qos)
+        await network.knows("B1", 4)
+        for number in range(100):
+            await publisher.publish(f"flights/{number % 2}/late", b"%d" % number, qos=qos)
+            await publisher.publish("flights/on time", b"none of it", qos=qos)
+        assert await payloads(subscriber, 100) == [b"%d" % number for number in range(100)]
+
+
+def where(text: str) -> Properties:
+    properties = Properties(PacketTypes.SUBSCRIBE)
+    properties.UserProperty = ("$where", text)
+    return properties
+
+
+@on_loop
+async def test_content_is_filtered_across_brokers() -> None:
+    async with (
+        mqtt() as network,
+        network.client("B3", "s", protocol=aiomqtt.ProtocolVersion.V5) as subscriber,
+        network.client("B1", "p", protocol=aiomqtt.ProtocolVersion.V5) as publisher,
+    ):
+        await subscriber.subscribe(
+            "flights",
+            options=SubscribeOptions(qos=1),
+            properties=where("carrier = 'UA' AND dep_delay > 30"),
+        )
+        await network.knows("B1", 4)
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.ContentType = "application/json"
+        before = network.network.nodes["B2"].counts["publications_in"]
+        for number in range(60):
+            payload = b'{"carrier": "UA", "dep_delay": %d}' % number
+            await publisher.publish("flights", payload, qos=1, properties=properties)
+        found = await payloads(subscriber, 29)
+        assert found == [b'{"carrier": "UA", "dep_delay": %d}' % n for n in range(31, 60)]
+        # What nobody wants does not leave its broker.
+        assert network.network.nodes["B2"].counts["publications_in"] - before == 29
+
+
+@on_loop
+async def test_retained_at_one_broker_is_sent_at_another_and_a_will_at_a_third() -> None:
+    async with mqtt() as network, AsyncExitStack() as stack:
+        publisher = await stack.enter_async_context(network.client("B1", "p"))
+        await publisher.publish("state", b"on", qos=1, retain=True)
+        store = network.doors["B3"].clients.retained
+        await until(lambda: len(list(store.matching("state", 0))) == 1)
+        subscriber = await stack.enter_async_context(network.client("B3", "s"))
+        await subscriber.subscribe("#", qos=1)
+        assert await payloads(subscriber, 1) == [b"on"]
+        await network.knows("B2", 4)
+        _, writer = await asyncio.open_connection(*network.addresses["B2"])
+        writer.write(encode(Connect("dying", will=Will("last", b"words", qos=1)), MQTT_5))
+        await until(lambda: network.doors["B2"].clients.statistics.connected == 1)
+        writer.transport.abort()
+        assert await payloads(subscriber, 1) == [b"words"]
+
+
+@on_loop
+async def test_garbage_on_the_mqtt_port_hurts_nobody() -> None:
+    async with (
+        mqtt() as network,
+        network.client("B1", "s") as subscriber,
+        network.client("B1", "p") as publisher,
+    ):
+        await subscriber.subscribe("a")
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, b"\xff" * 100, b"\x10"):
+            reader, writer = await asyncio.open_connection(*network.addresses["B1"])
+            writer.write(garbage)
+            writer.write_eof()
+            async with asyncio.timeout(PATIENCE_S):
+                await reader.read()
+            writer.close()
+        await publisher.publish("a", b"fine")
+        assert await payloads(subscriber, 1) == [b"fine"]
+        assert network.doors["B1"].clients.statistics.connected == 2
+
+
+@on_loop
+async def test_a_broker_without_a_network_serves_by_itself() -> None:
+    machine = Broker("B1", (), strategy_factory("tree"))
+    node = Node(machine, Clock())
+    door = MqttDoor(node, DEFAULT_LIMITS, networked=False)
+    door.start()
+    address = await door.listen(ANYWHERE, MqttSocket)
+    async with aiomqtt.Client(address.host, address.port) as client:
+        await client.subscribe("a/#", qos=2)
+        await client.publish("a/b", b"x" * 500_000, qos=2)
+        assert await payloads(client, 1) == [b"x" * 500_000]
+    door.shut_down()
+    node.stop()
