@@ -64,3 +64,25 @@ def test_the_system_at_every_broker_may_be_looked_at(tmp_path: Path) -> None:
     run_scenario(scenario, observe=lambda every: seen.append({id(one) for one in every}))
     assert len(seen) > 1
     assert all(len(every) == len(seen[0]) > 1 for every in seen)
+
+
+def test_a_cluster_delivers_what_a_tree_delivers(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path, events=[event(0, 0), event(1, 10), event(2, 20)])
+    delivered = {}
+    for system in ("tree", "bluedove"):
+        scenario = parse_scenario(
+            {
+                "name": system,
+                "system": system,
+                "workload": {"path": str(workload)},
+                "underlay": {"kind": "constant"},
+                "bluedove": {"dimensions": [{"attribute": "dep_delay", "high": 60}]},
+            }
+        )
+        result = run_scenario(scenario)
+        tables = result.tables
+        delivered[system] = sorted(
+            zip(tables["deliveries"]["sequence"], tables["deliveries"]["subscription"], strict=True)
+        )
+        assert result.checks["duplicates"] == 0
+    assert delivered["tree"] == delivered["bluedove"] != []

@@ -21,6 +21,7 @@ from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_t
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Advertisement, BrokerId, ClientId, Filter, Publication, Subscription
+from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.shapes import Link
 from shoal.simulation.faults import LinkFaults
@@ -97,7 +98,10 @@ def _build_world(
     scenario: Scenario, workload: Workload, links: list[Link], strategies: list[Strategy]
 ) -> World:
     """The network; `strategies` gets every broker's system as it is built."""
-    factory = strategy_factory(scenario.system, scenario.parameters)
+    parameters = scenario.parameters
+    if isinstance(parameters, BluedoveParameters):
+        parameters = parameters.for_brokers([row.broker for row in workload.brokers])
+    factory = strategy_factory(scenario.system, parameters)
 
     def build(context: BrokerContext) -> Strategy:
         strategy = factory(context)

@@ -27,6 +27,7 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.model import BrokerId
+from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.simulation.service import ServiceCosts
@@ -199,13 +200,14 @@ class Scenario(Section, frozen=True, kw_only=True):
 
     name: Text
     seed: NotNegative = 1
-    system: Literal["tree", "grape", "pop"] = "grape"
+    system: Literal["tree", "grape", "pop", "bluedove"] = "grape"
     workload: Workload
     topology: Topology = BalancedTree()
     underlay: Underlay = Geography()
     service: Service = Service()
     grape: GrapeParameters = GrapeParameters()
     pop: PopParameters = PopParameters()
+    bluedove: BluedoveParameters = BluedoveParameters()
     faults: Faults = Faults()
     trace: Trace = Trace()
     run: Run = Run()

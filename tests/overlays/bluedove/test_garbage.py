@@ -20,7 +20,6 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
@@ -30,7 +29,7 @@ TWO = (Dimension(attribute="a", low=-1, high=5), Dimension(attribute="b", low="a
 SETTINGS = {
     "both": Parameters(dimensions=TWO, dispatchers=("B0", "B1"), matchers=("B1", "B2")),
     "dispatcher": Parameters(
-        dimensions=TWO, dispatchers=("B1",), matchers=("B0", "B2"), elasticity=Elasticity()
+        dimensions=TWO, dispatchers=("B1",), matchers=("B0", "B2"), elastic=True
     ),
     "matcher": Parameters(dimensions=TWO, dispatchers=("B0",), matchers=("B1", "B2")),
     "joiner": Parameters(dimensions=TWO, dispatchers=("B0",), matchers=("B2",)),

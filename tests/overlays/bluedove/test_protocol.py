@@ -403,7 +403,11 @@ def test_the_last_matcher_cannot_leave() -> None:
 
 
 def test_the_controller_adds_when_saturated_and_removes_when_idle() -> None:
-    cluster = made("M5", elasticity=Elasticity(patience_us=2_000_000, settle_us=5_000_000, least=4))
+    cluster = made(
+        "M5",
+        elastic=True,
+        elasticity=Elasticity(patience_us=2_000_000, settle_us=5_000_000, least=4),
+    )
     cluster.start("M5")
     cluster.run(3)
     assert cluster.strategies["M5"].membership.state is State.JOINING

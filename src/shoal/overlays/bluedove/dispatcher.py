@@ -67,8 +67,8 @@ class Dispatcher:
         self._pulled_us = 0
         self._ready_us: dict[BrokerId, int] = {}
         self._admitted: set[BrokerId] = set()
-        elasticity = node.parameters.elasticity
-        self._controller = None if elasticity is None else Controller(elasticity)
+        parameters = node.parameters
+        self._controller = Controller(parameters.elasticity) if parameters.elastic else None
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         node = self._node

@@ -47,7 +47,7 @@ class Segment(NamedTuple):
         return self.low <= place < self.high
 
     def meets(self, ranges: Iterable[Range]) -> bool:
-        return any(low < self.high and self.low <= high for low, high in ranges)
+        return bool(self) and any(low < self.high and self.low <= high for low, high in ranges)
 
 
 WHOLE = Segment(LOWEST, math.inf)

@@ -2,8 +2,7 @@
 
 One set of parameters serves every node of a cluster: it names the dispatchers and the matchers
 that are expected at first; a broker that is neither is a matcher that joins later.  With neither
-named, every broker is both, and all neighbours of the first are expected; so a scenario of the
-tree runs here unchanged.
+named, every broker is both; scenarios then name all of theirs.
 
 >>> Parameters(dispatchers=("D1",), matchers=("M1", "M2")).role("M3")
 Role(dispatches=False, matches=True)
@@ -20,6 +19,7 @@ Source: Li et al., BlueDove, sections III and IV.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -63,8 +63,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                            measured 17.5 s until loss ended): 10 s
     tick_us                how often overdue things are looked for (ours): 0.5 s
     search_prior_ns        assumed per subscription searched, until a rate is measured (ours)
-    elasticity             when to add and take away matchers (IV-E); None: never, joiners are let
-                           in as they come
+    elastic                matchers are added and taken away as load asks for it (IV-E); if not,
+                           joiners are let in as they come
+    elasticity             when
     """
 
     dimensions: tuple[Dimension, ...] = (Dimension(attribute="x"),)
@@ -83,7 +84,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     failure_us: int = 10_000_000
     tick_us: int = 500_000
     search_prior_ns: int = 100
-    elasticity: Elasticity | None = None
+    elastic: bool = False
+    elasticity: Elasticity = Elasticity()
 
     def __post_init__(self) -> None:
         for key in _AT_LEAST_ONE:
@@ -104,6 +106,13 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.matchers and not self.replicated:
             for dimension in self.dimensions:
                 dimension.cuts(len(self.matchers))  # ValueError if its boundaries do not fit
+
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
+        """These, with all brokers as dispatchers and matchers if none are named."""
+        if self.dispatchers:
+            return self
+        everybody = tuple(brokers)
+        return msgspec.structs.replace(self, dispatchers=everybody, matchers=everybody)
 
     def role(self, broker: BrokerId) -> Role:
         """What this broker does."""

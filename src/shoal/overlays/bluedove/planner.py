@@ -24,7 +24,7 @@ import msgspec
 
 from shoal.model import BrokerId, Filter
 from shoal.overlays.bluedove.forwarding import Load
-from shoal.overlays.bluedove.members import WHOLE, MemberTable, Segment
+from shoal.overlays.bluedove.members import NOTHING, WHOLE, MemberTable, Segment
 from shoal.overlays.bluedove.segments import LOWEST, Dimension, Range, place_of
 
 Ranges = tuple[tuple[Range, ...], ...]
@@ -94,12 +94,13 @@ def halves(dimension: Dimension, segment: Segment) -> Segment:
 
     An outermost segment reaches to where values end; it is divided where most of them lie.
     """
-    low = max(segment.low, min(place_of(dimension.low), segment.high))
-    high = min(segment.high, max(place_of(dimension.high), segment.low))
-    if low == LOWEST or high == math.inf or low >= high:
-        return Segment(segment.high, segment.high)
+    low, high = segment
+    if low == LOWEST:
+        low = min(place_of(dimension.low), high)
+    if high == math.inf:
+        high = max(place_of(dimension.high), low)
     middle = low + (high - low) / 2
-    return Segment(middle, segment.high) if middle > segment.low else Segment(low, low)
+    return Segment(middle, segment.high) if low < middle < high else NOTHING
 
 
 def donors(

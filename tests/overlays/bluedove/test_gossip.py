@@ -1,0 +1,78 @@
+"""Gossip: news spread in about log N rounds, and cost what the paper's formula says, or less."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from shoal.overlays.bluedove.gossip import (
+    choose_partners,
+    compare,
+    digest,
+    fan_out,
+    paper_bytes_per_s,
+    silent,
+)
+from shoal.overlays.bluedove.members import WHOLE, Member, MemberTable, Status
+
+
+def tables(count: int) -> dict[str, MemberTable]:
+    members = [
+        Member(broker=f"M{number}", generation=1, version=1, segments=(WHOLE,))
+        for number in range(count)
+    ]
+    made = {member.broker: MemberTable(1) for member in members}
+    for table in made.values():
+        table.merge(members, 0)
+    return made
+
+
+@pytest.mark.parametrize("count", [2, 5, 20, 100])
+def test_news_reach_everyone_in_about_log_n_rounds(count: int) -> None:
+    made, random = tables(count), Random(3)
+    news = msgspec.structs.replace(made["M0"].members["M0"], version=2, segments=(WHOLE,))
+    made["M0"].merge([news], 1)
+    rounds = 0
+    while any(table.members["M0"].version < 2 for table in made.values()):
+        rounds += 1
+        for name, table in made.items():
+            for partner in choose_partners(table, name, 1, random):
+                other = made[partner]
+                theirs, wanted = compare(other, digest(table))
+                table.merge(theirs, rounds)
+                other.merge([table.members[name] for name in wanted], rounds)
+    assert rounds <= 2 + fan_out(count)
+
+
+def test_an_exchange_brings_only_what_the_other_lacks() -> None:
+    left, right = tables(3)["M0"], tables(3)["M1"]
+    newer = msgspec.structs.replace(right.members["M1"], version=2)
+    older = msgspec.structs.replace(left.members["M0"], version=3)
+    right.merge([newer], 1)
+    left.merge([older], 1)
+    news, wanted = compare(right, digest(left))
+    assert (news, wanted) == ((newer,), ("M0",))
+
+
+def test_partners_are_alive_and_sometimes_lost() -> None:
+    table = tables(5)["M0"]
+    dead = msgspec.structs.replace(table.members["M4"], status=Status.DEAD)
+    table.merge([dead], 1)
+    rounds = [choose_partners(table, "M0", number, Random(1)) for number in range(1, 11)]
+    assert all("M0" not in partners for partners in rounds)
+    assert ["M4" in partners for partners in rounds] == [False] * 9 + [True]
+
+
+def test_the_silent_are_those_of_whom_no_news_came() -> None:
+    table = tables(3)["M0"]
+    newer = msgspec.structs.replace(table.members["M1"], version=2)
+    table.merge([newer], 8)
+    assert [member.broker for member in silent(table, "M0", 5)] == ["M2"]
+    assert silent(table, "M0", 0) == []
+
+
+def test_the_papers_formula() -> None:
+    assert paper_bytes_per_s(2) == 2_940
+    assert [fan_out(count) for count in (1, 2, 3, 20, 500)] == [1, 1, 2, 5, 9]

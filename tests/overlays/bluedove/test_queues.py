@@ -1,0 +1,81 @@
+"""Sets and queues of one dimension: versions, replicas, and rates over a window."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.messages import RoutedPublication
+from shoal.model import MessageId
+from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.messages import Row
+from shoal.overlays.bluedove.queues import DimensionQueue, SubscriptionSet, Waiting
+from shoal.overlays.bluedove.segments import Dimension
+from tests.broker.transcript import publication, subscription
+
+SECOND_US = 1_000_000
+WAITING = Waiting("D1", RoutedPublication(publication(1), MessageId("D1", "P", 0)))
+
+
+def row(name: str, text: str, version: int = 1) -> Row:
+    return Row(subscription(name, text), "D1", version)
+
+
+def found(rows: SubscriptionSet, x: float) -> list[str]:
+    return [row.subscription.id for row in rows.match({"x": x})]
+
+
+def test_the_latest_version_stays() -> None:
+    rows = SubscriptionSet(Dimension(attribute="x"))
+    rows.add(row("s", "x > 5", 3))
+    rows.add(row("s", "x < 5", 2))
+    assert (found(rows, 9), found(rows, 1)) == (["s"], [])
+    rows.remove("s", 2)
+    assert len(rows) == 1
+    rows.remove("s", 3)
+    rows.remove("s", 3)
+    assert (len(rows), found(rows, 9)) == (0, [])
+
+
+def test_replicas_are_not_searched_and_give_way() -> None:
+    rows = SubscriptionSet(Dimension(attribute="x"))
+    rows.add_replica(row("s", "x > 5"))
+    assert (found(rows, 9), len(rows), list(rows.replicas)) == ([], 0, ["s"])
+    rows.add(row("s", "x > 5"))
+    assert (found(rows, 9), rows.replicas) == (["s"], {})
+    rows.add_replica(row("s", "x > 5"))
+    assert rows.replicas == {}
+    rows.add_replica(row("t", "x > 5", 4))
+    rows.remove("t", 4)
+    assert rows.replicas == {}
+
+
+def test_only_what_meets_the_segments_is_kept() -> None:
+    rows = SubscriptionSet(Dimension(attribute="x"))
+    for name, text in (("low", "x < 5"), ("middle", "x BETWEEN 5 AND 6"), ("high", "x > 8")):
+        rows.add(row(name, text))
+    low, high = Segment(0.0, 5.0), Segment(8.0, 9.0)
+    assert [row.subscription.id for row in rows.meeting(high)] == ["high"]
+    rows.keep(low, high)
+    assert list(rows.rows) == ["low", "high"]
+    rows.keep()
+    assert len(rows) == 0
+
+
+def test_rates_are_those_of_the_window_and_of_busy_time() -> None:
+    """Ten come in the first second, and take 0.1 s each, two at a time: half a second in all."""
+    queue = DimensionQueue(5 * SECOND_US)
+    assert queue.load(100, 50.0, 0).matching_per_s == pytest.approx(200_000)
+    for _ in range(10):
+        queue.put(WAITING, SECOND_US)
+    assert queue.load(7, 50.0, SECOND_US).queue == 10
+    now_us = SECOND_US
+    while queue.waiting:
+        assert len(queue.take(2)) == 2
+        now_us += SECOND_US // 10
+        queue.done(2, now_us)
+    load = queue.load(7, 50.0, 2 * SECOND_US)
+    assert (load.queue, load.arrival_per_s, load.matching_per_s) == (0, 5.0, 20.0)
+    later = queue.load(7, 50.0, 20 * SECOND_US)
+    assert later.arrival_per_s < 1
+    last = queue.load(10, 50.0, 30 * SECOND_US)
+    assert (last.arrival_per_s, last.matching_per_s) == (0.0, pytest.approx(2_000_000))
