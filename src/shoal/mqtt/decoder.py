@@ -27,7 +27,7 @@ from shoal.mqtt.fields import (
     REMEMBERED_TOPIC_BYTES,
     REMEMBERED_TOPICS,
     Reader,
-    read_text,
+    read_string,
 )
 from shoal.mqtt.packet_readers import (
     READERS,
@@ -183,10 +183,8 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
     position = start + (data[position] << 8 | data[position + 1])
     if position > stop:
         raise malformed("PUBLISH ends within its topic")
-    if position - start <= REMEMBERED_TOPIC_BYTES:
-        topic = _known_topic(data[start:position])
-    else:
-        topic = _read_topic(data[start:position])
+    read_topic = _known_topic if position - start <= REMEMBERED_TOPIC_BYTES else _read_topic
+    topic = read_topic(data[start - 2 : position])
     qos = flags >> 1 & 3
     packet_id = 0
     if qos:
@@ -216,8 +214,8 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
 
 
 def _read_topic(data: bytes) -> str:
-    """The topic; the empty one too, which a topic alias may stand for."""
-    topic = read_text(data, "PUBLISH: topic")
+    """The topic, from its length on; the empty one too, which a topic alias may stand for."""
+    topic, _ = read_string(data, 0, len(data), "topic")
     if topic:
         try:
             check_topic(topic)

@@ -71,22 +71,30 @@ class Reader:
         raise malformed(f"{self._packet}: {what} is longer than four bytes")
 
     def binary(self, what: str) -> bytes:
-        return self.take(self.two_bytes(what), what)
+        data, start = self._data, self.position + 2
+        if start > self.end:
+            raise malformed(f"{self._packet} ends within its {what}")
+        stop = start + (data[start - 2] << 8 | data[start - 1])
+        if stop > self.end:
+            raise malformed(f"{self._packet} ends within its {what}")
+        self.position = stop
+        return data[start:stop]
 
     def string(self, what: str) -> str:
-        return read_text(self.binary(what), f"{self._packet}: {what}")
+        text, self.position = read_string(self._data, self.position, self.end, what)
+        return text
 
-    def string_pair(self, what: str) -> tuple[str, str]:
-        return self.string(what), self.string(what)
+    def part(self, what: str) -> tuple[bytes, int, int]:
+        """The bytes that stand next, as many as the variable byte integer before them says.
 
-    def part(self, what: str) -> Reader:
-        """A reader of the next bytes, as many as the variable byte integer before them says."""
+        All bytes there are, and where these begin and end among them.
+        """
         size = self.variable(f"{what}' length")
         start = self.position
         if start + size > self.end:
             raise malformed(f"{self._packet} ends within its {what}")
         self.position = start + size
-        return Reader(self._data, self._packet, start, self.position)
+        return self._data, start, self.position
 
     def rest(self) -> bytes:
         start, self.position = self.position, self.end
@@ -97,15 +105,24 @@ class Reader:
             raise malformed(f"{self._packet} has {self.end - self.position} bytes too many")
 
 
-def read_text(data: bytes, what: str) -> str:
-    """UTF-8 without surrogates and U+0000 [MQTT-1.5.4-1, MQTT-1.5.4-2]."""
+def read_string(data: bytes, position: int, end: int, what: str) -> tuple[str, int]:
+    """A string, and where it ends; UTF-8 without surrogates and U+0000.
+
+    [MQTT-1.5.4-1, MQTT-1.5.4-2]
+    """
+    start = position + 2
+    if start > end:
+        raise malformed(f"the packet ends within its {what}")
+    stop = start + (data[position] << 8 | data[position + 1])
+    if stop > end:
+        raise malformed(f"the packet ends within its {what}")
     try:
-        text = str(data, "utf-8")
+        text = str(data[start:stop], "utf-8")
     except UnicodeDecodeError as error:
         raise malformed(f"{what} is not UTF-8 at byte {error.start}") from None
     if "\0" in text:
         raise malformed(f"{what} contains U+0000")
-    return text
+    return text, stop
 
 
 def write_string(text: str) -> bytes:

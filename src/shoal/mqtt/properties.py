@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shoal.mqtt.errors import MqttError, malformed, protocol_error
-from shoal.mqtt.fields import Reader, write_binary, write_string, write_variable
+from shoal.mqtt.fields import Reader, read_string, write_binary, write_string, write_variable
 from shoal.mqtt.packet_types import WILL, PacketType
 from shoal.mqtt.reason_codes import ReasonCode
 
@@ -74,14 +74,24 @@ class _Type(enum.Enum):
     PAIR = "string pair"
 
 
-_READERS: dict[_Type, Callable[[Reader, str], Any]] = {
-    _Type.BYTE: Reader.byte,
-    _Type.TWO_BYTES: Reader.two_bytes,
-    _Type.FOUR_BYTES: Reader.four_bytes,
-    _Type.VARIABLE: Reader.variable,
-    _Type.STRING: Reader.string,
-    _Type.BINARY: Reader.binary,
-    _Type.PAIR: Reader.string_pair,
+def _reads(
+    method: Callable[[Reader, str], Any],
+) -> Callable[[bytes, int, int, str], tuple[Any, int]]:
+    def read(data: bytes, position: int, end: int, what: str) -> tuple[Any, int]:
+        reader = Reader(data, "the packet", position, end)
+        return method(reader, what), reader.position
+
+    return read
+
+
+_READERS: dict[_Type, Callable[[bytes, int, int, str], tuple[Any, int]]] = {
+    _Type.BYTE: _reads(Reader.byte),
+    _Type.TWO_BYTES: _reads(Reader.two_bytes),
+    _Type.FOUR_BYTES: _reads(Reader.four_bytes),
+    _Type.VARIABLE: _reads(Reader.variable),
+    _Type.STRING: read_string,
+    _Type.BINARY: _reads(Reader.binary),
+    _Type.PAIR: read_string,
 }
 _WRITERS: dict[_Type, Callable[[Any], bytes]] = {
     _Type.BYTE: lambda value: value.to_bytes(1, "big"),
@@ -92,10 +102,6 @@ _WRITERS: dict[_Type, Callable[[Any], bytes]] = {
     _Type.BINARY: write_binary,
     _Type.PAIR: lambda pair: write_string(pair[0]) + write_string(pair[1]),
 }
-
-
-def _any(value: Any) -> bool:
-    return True
 
 
 def _truth(value: int) -> bool:
@@ -117,7 +123,7 @@ class Property(NamedTuple):
     field: str
     type: _Type
     places: frozenset[int]
-    allows: Callable[[Any], bool] = _any
+    allows: Callable[[Any], bool] | None = None
     repeats: bool = False
     error: ReasonCode = ReasonCode.PROTOCOL_ERROR
 
@@ -180,10 +186,16 @@ TABLE: tuple[Property, ...] = (
     Property(0x2A, "shared_subscription_available", _Type.BYTE, _CONNACK, _truth),
 )  # fmt: skip
 
-_BY_IDENTIFIER = {row.identifier: row for row in TABLE}
 _BY_PLACE: dict[int, tuple[Property, ...]] = {
     place: tuple(row for row in TABLE if place in row.places) for place in (WILL, *PacketType)
 }
+
+# What reading needs of a row, by identifier.
+_READABLE = {
+    place: {row.identifier: (row.field, _READERS[row.type], row.allows, row.error) for row in rows}
+    for place, rows in _BY_PLACE.items()
+}
+_UNKNOWN = ("", read_string, None, ReasonCode.MALFORMED_PACKET)
 
 
 def place_name(place: int) -> str:
@@ -193,30 +205,37 @@ def place_name(place: int) -> str:
 
 def read_properties(reader: Reader, place: int) -> Properties:
     """The properties that stand next in a packet of this type, or in its will."""
-    part = reader.part("properties")
-    if part.at_end:
+    data, position, end = reader.part("properties")
+    if position == end:
         return NO_PROPERTIES
+    allowed = _READABLE[place]
     values: dict[str, Any] = {}
-    while not part.at_end:
-        identifier = part.variable("property identifier")
-        row = _BY_IDENTIFIER.get(identifier)
-        if row is None or place not in row.places:
-            raise malformed(f"{place_name(place)} cannot have property 0x{identifier:02X}")
-        value = _READERS[row.type](part, row.field)
-        if not row.allows(value):
-            raise MqttError(row.error, f"{place_name(place)}: {row.field} cannot be {value!r}")
-        if not row.repeats:
-            if row.field in values:
-                raise protocol_error(f"{place_name(place)} has {row.field} twice")
-            values[row.field] = value
-        elif row.field in values:
-            values[row.field].append(value)
+    user_properties: list[tuple[str, str]] = []
+    identifiers: list[int] = []
+    while position < end:
+        # All identifiers are below 128, so that one byte says them.
+        field, read, allows, code = allowed.get(data[position], _UNKNOWN)
+        if field == "user_properties":
+            name, position = read_string(data, position + 1, end, field)
+            text, position = read_string(data, position, end, field)
+            user_properties.append((name, text))
+            continue
+        if not field:
+            raise malformed(f"{place_name(place)} cannot have property 0x{data[position]:02X}")
+        value, position = read(data, position + 1, end, field)
+        if allows is not None and not allows(value):
+            raise MqttError(code, f"{place_name(place)}: {field} cannot be {value!r}")
+        if field == "subscription_identifiers":
+            identifiers.append(value)
+        elif field in values:
+            raise protocol_error(f"{place_name(place)} has {field} twice")
         else:
-            values[row.field] = [value]
-    for field in ("subscription_identifiers", "user_properties"):
-        if field in values:
-            values[field] = tuple(values[field])
-    return Properties(**values)
+            values[field] = value
+    return Properties(
+        user_properties=tuple(user_properties),
+        subscription_identifiers=tuple(identifiers),
+        **values,
+    )
 
 
 def write_properties(properties: Properties, place: int) -> bytes:
