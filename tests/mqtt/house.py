@@ -104,6 +104,8 @@ class Client:
         self.connack: Any = None
         self.closed = False
         self.written = b""
+        # Whether it reads what it gets; garbage may have changed its version.
+        self.is_listening = True
         self._decoder = Decoder(version)
         self._inbox: list[Packet] = []
         self._last_id = 0
@@ -111,6 +113,8 @@ class Client:
     def read(self, data: bytes) -> None:
         assert not self.closed, "written to after the connection was closed"
         self.written += data
+        if not self.is_listening:
+            return
         self._inbox += self._decoder.feed(data)
         assert self._decoder.failure is None, self._decoder.failure
 
