@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from functools import wraps
 from itertools import count
+from typing import Any
 
 import msgspec
+import pytest
+import uvloop
 
 from shoal.broker.link_session import CONTROLS, LinkLimits
 from shoal.broker.machine import Broker
@@ -26,6 +31,22 @@ ANYWHERE = Address("127.0.0.1", 0)
 PATIENCE_S = 20.0
 
 _incarnations = count(1)
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on asyncio's own loop and on uvloop."""
+
+    @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+    @wraps(test)
+    def run(*, loop: Callable[[], asyncio.AbstractEventLoop], **options: Any) -> None:
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(test(**options))
+
+    signature = inspect.signature(test)
+    parameter = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
+    parameters = [*signature.parameters.values(), parameter]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
 
 
 class LiveNetwork:

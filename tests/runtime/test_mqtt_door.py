@@ -23,8 +23,8 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
 from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.node import Node
-from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, until
-from tests.runtime.test_peer_links import LINE, on_loop
+from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, on_loop, until
+from tests.runtime.test_peer_links import LINE
 
 VERSIONS = [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5]
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any
 
 import pytest
 
 from shoal.broker.link_session import CONTROLS, Hello, LinkLimits, Refuse
 from shoal.broker.wire import Codec, FrameReader
 from shoal.runtime.peer_connections import MAX_HELLO_BYTES
-from tests.runtime.live import LiveNetwork, live, received, until
+from tests.runtime.live import LiveNetwork, live, on_loop, received, until
 
 LINE = (("B1", "B2"), ("B2", "B3"))
-
-
-def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*arguments: Any, **options: Any) -> None:
-        asyncio.run(test(*arguments, **options))
-
-    return run
 
 
 async def ready(network: LiveNetwork, subscriptions: int) -> None:

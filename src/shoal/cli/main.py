@@ -25,6 +25,10 @@ COMMANDS = {
     "summarise": "Turn runs into tables of metrics, compared with the truth.",
     "report": "Write one HTML report about runs; it opens offline.",
     "reproduce": "Repeat a paper's evaluation, claim by claim.",
+    "up": "Start a live network of brokers on this machine.",
+    "serve": "Run one broker of a live network.",
+    "check": "Say what is wrong with a network file.",
+    "status": "Ask the brokers of a live network what they are doing.",
     "demo": "The tour: real flights, an adaptive broker tree, a report.",
 }
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Message
@@ -227,7 +227,7 @@ class MqttSocket(asyncio.Protocol):
         self._door = door
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.write = transport.write
         self.close = transport.close

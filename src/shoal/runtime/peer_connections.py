@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from shoal.broker.link_session import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
@@ -54,7 +54,7 @@ class PeerConnection(asyncio.Protocol):
     # --- asyncio's side -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         self._transport = transport
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(HELLO_TIMEOUT_S, self._too_late)

@@ -1,0 +1,23 @@
+"""`shoal check`: what is wrong with a network file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK.toml", help="The network to look at.")
+    ],
+) -> None:
+    """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
+    from shoal.cli.networks import read_network
+
+    network = read_network(network_file)
+    print(
+        f"{network_file}: {len(network.brokers)} brokers, {len(network.links)} links, "
+        f"system {network.system}: nothing wrong"
+    )

@@ -1,0 +1,47 @@
+"""`shoal serve`: run one broker of a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli.errors import UserError
+
+
+def serve(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK.toml", help="The network, the same for all brokers.")
+    ],
+    broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers to run.")],
+    log_level: Annotated[
+        str, typer.Option("--log-level", help="debug, info, warning or error.")
+    ] = "info",
+) -> None:
+    """Run one broker of a network until Ctrl-C or SIGTERM; it drains before it stops.
+
+    What it logs goes to standard error, one JSON object per line.
+    """
+    from shoal.cli.networks import read_network
+    from shoal.runtime.broker_service import BrokerService
+    from shoal.runtime.logs import start_logging
+    from shoal.runtime.serving import serve_broker
+    from shoal.runtime.tls import TlsError
+
+    network = read_network(network_file)
+    names = [each.name for each in network.brokers]
+    if broker not in names:
+        raise UserError(f"{network_file}: no broker {broker!r}; there are {', '.join(names)}")
+    if log_level not in ("debug", "info", "warning", "error"):
+        raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
+    start_logging(broker, log_level)
+
+    def started(service: BrokerService) -> None:
+        for key, where in service.listening.items():
+            print(f"{broker} {key} {where}", flush=True)
+
+    try:
+        serve_broker(network, broker, started)
+    except (OSError, TlsError) as error:
+        raise UserError(f"{broker}: {error}") from error

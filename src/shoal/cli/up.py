@@ -1,0 +1,93 @@
+"""`shoal up`: a whole network on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shoal.cli.errors import UserError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from shoal.runtime.network_file import Network
+
+MAX_BROKERS = 200
+
+
+def up(
+    brokers: Annotated[int, typer.Option("--brokers", "-n", help="How many brokers.")] = 3,
+    port: Annotated[
+        int, typer.Option(help="The first broker's MQTT port, the others after it; 0: any free.")
+    ] = 1883,
+    system: Annotated[str, typer.Option(help="What the brokers run: tree, grape or pop.")] = "tree",
+    host: Annotated[str, typer.Option(help="Where MQTT clients connect.")] = "127.0.0.1",
+    websockets: Annotated[
+        bool, typer.Option("--websockets", help="Let MQTT clients in over WebSocket, too.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="For the network file and the logs; else a temporary one.")
+    ] = None,
+) -> None:
+    """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
+
+    The brokers are linked as a balanced tree.  A broker whose process dies is started again.
+    """
+    from shoal.overlays.registry import SYSTEMS
+    from shoal.runtime.network_file import dump_network
+    from shoal.runtime.serving import run_until_signal
+    from shoal.runtime.supervisor import StartError, Supervisor, local_network
+
+    if not 1 <= brokers <= MAX_BROKERS:
+        raise UserError(f"--brokers {brokers}: use 1 to {MAX_BROKERS}")
+    if not 0 <= port <= 65_535 - brokers:
+        raise UserError(f"--port {port}: is not a port that leaves room for {brokers} brokers")
+    trees = [name for name, each in SYSTEMS.items() if each.needs_tree]
+    if system not in trees:
+        raise UserError(f"--system {system}: use one of {', '.join(trees)}")
+    try:
+        network = local_network(brokers, system, host=host, port=port, websockets=websockets)
+        home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
+        home.mkdir(parents=True, exist_ok=True)
+        path = home / "network.toml"
+        path.write_text(dump_network(network), encoding="utf-8")
+    except OSError as error:
+        raise UserError(str(error)) from error
+
+    async def run(stop: asyncio.Event) -> None:
+        supervisor = Supervisor(network, path)
+        try:
+            await supervisor.start()
+            _show(network, path)
+            await stop.wait()
+        finally:
+            await supervisor.stop()
+
+    try:
+        run_until_signal(run)
+    except StartError as error:
+        raise UserError(str(error)) from error
+    except TimeoutError:
+        raise UserError(f"the brokers did not get ready; see the logs in {home}") from None
+    print("stopped")
+
+
+def _show(network: Network, path: Path) -> None:
+    table = Table(title=f"{len(network.brokers)} brokers, {network.system}", title_justify="left")
+    for column in ("broker", "MQTT", "WebSocket", "admin", "linked to"):
+        if column != "WebSocket" or network.brokers[0].websocket:
+            table.add_column(column)
+    for broker in network.brokers:
+        websocket = [broker.websocket] if broker.websocket else []
+        links = ", ".join(network.neighbours(broker.name))
+        table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, links)
+    console = Console()
+    console.print(table)
+    console.print(f"network file and logs in {path.parent}", soft_wrap=True, highlight=False)
+    console.print(f"look at it: shoal status {path}", soft_wrap=True, highlight=False)
+    console.print("Ctrl-C stops it", soft_wrap=True)

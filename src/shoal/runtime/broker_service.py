@@ -1,0 +1,143 @@
+"""One broker of a network file, whole: its machine, links, MQTT clients, admin port and trace.
+
+Starts in an order in which nothing is promised too early (the admin port first, so that it can
+say what is missing; clients last) and stops in an order in which nothing is cut short: no new
+clients, a goodbye to those that are there, then what is still under way to the neighbours, then
+the links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.broker.link_session import CONTROLS
+from shoal.broker.machine import Broker
+from shoal.broker.wire import COMMON, Codec
+from shoal.model import BrokerId
+from shoal.mqtt.limits import DEFAULT_LIMITS
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.admin import AdminServer
+from shoal.runtime.clock import Clock
+from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.network_file import Network
+from shoal.runtime.node import Node
+from shoal.runtime.peer_links import PeerLinks, PeerSettings
+from shoal.runtime.tls import load_contexts
+from shoal.runtime.websocket import WebSocket
+
+# How long a broker that stops waits for its neighbours to take what it has for them.
+DRAIN_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerService:
+    """The broker `name` of a network; TlsError when its certificates cannot be used."""
+
+    def __init__(self, network: Network, name: BrokerId) -> None:
+        self.network = network
+        self.section = network.broker(name)
+        self.listening: dict[str, Address] = {}
+        self._started_s = time.monotonic()
+        system = SYSTEMS[network.system]
+        factory = strategy_factory(network.system, network.system_parameters)
+        self.node = Node(Broker(name, (), factory, network.seed), Clock())
+        codec = Codec(COMMON + CONTROLS + system.messages)
+        settings = PeerSettings(
+            network=network.name,
+            neighbours=network.neighbours(name),
+            addresses={each.name: read_address(each.peers) for each in network.brokers},
+            incarnation=time.time_ns(),
+            limits=network.link_limits.limits,
+            tls=load_contexts(network.tls, name) if network.tls is not None else None,
+            open_to_all=not system.needs_tree,
+        )
+        self.links = PeerLinks(self.node, codec, settings)
+        # A broker without a network is all there is: the machine has nothing to add.
+        self.door = MqttDoor(self.node, DEFAULT_LIMITS, networked=len(network.brokers) > 1)
+        self.admin = AdminServer(self.status, self.missing)
+
+    async def start(self) -> None:
+        """Listen everywhere; OSError, naming the listener, where that cannot be."""
+        section = self.section
+        await self._listen("admin", section.address("admin"))
+        self.node.start()
+        await self._listen("peers", section.address("peers"))
+        self.door.start()
+        for key in ("mqtt", "websocket"):
+            await self._listen(key, section.address(key))
+        _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
+
+    async def _listen(self, key: str, address: Address | None) -> None:
+        if address is None:
+            return
+        try:
+            match key:
+                case "admin":
+                    self.listening[key] = await self.admin.start(address)
+                case "peers":
+                    self.listening[key] = await self.links.start(address)
+                case "mqtt":
+                    self.listening[key] = await self.door.listen(address, MqttSocket)
+                case "websocket":
+                    self.listening[key] = await self.door.listen(address, WebSocket)
+        except OSError as error:
+            problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
+            raise OSError(problem) from None
+
+    async def stop(self) -> None:
+        """Drain and close."""
+        self.door.shut_down()
+        self.node.flush()
+        try:
+            await asyncio.wait_for(self.links.drained(), DRAIN_S)
+        except TimeoutError:
+            _log.warning("stopped before all neighbours had taken everything")
+        await self.links.stop()
+        self.node.stop()
+        await self.admin.stop()
+        _log.info("stopped")
+
+    # --- what it says about itself ------------------------------------------------------------
+
+    def missing(self) -> list[str]:
+        """What is not there yet for this broker to do all it should."""
+        found = [
+            f"link to {row['neighbour']}" for row in self.links.status() if row["state"] != "up"
+        ]
+        listeners = self.section.listeners()
+        found += [f"listener {key}" for key in listeners if key not in self.listening]
+        return found
+
+    def status(self) -> Mapping[str, Any]:
+        """What `shoal status` shows, and the metrics are made of."""
+        tables = self.node.machine.tables
+        statistics = self.door.clients.statistics
+        return {
+            "broker": self.node.id,
+            "network": self.network.name,
+            "system": self.network.system,
+            "uptime_s": round(time.monotonic() - self._started_s, 3),
+            "ready": not self.missing(),
+            "listening": {key: str(where) for key, where in self.listening.items()},
+            "links": self.links.status(),
+            "is_holding": self.node.is_holding,
+            "tables": {
+                "advertisements": len(tables.advertisements),
+                "subscriptions": len(tables.subscriptions),
+            },
+            "mqtt": {
+                "connected": statistics.connected,
+                "sessions": statistics.sessions,
+                "subscriptions": self.door.clients.subscriptions.count,
+                "retained": len(self.door.clients.retained),
+                "publications": statistics.publications_received,
+                "deliveries": statistics.deliveries,
+            },
+            "counts": dict(self.node.counts),
+        }

@@ -1,0 +1,87 @@
+"""A broker's figures for Prometheus, read when they are asked for, under standard names and units.
+
+>>> [family.name for family in Metrics(dict).collect()][:2]
+['shoal_broker', 'shoal_broker_uptime_seconds']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+# Name and help of counters, by what a node counts.
+_COUNTERS = {
+    "publications_in": ("shoal_publications_received", "Publications handled by this broker."),
+    "deliveries": ("shoal_deliveries", "Deliveries to clients of this broker."),
+    "messages_out": ("shoal_messages_sent", "Messages sent to neighbours."),
+    "RefusalRecord": ("shoal_refusals", "Messages and requests that were refused."),
+    "SelectionRecord": ("shoal_selections", "Decisions about where a publisher should be."),
+    "unwritable": ("shoal_messages_lost", "Messages that could not be written."),
+}
+_LINKS = {
+    "buffered_bytes": ("shoal_link_buffered_bytes", "Sent and not yet handled by the neighbour."),
+    "delay_seconds": ("shoal_link_delay_seconds", "How long a message takes to the neighbour."),
+    "up": ("shoal_link_up", "1 while the link is connected."),
+}
+_MQTT = {
+    "connected": ("shoal_mqtt_connections", "MQTT clients that are connected."),
+    "sessions": ("shoal_mqtt_sessions", "MQTT sessions, of clients here and away."),
+    "subscriptions": ("shoal_mqtt_subscriptions", "Subscriptions of MQTT clients."),
+    "retained": ("shoal_mqtt_retained_messages", "Retained messages."),
+}
+
+
+class Metrics(Collector):
+    """Turns a broker's status into metrics; `status` is asked on every scrape."""
+
+    def __init__(self, status: Callable[[], Mapping[str, Any]]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status()
+        who = {"broker": str(status.get("broker", "")), "system": str(status.get("system", ""))}
+        yield InfoMetricFamily("shoal_broker", "Which broker this is.", value=who)
+        yield GaugeMetricFamily(
+            "shoal_broker_uptime_seconds", "Since the start.", value=status.get("uptime_s", 0)
+        )
+        counts = status.get("counts", {})
+        for key, (name, text) in _COUNTERS.items():
+            yield CounterMetricFamily(name, text, value=counts.get(key, 0))
+        for key, value in status.get("tables", {}).items():
+            yield GaugeMetricFamily(f"shoal_routing_{key}", f"Rows: {key}.", value=value)
+        mqtt = status.get("mqtt") or {}
+        for key, (name, text) in _MQTT.items():
+            yield GaugeMetricFamily(name, text, value=mqtt.get(key, 0))
+        yield from _link_metrics(status.get("links", ()))
+
+
+def _link_metrics(links: Any) -> Iterator[Metric]:
+    for key, (name, text) in _LINKS.items():
+        family = GaugeMetricFamily(name, text, labels=["neighbour"])
+        for link in links:
+            values = {
+                "buffered_bytes": link["buffered_bytes"],
+                "delay_seconds": (link["delay_us"] or 0) / 1e6,
+                "up": float(link["state"] == "up"),
+            }
+            family.add_metric([link["neighbour"]], values[key])
+        yield family
+    for key, name in (("bytes_in", "received"), ("bytes_out", "sent")):
+        counter = CounterMetricFamily(
+            f"shoal_link_{name}_bytes", f"Bytes {name} on the link.", labels=["neighbour"]
+        )
+        for link in links:
+            counter.add_metric([link["neighbour"]], link[key])
+        yield counter
+
+
+def render(status: Callable[[], Mapping[str, Any]]) -> bytes:
+    """The metrics as Prometheus reads them."""
+    registry = CollectorRegistry()
+    registry.register(Metrics(status))
+    return generate_latest(registry)

@@ -1,0 +1,64 @@
+"""Running one broker as a process: until a signal says stop, then drained and closed.
+
+`uvloop` is used where it is installed; it is faster, and needed for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from shoal.model import BrokerId
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.network_file import Network
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve_broker(
+    network: Network, name: BrokerId, started: Callable[[BrokerService], None] | None = None
+) -> None:
+    """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen."""
+    run_until_signal(lambda stop: _serve(network, name, stop, started))
+
+
+async def _serve(
+    network: Network,
+    name: BrokerId,
+    stop: asyncio.Event,
+    started: Callable[[BrokerService], None] | None,
+) -> None:
+    service = BrokerService(network, name)
+    try:
+        await service.start()
+        if started is not None:
+            started(service)
+        await stop.wait()
+    finally:
+        await service.stop()
+
+
+def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run `main` on a loop; the event it is given is set by SIGINT and SIGTERM."""
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, stop.set)
+        await main(stop)
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,165 @@
+"""A whole network on one machine: a process for each broker, started, watched and stopped.
+
+A broker's process that ends by itself is started again after a pause, so that killing one is
+something to watch and not the end of the network.  What the brokers log is in a file for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from shoal.model import BrokerId
+from shoal.overlays.tree.shapes import balanced_tree
+from shoal.runtime.addresses import Address
+from shoal.runtime.network_file import BrokerSection, Network
+
+# Python and its compiled parts take a second or two to load, more when all start at once.
+START_TIMEOUT_S = 60.0
+# A broker drains before it stops; one that has not stopped by then is killed.
+STOP_TIMEOUT_S = 15.0
+RESTART_PAUSE_S = 1.0
+_HTTP_TIMEOUT_S = 2.0
+_POLL_S = 0.1
+
+
+class StartError(Exception):
+    """A network that did not start; says which broker and where its log is."""
+
+
+def local_network(
+    brokers: int,
+    system: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 1883,
+    websockets: bool = False,
+) -> Network:
+    """A balanced binary tree of brokers B1, B2, ... on this machine.
+
+    MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
+    """
+    names = [f"B{number}" for number in range(1, brokers + 1)]
+    free = iter(free_ports(host, 4 * brokers))
+    sections = tuple(
+        BrokerSection(
+            name=name,
+            peers=str(Address("127.0.0.1", next(free))),
+            mqtt=str(Address(host, port + number if port else next(free))),
+            websocket=str(Address(host, next(free))) if websockets else "",
+            admin=str(Address("127.0.0.1", next(free))),
+        )
+        for number, name in enumerate(names)
+    )
+    links = tuple(balanced_tree(names, 2))
+    return Network(name="local", brokers=sections, system=system, links=links)
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports that nothing listens at now."""
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+async def get_json(address: Address, path: str) -> dict[str, Any]:
+    """What an admin port answers, whatever its status code; OSError when there is no answer."""
+
+    def get() -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(
+                f"http://{address}{path}", timeout=_HTTP_TIMEOUT_S
+            ) as found:
+                text = found.read()
+        except urllib.error.HTTPError as error:
+            text = error.read()
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    try:
+        return await asyncio.to_thread(get)
+    except ValueError as error:
+        raise OSError(f"{address} does not answer like a broker: {error}") from None
+
+
+class Supervisor:
+    """The processes of a network whose file is `path`; logs go beside it."""
+
+    def __init__(self, network: Network, path: Path) -> None:
+        self.network = network
+        self.processes: dict[BrokerId, asyncio.subprocess.Process] = {}
+        self.restarts = 0
+        self._path = path
+        self._watching: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+
+    def log_path(self, name: BrokerId) -> Path:
+        return self._path.with_name(f"{name}.log")
+
+    async def start(self) -> None:
+        """Start all brokers and wait until all are ready; StartError when one ends instead."""
+        for broker in self.network.brokers:
+            await self._spawn(broker.name)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await asyncio.gather(*(self._ready(each) for each in self.network.brokers))
+        self._watching = [
+            asyncio.create_task(self._watch(each.name)) for each in self.network.brokers
+        ]
+
+    async def _spawn(self, name: BrokerId) -> None:
+        with self.log_path(name).open("ab") as log:
+            self.processes[name] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "shoal.cli.main"),
+                *("serve", str(self._path), "--broker", name),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which stops them in order
+            )
+
+    async def _ready(self, broker: BrokerSection) -> None:
+        address = broker.address("admin")
+        assert address is not None
+        while True:
+            if self.processes[broker.name].returncode is not None:
+                raise StartError(f"{broker.name} did not start; see {self.log_path(broker.name)}")
+            with contextlib.suppress(OSError):
+                if (await get_json(address, "/ready"))["ready"]:
+                    return
+            await asyncio.sleep(_POLL_S)
+
+    async def _watch(self, name: BrokerId) -> None:
+        while not self._is_stopping:
+            await self.processes[name].wait()
+            await asyncio.sleep(RESTART_PAUSE_S)
+            if not self._is_stopping:
+                self.restarts += 1
+                await self._spawn(name)
+
+    async def stop(self) -> None:
+        """Stop all brokers, those that do not stop by force."""
+        self._is_stopping = True
+        for task in self._watching:
+            task.cancel()
+        running = [each for each in self.processes.values() if each.returncode is None]
+        _signal(running, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await asyncio.gather(*(each.wait() for each in running))
+        except TimeoutError:
+            _signal((each for each in running if each.returncode is None), signal.SIGKILL)
+
+
+def _signal(processes: Iterable[asyncio.subprocess.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
