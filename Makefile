@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-spark-matching clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-spark-matching clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -65,6 +65,10 @@ bench-matching: install ## events per second of the match index, beside other en
 bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_topics.py
+
+bench-mqtt-codec: install ## MQTT packets read and written per second, beside the package mqtt5
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_mqtt_codec.py
 
 bench-covering: install ## time to reduce 100,000 subscriptions to those that no other covers
 	$(BIN)/python benchmarks/bench_covering.py
