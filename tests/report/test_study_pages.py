@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shoal.report.plots import plot
+from shoal.report.plots import COLOURS, plot
 from shoal.report.study import (
     Claim,
     Figure,
@@ -61,14 +61,36 @@ STUDY = Study(
 
 def test_every_claim_has_a_row_in_both() -> None:
     text, html = markdown(STUDY), page(STUDY)
-    assert "| quotes | cuts the <load> \\| rate | 68 % | 71 % | **met** |  |" in text
-    assert "| **missed** | links differ |" in text
+    assert "| Claim | The paper | Ours | Likely reason |" in text
+    assert "| cuts the <load> \\| rate | 68 % | **met** 71 % |  |" in text
+    assert "| **missed** 71 % | links differ |" in text
     assert "1 claims met, 1 claims missed." in text
     assert "cuts the &lt;load&gt; | rate" in html
     assert "<load>" not in html
     assert '<span class="verdict missed">missed</span>' in html
     assert html.count('class="reason"') == 1
     assert count_verdicts(STUDY.claims) == {"met": 1, "missed": 1}
+
+
+def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
+    again = [msgspec.structs.replace(one, dataset="flights", ours="9 %") for one in STUDY.claims]
+    study = msgspec.structs.replace(STUDY, claims=(*STUDY.claims, *again))
+    text, html = markdown(study), page(study)
+    assert "| Claim | The paper | Ours, quotes | Ours, flights | Likely reason |" in text
+    assert "| 68 % | **missed** 71 % | **missed** 9 % | links differ |" in text
+    assert html.count('<tr id="delay">') == html.count('class="reason"') == 1
+    only = msgspec.structs.replace(study, claims=study.claims[:3])
+    assert "| 68 % | **missed** 71 % |  | links differ |" in markdown(only)
+
+
+def test_figures_are_at_the_right() -> None:
+    html = page(STUDY)
+    assert '<td class="number">1</td>' in html
+    words = Table(title="", caption="", columns=("a", "b"), rows=(("word", "5 %"), ("4", "")))
+    html = page(msgspec.structs.replace(STUDY, tables=(words,)))
+    assert '<td>word</td><td class="number">5 %</td>' in html
+    empty = msgspec.structs.replace(words, rows=())
+    assert "<th" in page(msgspec.structs.replace(STUDY, tables=(empty,)))
 
 
 def test_the_folder_holds_what_the_text_links_to(tmp_path: Path) -> None:
@@ -100,6 +122,17 @@ def test_any_figure_can_be_drawn(x_scale: str, y_scale: str, lines: tuple[Line, 
     drawing = ElementTree.fromstring(plot(figure))
     assert "nan" not in plot(figure)
     assert drawing.attrib["role"] == "img"
+
+
+def test_a_series_looks_the_same_in_every_figure() -> None:
+    one = Line(name="a", points=((1, 1.0),), look=2)
+    other = Line(name="b", points=((1, 1.0),))
+    alone = plot(msgspec.structs.replace(FIGURE, lines=(one,)))
+    second = plot(msgspec.structs.replace(FIGURE, lines=(other, one)))
+    assert COLOURS[2] in alone
+    assert COLOURS[2] in second
+    assert COLOURS[0] in second
+    assert COLOURS[0] not in alone
 
 
 def test_a_gap_breaks_the_line_and_marks_tell_values() -> None:

@@ -25,9 +25,11 @@ WIDTH, HEIGHT = 560, 340
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 26, 44
 LEGEND_ROW, LEGEND_KEY, MOST_COLUMNS = 17, 34, 5
 
-# Okabe and Ito's palette after a grey for the reference; then the same again, dashed.
+# Okabe and Ito's palette after a grey for the reference; shades of its second and third colour,
+# for series that come in degrees; then the same again, dashed.
 COLOURS = (
     "#6b7280", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000",
+    "#2b8cc4", "#5aa8d5", "#8cc4e5", "#bcdff3", "#df7d33", "#e79a60", "#efb88f", "#f7d7c0",
 )  # fmt: skip
 # Paths around the origin: disc, square, triangle, diamond, cross.
 MARKS = (
@@ -65,7 +67,11 @@ def plot(figure: Figure) -> Markup:
         values = [y for _, y in points if y is not None]
         y = _axis(values, figure.y_scale, HEIGHT - BOTTOM, TOP, zero=True)
         marks = join(
-            _frame(x, y), [_series(line, n, x, y, figure) for n, line in enumerate(figure.lines)]
+            _frame(x, y),
+            [
+                _series(line, _number(line, place), x, y, figure)
+                for place, line in enumerate(figure.lines)
+            ],
         )
     return tag(
         "svg",
@@ -73,7 +79,10 @@ def plot(figure: Figure) -> Markup:
         tag("text", figure.y_label, x=8, y=14, class_="unit"),
         marks,
         tag("text", figure.x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, class_="middle"),
-        [_legend(line.name, number, columns) for number, line in enumerate(figure.lines)],
+        [
+            _legend(line, place, columns, marks=figure.marks)
+            for place, line in enumerate(figure.lines)
+        ],
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {height}",
         role="img",
@@ -165,17 +174,24 @@ def _legend_columns(lines: Sequence[Line]) -> int:
     return max(1, min(MOST_COLUMNS, int((WIDTH - 16) / (LEGEND_KEY + 7 * longest))))
 
 
-def _legend(name: str, number: int, columns: int) -> Markup:
+def _number(line: Line, place: int) -> int:
+    return place if line.look is None else line.look
+
+
+def _legend(line: Line, place: int, columns: int, *, marks: bool) -> Markup:
+    number = _number(line, place)
     colour, dash = _look(number)
     width = (WIDTH - 16) / columns
-    x, y = 8 + number % columns * width, HEIGHT + 12 + number // columns * LEGEND_ROW
+    x, y = 8 + place % columns * width, HEIGHT + 12 + place // columns * LEGEND_ROW
     return tag(
         "g",
         tag(
             "path", d=f"M{x:.1f} {y - 4}h20", stroke=colour, stroke_dasharray=dash, class_="series"
         ),
-        tag("path", d=f"M{x + 10:.1f} {y - 4}{_mark(number)}", fill=colour, stroke=colour),
-        tag("text", name, x=x + 26, y=y, class_="legend"),
+        tag("path", d=f"M{x + 10:.1f} {y - 4}{_mark(number)}", fill=colour, stroke=colour)
+        if marks
+        else None,
+        tag("text", line.name, x=x + 26, y=y, class_="legend"),
     )
 
 

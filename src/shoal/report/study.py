@@ -39,10 +39,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One series of a figure; a gap where y is None."""
+    """One series of a figure; a gap where y is None.
+
+    `look` numbers its colour and mark, so that a series looks the same in every figure; without,
+    its place among the lines does.
+    """
 
     name: str
     points: tuple[tuple[float, float | None], ...]
+    look: int | None = None
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +107,19 @@ def count_verdicts(claims: Sequence[Claim]) -> Mapping[str, int]:
     return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
 
-def sections(claims: Sequence[Claim]) -> Mapping[str, list[Claim]]:
-    """The claims by section, both in the order they come."""
-    found: dict[str, list[Claim]] = {}
+def datasets(claims: Sequence[Claim]) -> list[str]:
+    """The data sets that claims were judged on, in the order they come."""
+    return list(dict.fromkeys(claim.dataset for claim in claims))
+
+
+def sections(claims: Sequence[Claim]) -> Mapping[str, list[list[Claim]]]:
+    """What each claim came to on every data set, by section, all in the order they come."""
+    found: dict[str, dict[str, list[Claim]]] = {}
     for claim in claims:
-        found.setdefault(claim.section, []).append(claim)
-    return found
+        found.setdefault(claim.section, {}).setdefault(claim.id, []).append(claim)
+    return {section: list(by_id.values()) for section, by_id in found.items()}
+
+
+def reason(claims: Sequence[Claim]) -> str:
+    """Why a claim was missed, once, whatever the data set."""
+    return " ".join(dict.fromkeys(claim.reason for claim in claims if claim.reason))

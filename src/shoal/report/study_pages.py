@@ -8,15 +8,23 @@ Example: `write_pages(folder, read_study(folder / "study.json"))`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
 from shoal.report.markup import Markup, join, tag
 from shoal.report.plots import plot
-from shoal.report.study import Claim, Figure, Study, Table, count_verdicts, sections
-
-CLAIM_COLUMNS = ("Claim", "The paper", "Ours", "Verdict")
+from shoal.report.study import (
+    Claim,
+    Figure,
+    Study,
+    Table,
+    count_verdicts,
+    datasets,
+    reason,
+    sections,
+)
 
 
 def write_pages(folder: Path, study: Study) -> None:
@@ -47,10 +55,10 @@ def markdown(study: Study) -> str:
         lines += [note, ""]
     for section, claims in sections(study.claims).items():
         lines += [f"## {section}", ""]
-        lines += _rows(("Data", *CLAIM_COLUMNS, "Likely reason"), [
-            (one.dataset, one.claim, one.paper, one.ours, f"**{one.verdict}**", one.reason)
-            for one in claims
-        ])  # fmt: skip
+        lines += _rows(
+            ("Claim", "The paper", *_headings(study.claims), "Likely reason"),
+            [_claim_cells(found, datasets(study.claims)) for found in claims],
+        )
     for table in study.tables:
         lines += [f"## {table.title}", "", table.caption, ""]
         lines += _rows(table.columns, table.rows)
@@ -61,9 +69,19 @@ def markdown(study: Study) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _rows(
-    columns: tuple[str, ...], rows: list[tuple[str, ...]] | tuple[tuple[str, ...], ...]
-) -> list[str]:
+def _headings(claims: Sequence[Claim]) -> list[str]:
+    """One column per data set; a single one needs no name."""
+    names = datasets(claims)
+    return ["Ours"] if len(names) == 1 else [f"Ours, {name}" for name in names]
+
+
+def _claim_cells(found: Sequence[Claim], names: Sequence[str]) -> tuple[str, ...]:
+    ours = {one.dataset: f"**{one.verdict}** {one.ours}".rstrip() for one in found}
+    cells = (ours.get(name, "") for name in names)
+    return (found[0].claim, found[0].paper, *cells, reason(found))
+
+
+def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     cells = [columns, tuple("---" for _ in columns), *rows]
     return [f"| {' | '.join(map(_cell, row))} |" for row in cells] + [""]
 
@@ -88,13 +106,15 @@ def page(study: Study) -> str:
             tag("p", " · ".join(study.facts), class_="facts"),
             tag("p", tag("b", _score(study)), class_="headline"),
             [tag("p", note, class_="note") for note in study.notes],
-            tag("nav", [
-                tag("a", group.title, href=f"#group-{number}")
-                for number, group in enumerate(study.groups)
-            ])),
+            tag("nav",
+                tag("a", "Claim by claim", href="#claims"),
+                [tag("a", table.title, href=f"#table-{number}")
+                 for number, table in enumerate(study.tables)],
+                [tag("a", group.title, href=f"#group-{number}")
+                 for number, group in enumerate(study.groups)])),
         tag("main",
             tag("section", tag("h2", "Claim by claim"), _claims(study), id_="claims"),
-            [_table(table) for table in study.tables],
+            [_table(number, table) for number, table in enumerate(study.tables)],
             [
                 tag("section",
                     tag("h2", group.title),
@@ -121,39 +141,67 @@ def _style(name: str) -> Markup:
 
 
 def _claims(study: Study) -> Markup:
-    columns = len(CLAIM_COLUMNS)
-    head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in CLAIM_COLUMNS]))
+    columns = ("Claim", "The paper", *_headings(study.claims))
+    head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in columns]))
+    names = datasets(study.claims)
     bodies = [
         tag(
             "tbody",
-            tag("tr", tag("th", section, colspan=columns, scope="rowgroup"), class_="group"),
-            [_claim(one) for one in claims],
+            tag("tr", tag("th", section, colspan=len(columns), scope="rowgroup"), class_="group"),
+            [_claim(found, names) for found in claims],
         )
         for section, claims in sections(study.claims).items()
     ]
     return tag("div", tag("table", head, bodies, class_="claims"), class_="wide")
 
 
-def _claim(one: Claim) -> Markup:
+def _claim(found: Sequence[Claim], names: Sequence[str]) -> Markup:
+    why = reason(found)
+    by_name = {one.dataset: one for one in found}
     return tag(
         "tr",
-        tag("td", one.claim, tag("small", one.dataset)),
-        tag("td", one.paper),
-        tag("td", one.ours, tag("p", one.reason, class_="reason") if one.reason else None),
-        tag("td", tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")),
-        id_=f"{one.dataset}-{one.id}",
+        tag("td", found[0].claim, tag("p", why, class_="reason") if why else None),
+        tag("td", found[0].paper),
+        [tag("td", _verdict(by_name[name]) if name in by_name else None) for name in names],
+        id_=found[0].id,
     )
 
 
-def _table(table: Table) -> Markup:
-    head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in table.columns]))
-    rows = [tag("tr", [tag("td", cell) for cell in row]) for row in table.rows]
+def _verdict(one: Claim) -> Markup:
+    badge = tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")
+    # A number and its unit stay in one line.
+    ours = re.sub(r"(?<=\d) (?=%|s\b|ms\b|kB\b|MB\b)", "\N{NO-BREAK SPACE}", one.ours)
+    return join(badge, tag("p", ours) if ours else None)
+
+
+def _table(number: int, table: Table) -> Markup:
+    looks = ["number" if _is_number(cells) else None for cells in zip(*table.rows, strict=True)]
+    looks = looks or [None] * len(table.columns)
+    head = [
+        tag("th", name, scope="col", class_=look)
+        for name, look in zip(table.columns, looks, strict=True)
+    ]
+    rows = [
+        tag("tr", [tag("td", cell, class_=look) for cell, look in zip(row, looks, strict=True)])
+        for row in table.rows
+    ]
     return tag(
         "section",
         tag("h2", table.title),
         tag("p", table.caption, class_="note"),
-        tag("div", tag("table", head, tag("tbody", rows)), class_="wide"),
+        tag(
+            "div",
+            tag("table", tag("thead", tag("tr", head)), tag("tbody", rows), class_="plain"),
+            class_="wide",
+        ),
+        id_=f"table-{number}",
     )
+
+
+def _is_number(cells: Sequence[str]) -> bool:
+    """Whether a column holds figures, which are easier to compare at the right."""
+    figures = [cell.lstrip("\N{MINUS SIGN}") for cell in cells if cell]
+    return bool(figures) and all(cell[:1].isdigit() for cell in figures)
 
 
 def _drawn(figure: Figure) -> Markup:

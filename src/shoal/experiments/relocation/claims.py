@@ -14,7 +14,7 @@ Source: Cheung and Jacobsen, publisher relocation, abstract and sections 4.2, 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -117,7 +117,11 @@ def cuts(
             return None
         spread, best = max(found.items(), key=lambda item: item[1])
         mean = sum(found.values()) / len(found)
-        text = f"{percent(best)} at X = {spread}; mean over X {percent(mean)}, {by_spread(found)}"
+        least_spread, worst = min(found.items(), key=lambda item: item[1])
+        text = (
+            f"{percent(best)} at X = {spread}; mean over X {percent(mean)}, least "
+            f"{percent(worst)} at X = {least_spread}"
+        )
         return Outcome(text, round(best, 2) >= least)
 
     return judge
@@ -271,11 +275,3 @@ def milliseconds(value_us: float) -> str:
 def seconds(value_us: float) -> str:
     """Microseconds as seconds."""
     return f"{value_us / 1e6:,.3g} s"
-
-
-def by_spread(values: Mapping[int, float]) -> str:
-    """Shares for every spread: `X = 1, 4: 80 %, 42 %`."""
-    return (
-        f"X = {', '.join(map(str, values))}: "
-        f"{', '.join(percent(value) for value in values.values())}"
-    )

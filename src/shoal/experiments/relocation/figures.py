@@ -9,7 +9,7 @@ Source: Cheung and Jacobsen, publisher relocation, section 5.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,20 +48,34 @@ TESTBEDS: Mapping[Testbed, str] = {
 }
 
 
-class Measure:
-    """A metric as figures show it: its axis, and what a value is multiplied by."""
+# A setting looks the same in every figure.
+LOOKS: Mapping[str, int] = {
+    "baseline": 0,
+    "load100": 1,
+    "delay100": 2,
+    "pop": 3,
+    **{f"load{weight}": 8 + place for place, weight in enumerate(WEIGHTS[1:])},
+    **{f"delay{weight}": 12 + place for place, weight in enumerate(WEIGHTS[1:])},
+}
 
-    def __init__(self, metric: str, label: str, factor: float = 1.0) -> None:
-        self.metric, self.label, self.factor = metric, label, factor
+
+class Measure(NamedTuple):
+    """A metric as figures show it: its name, its axis, and what a value is multiplied by."""
+
+    metric: str
+    name: str
+    label: str
+    factor: float = 1.0
+    when: str = "at the end of the run"
 
 
-RATE = Measure("message_rate_per_s", "messages/s per broker")
-INPUT = Measure("input_utilisation", "input utilisation, %", 100)
-OUTPUT = Measure("output_utilisation", "output utilisation, %", 100)
-DELAY_MS = Measure("delay_us", "delivery delay, ms", 1e-3)
-HOPS = Measure("hops", "hops per delivery")
-MEMORY = Measure("memory_bytes", "tracing's tables, kB per broker", 1e-3)
-OVERHEAD = Measure("overhead", "control messages, %", 100)
+RATE = Measure("message_rate_per_s", "Message rate", "messages/s that come in, per broker")
+INPUT = Measure("input_utilisation", "Input utilisation", "% of the time", 100)
+OUTPUT = Measure("output_utilisation", "Output utilisation", "% of the time", 100)
+DELAY_MS = Measure("delay_us", "Delivery delay", "ms", 1e-3)
+HOPS = Measure("hops", "Hop count", "links between brokers, per delivery")
+MEMORY = Measure("memory_bytes", "Memory of tracing", "kB per broker", 1e-3, "at its peak")
+OVERHEAD = Measure("overhead", "Message overhead", "control messages, % of all", 100)
 
 
 def draw(
@@ -73,14 +87,17 @@ def draw(
     **options: Any,
 ) -> Drawing:
     """A figure; lines without points are left out."""
-    drawn = [(name, [list(point) for point in points]) for name, points in lines]
+    drawn = [
+        {"name": name, "points": list(map(list, points)), "look": LOOKS.get(name)}
+        for name, points in lines
+    ]
     return {
         "id": id,
         "title": title,
         "caption": caption,
         "x_label": axes[0],
         "y_label": axes[1],
-        "lines": [{"name": name, "points": points} for name, points in drawn if points],
+        "lines": [line for line in drawn if line["points"]],
         **options,
     }
 
@@ -116,8 +133,8 @@ def over_spreads(
         )
         for setting in settings
     ]
-    title = f"{number} {measure.label.partition(',')[0].capitalize()}"
-    caption = f"{TESTBEDS[testbed]}, {distribution} subscribers, at the end of the run"
+    title = f"{number} {measure.name}" if number[0].isdigit() else measure.name
+    caption = f"{TESTBEDS[testbed]}, {distribution} subscribers, {measure.when}"
     axes = ("brokers with a publisher's subscribers (X)", measure.label)
     return draw(f"{evidence.dataset}-{number}", title, caption, axes, lines)
 
