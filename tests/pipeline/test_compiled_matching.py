@@ -186,10 +186,11 @@ def test_long_answers_come_in_pieces(spark: SparkSession, monkeypatch: pytest.Mo
     table = spark.createDataFrame(rows, "id string, filter string")
     monkeypatch.setattr(compiled_matching, "FIRST_PUBLICATIONS", 2)
     monkeypatch.setattr(compiled_matching, "PAIRS_AIM", 6)
-    answering = compiled_matching.Answering(read_subscriptions(table), ["a"])
-    pieces = list(answering.answers([pa.array([*range(9), None])], 10))
-    assert [begin for begin, _ in pieces] == [0, 2, 8]
-    answers = [ids for _, piece in pieces for ids in piece.to_pylist()]
+    answering = compiled_matching.Answering(read_subscriptions(table), 1, ["a"])
+    batch = pa.record_batch({"key0": range(10), "attribute0": [*range(9), None]})
+    pieces = [piece.to_pydict() for piece in answering.answers(batch)]
+    assert [piece["key0"] for piece in pieces] == [[0, 1], [2, 3, 4, 5, 6, 7], [8, 9]]
+    answers = [ids for piece in pieces for ids in piece["answers"]]
     assert answers == [["x"]] * 3 + [["x", "y"]] * 3 + [["x", "y", "z"]] * 3 + [[]]
 
 

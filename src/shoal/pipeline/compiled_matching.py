@@ -11,15 +11,15 @@ In a notebook, with publications (`id`, and a column per attribute) and subscrip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from shoal.pipeline.publication_tables import (
     SUBSCRIPTION,
@@ -53,63 +53,78 @@ def compiled_pairs(
     publications: DataFrame, subscriptions: Subscriptions, *, key: Sequence[str] | None = None
 ) -> DataFrame:
     """As `match_tables`, with subscriptions that are read already."""
-    key = key_columns(publications, key)
-    columns = attribute_columns(publications, key, subscriptions.attributes)
-    names = list(columns)
-    carried = [F.col(quoted(name)).alias(f"key{at}") for at, name in enumerate(key)]
-    asked = [column.alias(f"attribute{at}") for at, column in enumerate(columns.values())]
-    narrow = publications.select(*carried, *asked)
-    schema = StructType(narrow.schema.fields[: len(key)])
-    answers = narrow.mapInArrow(
-        _matcher(publications, subscriptions, names, len(key)),
-        schema.add(_ANSWERS, ArrayType(from_arrow_type(subscriptions.ids.type))),
-    )
-    return answers.select(
-        *(F.col(f"key{at}").alias(name) for at, name in enumerate(key)),
-        F.explode(_ANSWERS).alias(SUBSCRIPTION),
-    )
-
-
-def _matcher(
-    publications: DataFrame, subscriptions: Subscriptions, names: list[str], keys: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    narrow = Narrow.of(publications, subscriptions.attributes, key)
     # A worker keeps what is broadcast until Spark drops it, and with it the index made of it.
     shared = publications.sparkSession.sparkContext.broadcast(subscriptions)
+    keys, names = len(narrow.key), narrow.names
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = shared.value
-        answering = Answering(held, names)
+        answering = Answering(shared.value, keys, names)
         for batch in batches:
-            carried, asked = batch.columns[:keys], batch.columns[keys:]
-            for begin, answer in answering.answers(asked, batch.num_rows):
-                part = [column.slice(begin, len(answer)) for column in carried]
-                fields = [*batch.schema.names[:keys], _ANSWERS]
-                yield pa.RecordBatch.from_arrays([*part, answer], fields)
+            yield from answering.answers(batch)
 
-    return match
+    id_type = from_arrow_type(subscriptions.ids.type)
+    return narrow.pairs(narrow.frame.mapInArrow(match, narrow.answers_schema(id_type)))
+
+
+class Narrow(NamedTuple):
+    """Publications without what nobody asks for: their keys, then their attributes, by number."""
+
+    frame: DataFrame
+    key: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, publications: DataFrame, asked: Sequence[str], key: Sequence[str] | None) -> Narrow:
+        key = key_columns(publications, key)
+        columns = attribute_columns(publications, key, asked)
+        carried = [F.col(quoted(name)).alias(f"key{at}") for at, name in enumerate(key)]
+        values = [column.alias(f"attribute{at}") for at, column in enumerate(columns.values())]
+        return cls(publications.select(*carried, *values), key, tuple(columns))
+
+    def column(self, name: str) -> str:
+        """What the column of an attribute is called here."""
+        return f"attribute{self.names.index(name)}"
+
+    def answers_schema(self, id_type: DataType) -> StructType:
+        """What `Answering.answers` gives, for ids of this type."""
+        schema = StructType(self.frame.schema.fields[: len(self.key)])
+        return schema.add(_ANSWERS, ArrayType(id_type))
+
+    def pairs(self, answers: DataFrame) -> DataFrame:
+        """Answers as pairs, with the keys under their names."""
+        return answers.select(
+            *(F.col(f"key{at}").alias(name) for at, name in enumerate(self.key)),
+            F.explode(_ANSWERS).alias(SUBSCRIPTION),
+        )
 
 
 class Answering:
-    """Answers batches of publications, in pieces where the answers are long."""
+    """Answers batches of narrow publications, in pieces where the answers are long."""
 
-    def __init__(self, subscriptions: Subscriptions, names: Sequence[str]) -> None:
+    def __init__(self, subscriptions: Subscriptions, keys: int, names: Sequence[str]) -> None:
         self._subscriptions = subscriptions
         self._index = subscriptions.index()
+        self._keys = keys
         self._names = names
         self._publications = FIRST_PUBLICATIONS
 
-    def answers(self, columns: Sequence[pa.Array], size: int) -> Iterator[tuple[int, pa.ListArray]]:
-        """Pieces of a batch: where one begins, and each publication's list of ids."""
-        given = {name: plain_column(each) for name, each in zip(self._names, columns, strict=True)}
+    def answers(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The keys, and a list of subscriptions for each publication."""
+        columns = map(plain_column, batch.columns[self._keys :])
+        given = dict(zip(self._names, columns, strict=True))
+        fields = [*batch.schema.names[: self._keys], _ANSWERS]
         begin = 0
-        while begin < size:
-            end = min(begin + self._publications, size)
+        while begin < batch.num_rows:
+            end = min(begin + self._publications, batch.num_rows)
             # Without attributes there is no column to tell how many publications there are.
             asked: Any = {name: each[begin:end] for name, each in given.items()}
             offsets, numbers = self._index.match_batch(asked or [{}] * (end - begin))
             self._publications = max(1, PAIRS_AIM * (end - begin) // max(len(numbers), 1))
             found = self._subscriptions.named(numbers)
-            yield begin, pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found)
+            answer = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found)
+            keys = [column.slice(begin, end - begin) for column in batch.columns[: self._keys]]
+            yield pa.RecordBatch.from_arrays([*keys, answer], fields)
             begin = end
 
 

@@ -40,10 +40,13 @@ from shoal.model import (
     Value,
     predicate,
 )
+from shoal.pipeline.publication_tables import quoted
 from shoal.pipeline.tables import TableError
 
 ID_COLUMNS = ("id", "subscription")
 FILTER = "filter"
+# Not what an attribute would be called.
+EXPRESSION = "encoded filter"
 # Every Python worker holds its own index of all subscriptions, about 400 bytes for each.
 MAX_SUBSCRIPTIONS = 2_000_000
 # As many complaints as a person reads before going to the data.
@@ -86,7 +89,7 @@ class Subscriptions:
     def of_expressions(cls, ids: pa.Array, expressions: pa.Array) -> Subscriptions:
         """From filters that are parsed and encoded already."""
         _check_ids(ids)
-        names = {name for text in _decoded(expressions) for name in text.attributes}
+        names = {name for text in decoded(expressions) for name in text.attributes}
         return cls(ids, pa.table({}), expressions, sorted(names))
 
     def __len__(self) -> int:
@@ -113,7 +116,7 @@ class Subscriptions:
     def filters(self) -> Iterator[tuple[str | int, Filter]]:
         """Every subscription's id and filter, in the order of the table."""
         if self._expressions is not None:
-            filters = _decoded(self._expressions)
+            filters = decoded(self._expressions)
         else:
             filters = (_conjunction(row) for row in _rows(self._columns, len(self)))
         yield from zip(self.ids.to_pylist(), filters, strict=True)
@@ -128,7 +131,7 @@ class Subscriptions:
         if self._has_numbers:
             numbers = self.ids.to_numpy(zero_copy_only=False).astype(np.int64)
         if self._expressions is not None:
-            for number, filter in zip(numbers.tolist(), _decoded(self._expressions), strict=True):
+            for number, filter in zip(numbers.tolist(), decoded(self._expressions), strict=True):
                 index.add(number, filter)
             return index
         columns = {name: self._columns.column(name) for name in self._columns.column_names}
@@ -150,13 +153,24 @@ def read_subscriptions(table: DataFrame) -> Subscriptions:
         _check_size(read.num_rows)
         return Subscriptions.of_columns(read)
     _check_size(table.count())  # parsing takes long, so this comes first
-    columns = table.select(F.col(_quote(id)).alias("id"), F.col(_quote(FILTER)).alias("text"))
-    schema = f"id {columns.schema['id'].dataType.simpleString()}, expression binary, wrong string"
-    read = columns.mapInArrow(_parse, schema).toArrow()
+    read = parsed_subscriptions(table, id).toArrow()
     _complain(read)
     return Subscriptions.of_expressions(
-        read.column("id").combine_chunks(), read.column("expression").combine_chunks()
+        read.column("id").combine_chunks(), read.column(EXPRESSION).combine_chunks()
     )
+
+
+def parsed_subscriptions(table: DataFrame, id: str) -> DataFrame:
+    """Columns `id`, `EXPRESSION` for `decoded`, and `wrong`: null, or why there is none."""
+    columns = table.select(F.col(quoted(id)).alias("id"), F.col(FILTER).alias("text"))
+    kind = columns.schema["id"].dataType.simpleString()
+    return columns.mapInArrow(_parse, f"id {kind}, `{EXPRESSION}` binary, wrong string")
+
+
+def decoded(expressions: pa.Array) -> Iterator[Filter]:
+    """The filters that `parsed_subscriptions` encoded."""
+    decoder = msgspec.msgpack.Decoder(Expression)
+    return (Filter(decoder.decode(each.as_buffer())) for each in expressions)
 
 
 def check_subscription_table(table: DataFrame) -> str:
@@ -190,10 +204,6 @@ def id_column(columns: Sequence[str]) -> str:
     )
 
 
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _check_size(size: int) -> None:
     if size > MAX_SUBSCRIPTIONS:
         raise TableError(
@@ -213,7 +223,7 @@ def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             wrong.append(complaint)
         yield pa.RecordBatch.from_arrays(
             [batch.column("id"), pa.array(expressions, pa.binary()), pa.array(wrong, pa.string())],
-            ["id", "expression", "wrong"],
+            ["id", EXPRESSION, "wrong"],
         )
 
 
@@ -225,11 +235,6 @@ def _parsed(text: str | None) -> tuple[bytes | None, str | None]:
     except FilterSyntaxError as error:
         return None, f"filter, {error}"
     return msgspec.msgpack.encode(filter.expression), None
-
-
-def _decoded(expressions: pa.Array) -> Iterator[Filter]:
-    decoder = msgspec.msgpack.Decoder(Expression)
-    return (Filter(decoder.decode(each.as_buffer())) for each in expressions)
 
 
 def _complain(read: pa.Table) -> None:
@@ -263,7 +268,7 @@ def _check_ids(ids: pa.Array) -> None:
 
 def _check_column(name: str, values: pa.Array) -> None:
     """A bound is a number below infinity on its side; a demanded value is any attribute value."""
-    side = _side_of(name)
+    side = side_of(name)
     kind = values.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if side and not is_number:
@@ -294,14 +299,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _side_of(column: str) -> str:
+def side_of(column: str) -> str:
     """Which bound of a range a column has: low, high, or neither."""
     name, _, side = column.rpartition(".")
     return side if name and side in _OPEN else ""
 
 
 def _attribute_of(column: str) -> str:
-    return column.rpartition(".")[0] if _side_of(column) else column
+    return column.rpartition(".")[0] if side_of(column) else column
 
 
 def _is_exact(values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -324,7 +329,7 @@ def _conjunction(row: Mapping[str, Value | None]) -> Filter:
     """What a row of columns demands, as a filter."""
     tests: list[Predicate] = []
     for column, value in row.items():
-        side = _side_of(column)
+        side = side_of(column)
         if value is None or (side and value == _OPEN[side]):
             continue
         operator = _BOUNDS[side] if side else Operator.EQ
