@@ -67,9 +67,9 @@ def _table(statuses: Statuses) -> Table:
     table.add_column("broker")
     for column in ("state", "links"):
         table.add_column(column)
-    for column in ("clients", "subscriptions", "advertisements", "publications", "deliveries"):
+    for column in ("clients", "wishes", "promises", "publications", "deliveries"):
         table.add_column(column, justify="right")
-    table.add_column("moves decided", justify="right")
+    table.add_column("decisions", justify="right")
     for name, found in statuses.items():
         if found is None:
             table.add_row(name, "[red]no answer[/red]")

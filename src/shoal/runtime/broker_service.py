@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -122,6 +123,7 @@ class BrokerService:
             "broker": self.node.id,
             "network": self.network.name,
             "system": self.network.system,
+            "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not self.missing(),
             "listening": {key: str(where) for key, where in self.listening.items()},

@@ -1,0 +1,176 @@
+"""A network of processes: started by one command, watched, killed in part, stopped by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+
+from shoal.cli.main import main
+from shoal.runtime.network_file import BrokerSection, Network, load_network
+from shoal.runtime.supervisor import get_json
+from tests.runtime.live import PATIENCE_S
+
+SHOAL = (sys.executable, "-m", "shoal.cli.main")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, Path]]:
+    """Three brokers, started once for this module; that Ctrl-C stops them is checked at its end."""
+    folder = tmp_path_factory.mktemp("network")
+    command = (*SHOAL, "up", "--brokers", "3", "--port", "0", "--folder", str(folder))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Ctrl-C stops it" in line:
+                break
+        network = load_network(folder / "network.toml")
+        yield network, folder / "network.toml"
+        children = [status["pid"] for status in statuses(network).values()]
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "stopped\n"
+        assert process.wait(PATIENCE_S) == 0
+        assert not any(is_running(child) for child in children)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def statuses(network: Network) -> dict[str, dict[str, Any]]:
+    """What the brokers that answer say."""
+
+    async def ask(broker: BrokerSection) -> dict[str, Any]:
+        address = broker.address("admin")
+        assert address is not None
+        with suppress(OSError):
+            return await get_json(address, "/status")
+        return {}
+
+    async def ask_all() -> list[dict[str, Any]]:
+        return await asyncio.gather(*map(ask, network.brokers))
+
+    found = zip(network.brokers, asyncio.run(ask_all()), strict=True)
+    return {broker.name: answer for broker, answer in found if answer}
+
+
+async def through(network: Network, source: str, target: str, payload: bytes) -> None:
+    """Publish at one broker until it arrives at another."""
+    one, other = (network.broker(name).address("mqtt") for name in (source, target))
+    assert one is not None
+    assert other is not None
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        aiomqtt.Client(other.host, other.port) as subscriber,
+        aiomqtt.Client(one.host, one.port) as publisher,
+    ):
+        await subscriber.subscribe("a/b", qos=1)
+        arrived = asyncio.create_task(anext(subscriber.messages))
+        while not arrived.done():
+            await publisher.publish("a/b", payload, qos=1)
+            await asyncio.wait([arrived], timeout=0.1)
+        assert (await arrived).payload == payload
+
+
+def test_clients_of_different_processes_talk(network: tuple[Network, Path]) -> None:
+    asyncio.run(through(network[0], "B2", "B3", b"hello"))
+
+
+def test_status_shows_brokers_links_and_counts(
+    network: tuple[Network, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = run(capsys, "status", str(network[1]))
+    assert code == 0
+    assert re.search(r"B1 +│ +ready +│ +B2, B3", text)
+    code, text = run(capsys, "status", str(network[1]), "--json")
+    assert {each["system"] for each in json.loads(text).values()} == {"tree"}
+
+
+def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
+    network: tuple[Network, Path],
+) -> None:
+    before = statuses(network[0])["B1"]["pid"]
+    os.kill(before, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = statuses(network[0]).values()
+        if len(found) == 3 and all(each["ready"] and each["pid"] != before for each in found):
+            break
+        time.sleep(0.1)
+    assert statuses(network[0])["B1"]["pid"] != before
+    asyncio.run(through(network[0], "B3", "B2", b"again"))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and what was printed."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    found = capsys.readouterr()
+    return int(caught.value.code or 0), found.err + found.out
+
+
+FILE = """
+name = "n"
+links = [["B1", "B2"]]
+[[brokers]]
+name = "B1"
+peers = "127.0.0.1:7001"
+[[brokers]]
+name = "B2"
+peers = "127.0.0.1:7002"
+"""
+
+
+def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(FILE)
+    assert run(capsys, "check", str(path)) == (
+        0,
+        f"{path}: 2 brokers, 1 links, system tree: nothing wrong\n",
+    )
+    path.write_text(FILE.replace('"B2"]', '"B7"]').replace("7002", "7001"))
+    code, text = run(capsys, "check", str(path))
+    assert code == 2
+    assert "links[0]: no broker 'B7'" in text
+    assert "brokers[1].peers: 127.0.0.1:7001 is brokers[0].peers already" in text
+    path.write_text(FILE.replace("links", "linsk"))
+    assert run(capsys, "check", str(path)) == (
+        2,
+        f"shoal: {path}: linsk: unknown key; did you mean links?\n",
+    )
+    path.write_text("name = x")
+    assert "Invalid value (at line 1, column 8)" in run(capsys, "check", str(path))[1]
+
+
+def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(FILE)
+    wrong = [
+        (("serve", str(path), "--broker", "B9"), "no broker 'B9'; there are B1, B2"),
+        (("serve", str(tmp_path / "none"), "-b", "B1"), "cannot be read: No such file"),
+        (("serve", str(path), "-b", "B1", "--log-level", "loud"), "use debug, info, warning or"),
+        (("status", str(path)), "no broker has an admin address"),
+        (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
+        (("up", "--port", "65534"), "--port 65534: is not a port that leaves room for 3 brokers"),
+        (("up", "--system", "forest"), "--system forest: use one of tree, "),
+    ]
+    for arguments, problem in wrong:
+        code, text = run(capsys, *arguments)
+        assert code == 2, arguments
+        assert problem in text
