@@ -440,3 +440,15 @@ def test_a_broker_that_shuts_down_says_so() -> None:
     assert old.take() == []
     assert client.closed
     assert old.closed
+
+
+def test_4_11_a_client_is_sent_to_another_broker() -> None:
+    house = House()
+    client, old = house.connect("c"), house.connect("o", MQTT_3_1_1)
+    for each in (client, old):
+        house.carry_out(each.connection.redirect("b2.example:1883", house.now_us))
+        assert each.closed
+    [packet] = client.take()
+    assert packet.reason_code is CODES.USE_ANOTHER_SERVER
+    assert packet.properties.server_reference == "b2.example:1883"
+    assert old.take() == []

@@ -25,9 +25,8 @@ from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissio
 from shoal.mqtt.connecting import Terms, agree, check_connect, connack_properties
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.effects import ClientEffect
-from shoal.mqtt.encoder import encode_acknowledgement
 from shoal.mqtt.errors import MqttError, protocol_error
-from shoal.mqtt.messages import message_of_publish
+from shoal.mqtt.incoming import BROKER_TOPICS, Incoming
 from shoal.mqtt.outlet import Outlet
 from shoal.mqtt.packet_types import MQTT_5, PacketType
 from shoal.mqtt.packets import (
@@ -59,12 +58,7 @@ from shoal.mqtt.session import Session
 if TYPE_CHECKING:
     from shoal.mqtt.broker_clients import BrokerClients
 
-_PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 _PINGRESP = bytes((0xD0, 0))
-# Topics of a connection whose permission is remembered; then all are forgotten.
-_REMEMBERED_PERMISSIONS = 1_024
-# Topics below here are the broker's own.
-_STATISTICS = "$SYS/"
 
 
 class State(enum.Enum):
@@ -80,13 +74,11 @@ class Connection:
     """One network connection; made by `BrokerClients.open`.  `owner` is the driver's own."""
 
     __slots__ = (
-        "_aliases",
         "_clients",
         "_connect",
         "_decoder",
         "_held",
-        "_may_publish",
-        "_receiving",
+        "_incoming",
         "address",
         "certificate",
         "last_received_us",
@@ -115,10 +107,7 @@ class Connection:
         self._decoder = Decoder(None, clients.limits.maximum_packet_size)
         self._connect: Connect | None = None
         self._held: list[Packet] = []
-        # QoS 2 publications of this connection that are not released yet.
-        self._receiving: set[int] = set()
-        self._aliases: dict[int, str] = {}
-        self._may_publish: dict[str, bool] = {}
+        self._incoming: Incoming | None = None
 
     @property
     def client_id(self) -> str | None:
@@ -176,14 +165,26 @@ class Connection:
             self.session.pump(now_us)
         return self._clients.take_effects()
 
+    def redirect(self, server_reference: str, now_us: int) -> list[ClientEffect]:
+        """Send the client to another broker, for now; what it had here is kept as agreed."""
+        reason = "another broker is nearer to the subscribers"
+        self.disconnect(ReasonCode.USE_ANOTHER_SERVER, reason, now_us, server_reference)
+        return self._clients.take_effects()
+
     # --- ends ---------------------------------------------------------------------------------
 
-    def disconnect(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
-        """End the connection from this side, with a word to the client if it has one to hear."""
+    def disconnect(
+        self, reason_code: ReasonCode, reason: str, now_us: int, server_reference: str | None = None
+    ) -> None:
+        """End the connection from this side, with a word to the client if it has one to hear.
+
+        `server_reference` says where to go, with USE_ANOTHER_SERVER or SERVER_MOVED (section 4.11).
+        """
         if self.state is State.CONNECTED:
             # 3.1.1 has no DISCONNECT from a server.
             if self.outlet.version == MQTT_5:
-                self.outlet.send_answer(Disconnect(reason_code, Properties(reason_string=reason)))
+                properties = Properties(reason_string=reason, server_reference=server_reference)
+                self.outlet.send_answer(Disconnect(reason_code, properties))
         elif self.state is not State.CLOSED:
             self._refuse(reason_code, reason)
         self.leave(now_us, with_will=True)
@@ -233,7 +234,8 @@ class Connection:
         try:
             for number, packet in enumerate(packets, start=1):
                 if type(packet) is Publish:
-                    self._on_publish(packet, now_us)
+                    assert self._incoming is not None
+                    self._incoming.on_publish(packet, now_us)
                 else:
                     handler = _HANDLERS.get(type(packet))
                     if handler is None:
@@ -270,7 +272,7 @@ class Connection:
         code, reason = admission.reason_code, admission.reason or ""
         if code is ReasonCode.SUCCESS and connect.will is not None:
             topic = connect.will.topic
-            if topic.startswith(_STATISTICS) or not admission.permissions.may_publish(topic):
+            if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
                 code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
         if code >= FIRST_ERROR:
             self.disconnect(code, reason, now_us)
@@ -286,100 +288,15 @@ class Connection:
             properties = connack_properties(connect, client_id, terms, self._clients.limits)
         self.outlet.send_answer(Connack(ReasonCode.SUCCESS, present, properties))
         assert self.session is not None
+        self._incoming = Incoming(self._clients, self.session, self.permissions, self.outlet)
         self.session.attach(self.outlet, now_us)
         self._connect = None
 
-    # --- publications from the client ---------------------------------------------------------
-
-    def _on_publish(self, packet: Publish, now_us: int) -> None:
-        session = self.session
-        assert session is not None
-        topic, qos, packet_id = packet.topic, packet.qos, packet.packet_id
-        if packet.properties is not NO_PROPERTIES:
-            topic = self._topic(packet)
-        if qos == 2:
-            if packet_id in session.received:
-                self.outlet.send(encode_acknowledgement(_PUBREC, packet_id))
-                return
-            if len(self._receiving) >= self._clients.limits.receive_maximum:
-                raise MqttError(
-                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-                    f"{len(self._receiving)} publications of QoS 2 are not released yet",
-                )
-        code = ReasonCode.SUCCESS
-        if self._is_allowed(topic):
-            message = message_of_publish(packet, topic, session.client_id, now_us)
-            if not self._clients.publish(message, now_us):
-                code = ReasonCode.NO_MATCHING_SUBSCRIBERS
-        else:
-            self._clients.statistics.publications_refused += 1
-            code = ReasonCode.NOT_AUTHORIZED
-        if qos:
-            self._acknowledge(qos, packet_id, code, topic)
-
-    def _topic(self, packet: Publish) -> str:
-        """The topic of a publication with properties, which may be an alias."""
-        properties = packet.properties
-        if properties.subscription_identifiers:
-            raise protocol_error("PUBLISH with a subscription identifier [MQTT-3.3.4-6]")
-        alias = properties.topic_alias
-        if alias is None:
-            return packet.topic
-        maximum = self._clients.limits.topic_alias_maximum
-        if alias > maximum:
-            raise MqttError(
-                ReasonCode.TOPIC_ALIAS_INVALID,
-                f"topic alias {alias} is above {maximum} [MQTT-3.3.2-9]",
-            )
-        if packet.topic:
-            self._aliases[alias] = packet.topic
-            return packet.topic
-        topic = self._aliases.get(alias)
-        if topic is None:
-            raise protocol_error(f"topic alias {alias} stands for no topic yet")
-        return topic
-
-    def _is_allowed(self, topic: str) -> bool:
-        if topic[:1] == "$" and topic.startswith(_STATISTICS):
-            return False
-        if self.permissions is ALL_PERMISSIONS:
-            return True
-        known = self._may_publish.get(topic)
-        if known is None:
-            if len(self._may_publish) >= _REMEMBERED_PERMISSIONS:
-                self._may_publish.clear()
-            known = self._may_publish[topic] = self.permissions.may_publish(topic)
-        return known
-
-    def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
-        """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
-        session = self.session
-        assert session is not None
-        is_5 = self.outlet.version == MQTT_5
-        refused = code >= FIRST_ERROR
-        if qos == 2 and not (refused and is_5):
-            session.received.add(packet_id)
-            self._receiving.add(packet_id)
-        if code is ReasonCode.SUCCESS or not is_5:
-            self.outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
-            return
-        properties = NO_PROPERTIES
-        if refused:
-            properties = Properties(reason_string=f"no permission to publish to {topic!r}")
-        kind = Puback if qos == 1 else Pubrec
-        self.outlet.send_answer(kind(packet_id, code, properties))
+    # --- publications, and what the client says about those it gets ---------------------------
 
     def _on_pubrel(self, packet: Pubrel, now_us: int) -> None:
-        assert self.session is not None
-        packet_id = packet.packet_id
-        self._receiving.discard(packet_id)
-        if packet_id in self.session.received:
-            self.session.received.discard(packet_id)
-            self.outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
-        else:
-            self.outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
-
-    # --- what the client says about publications to it ----------------------------------------
+        assert self._incoming is not None
+        self._incoming.on_pubrel(packet)
 
     def _on_puback(self, packet: Puback, now_us: int) -> None:
         assert self.session is not None

@@ -1,0 +1,148 @@
+"""What one client publishes: topic aliases, permission, flow control and acknowledgements.
+
+| PUBLISH | QoS 1 | QoS 2, new | QoS 2, not released yet |
+| --- | --- | --- | --- |
+| allowed | published, PUBACK | published, remembered, PUBREC | PUBREC |
+| not allowed, MQTT 5 | PUBACK, 0x87 | PUBREC, 0x87 | |
+| not allowed, 3.1.1 | PUBACK | remembered, PUBREC | PUBREC |
+
+PUBREL forgets what is remembered, and is answered by PUBCOMP.
+
+Source: MQTT Version 5.0, sections 3.3 to 3.7, 4.3 and 4.9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
+from shoal.mqtt.encoder import encode_acknowledgement
+from shoal.mqtt.errors import MqttError, protocol_error
+from shoal.mqtt.messages import message_of_publish
+from shoal.mqtt.outlet import Outlet
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.session import Session
+
+if TYPE_CHECKING:
+    from shoal.mqtt.broker_clients import BrokerClients
+
+# Topics below here are the broker's own.
+BROKER_TOPICS = "$SYS/"
+
+_PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+# Topics of a connection whose permission is remembered; then all are forgotten.
+_REMEMBERED_PERMISSIONS = 1_024
+
+
+class Incoming:
+    """The publications of one connection."""
+
+    __slots__ = (
+        "_aliases",
+        "_clients",
+        "_may_publish",
+        "_outlet",
+        "_permissions",
+        "_receiving",
+        "_session",
+    )
+
+    def __init__(
+        self, clients: BrokerClients, session: Session, permissions: Permissions, outlet: Outlet
+    ) -> None:
+        self._clients = clients
+        self._session = session
+        self._permissions = permissions
+        self._outlet = outlet
+        # QoS 2 publications of this connection that are not released yet.
+        self._receiving: set[int] = set()
+        self._aliases: dict[int, str] = {}
+        self._may_publish: dict[str, bool] = {}
+
+    def on_publish(self, packet: Publish, now_us: int) -> None:
+        session = self._session
+        topic, qos, packet_id = packet.topic, packet.qos, packet.packet_id
+        if packet.properties is not NO_PROPERTIES:
+            topic = self._topic(packet)
+        if qos == 2:
+            if packet_id in session.received:
+                self._outlet.send(encode_acknowledgement(_PUBREC, packet_id))
+                return
+            if len(self._receiving) >= self._clients.limits.receive_maximum:
+                raise MqttError(
+                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                    f"{len(self._receiving)} publications of QoS 2 are not released yet",
+                )
+        code = ReasonCode.SUCCESS
+        if self._is_allowed(topic):
+            message = message_of_publish(packet, topic, session.client_id, now_us)
+            if not self._clients.publish(message, now_us):
+                code = ReasonCode.NO_MATCHING_SUBSCRIBERS
+        else:
+            self._clients.statistics.publications_refused += 1
+            code = ReasonCode.NOT_AUTHORIZED
+        if qos:
+            self._acknowledge(qos, packet_id, code, topic)
+
+    def _topic(self, packet: Publish) -> str:
+        """The topic of a publication with properties, which may be an alias."""
+        properties = packet.properties
+        if properties.subscription_identifiers:
+            raise protocol_error("PUBLISH with a subscription identifier [MQTT-3.3.4-6]")
+        alias = properties.topic_alias
+        if alias is None:
+            return packet.topic
+        maximum = self._clients.limits.topic_alias_maximum
+        if alias > maximum:
+            raise MqttError(
+                ReasonCode.TOPIC_ALIAS_INVALID,
+                f"topic alias {alias} is above {maximum} [MQTT-3.3.2-9]",
+            )
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+            return packet.topic
+        topic = self._aliases.get(alias)
+        if topic is None:
+            raise protocol_error(f"topic alias {alias} stands for no topic yet")
+        return topic
+
+    def _is_allowed(self, topic: str) -> bool:
+        if topic[:1] == "$" and topic.startswith(BROKER_TOPICS):
+            return False
+        if self._permissions is ALL_PERMISSIONS:
+            return True
+        known = self._may_publish.get(topic)
+        if known is None:
+            if len(self._may_publish) >= _REMEMBERED_PERMISSIONS:
+                self._may_publish.clear()
+            known = self._may_publish[topic] = self._permissions.may_publish(topic)
+        return known
+
+    def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
+        """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
+        session = self._session
+        is_5 = self._outlet.version == MQTT_5
+        refused = code >= FIRST_ERROR
+        if qos == 2 and not (refused and is_5):
+            session.received.add(packet_id)
+            self._receiving.add(packet_id)
+        if code is ReasonCode.SUCCESS or not is_5:
+            self._outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
+            return
+        properties = NO_PROPERTIES
+        if refused:
+            properties = Properties(reason_string=f"no permission to publish to {topic!r}")
+        kind = Puback if qos == 1 else Pubrec
+        self._outlet.send_answer(kind(packet_id, code, properties))
+
+    def on_pubrel(self, packet: Pubrel) -> None:
+        packet_id = packet.packet_id
+        self._receiving.discard(packet_id)
+        if packet_id in self._session.received:
+            self._session.received.discard(packet_id)
+            self._outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
+        else:
+            self._outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
