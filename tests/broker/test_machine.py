@@ -23,6 +23,7 @@ from shoal.broker.links import Frame, ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     MigrationAdvertisement,
     Paused,
@@ -88,7 +89,7 @@ def test_a_client_is_told_what_was_refused_a_neighbour_is_not() -> None:
     assert effects == [record, Notify("P", Rejected(reason))]
     reason = "Resume is not expected from neighbour B2"
     record = Record(RefusalRecord(broker="B1", sender="B2", reason=reason))
-    assert broker().handle(Received("B2", Resume()), 1) == [record]
+    assert broker().handle(Received("B2", Resume(1, True)), 1) == [record]
 
 
 # --- anything from anybody --------------------------------------------------------------------
@@ -129,7 +130,7 @@ def tuples(of: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg
 
 
 MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
-    Advertise: st.builds(Advertise, ADVERTISEMENTS),
+    Advertise: st.builds(Advertise, ADVERTISEMENTS, NUMBERS),
     Unadvertise: st.builds(Unadvertise, NAMES),
     Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
     Unsubscribe: st.builds(Unsubscribe, NAMES),
@@ -140,16 +141,19 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Pong: st.builds(Pong, IDS),
     PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
     Relocate: st.builds(Relocate, PATHS),
-    Paused: st.builds(Paused, PATHS),
-    MigrationAdvertisement: st.builds(MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS)),
-    Resume: st.builds(Resume),
+    Paused: st.builds(Paused, PATHS, NUMBERS),
+    MigrationAdvertisement: st.builds(
+        MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS), NUMBERS
+    ),
+    Resume: st.builds(Resume, NUMBERS, st.booleans()),
+    Goodbye: st.builds(Goodbye),
     Rejected: st.builds(Rejected, NAMES),
     TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
     TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
     MigrationUpdate: st.builds(
-        MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES)
+        MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
     ),
-    MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS),
+    MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
     TraceResult: st.builds(TraceResult, IDS, NUMBERS),
     RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
     RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
@@ -157,7 +161,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
-TIMERS = st.sampled_from(["session", "link", "trace", "request"])
+TIMERS = st.sampled_from(["session", "link", "trace", "request", "migration"])
 OTHER_INPUTS = st.one_of(
     st.builds(TimerFired, st.tuples(TIMERS, CLIENTS)),
     st.builds(LinkChanged, NEIGHBOURS, st.booleans()),

@@ -8,6 +8,7 @@ from shoal.broker import publisher as module
 from shoal.broker.effects import Record
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     MigrationAdvertisement,
     Paused,
@@ -21,8 +22,15 @@ from shoal.broker.messages import (
     Resume,
     Unadvertise,
 )
-from shoal.broker.publisher import HeldBackError, Publisher, ToBroker
-from shoal.broker.records import MigrationRecord
+from shoal.broker.publisher import (
+    MOVE_TIMEOUT_US,
+    HeldBackError,
+    Publisher,
+    PublisherEffect,
+    ToBroker,
+    WakeUp,
+)
+from shoal.broker.records import MigrationRecord, ReturnRecord
 from shoal.model import MessageId
 from tests.broker.transcript import advertisement, publish
 
@@ -62,16 +70,17 @@ def test_attached_pings_are_sent_and_the_times_told() -> None:
 def test_attached_relocate_pauses_behind_a_marker() -> None:
     publisher = attached()
     assert publisher.notified("B1", Relocate(PATH), 9) == [
-        ToBroker("B1", Paused(PATH)),
-        ToBroker("B6", MigrationAdvertisement(PATH, (A,))),
+        ToBroker("B1", Paused(PATH, 1)),
+        ToBroker("B6", MigrationAdvertisement(PATH, (A,), 1)),
+        WakeUp(9 + MOVE_TIMEOUT_US),
     ]
     assert publisher.moving
 
 
 def test_attached_resume_is_ignored() -> None:
     publisher = attached()
-    assert publisher.notified("B1", Resume(), 5) == []
-    assert publisher.notified("B6", Resume(), 5) == []
+    assert publisher.notified("B1", Resume(1, True), 5) == []
+    assert publisher.notified("B6", Resume(1, True), 5) == []
     assert publisher.broker == "B1"
 
 
@@ -80,17 +89,17 @@ def test_moving_requests_are_held_back_and_sent_in_order() -> None:
     b = advertisement("b", "x < 0")
     waiting = [publish(1), publish(2, 3), Advertise(b), publish(4), Unadvertise("a"), publish(5)]
     assert [publisher.request(request, 2_000) for request in waiting] == [[]] * 6
-    record, *sent = publisher.notified("B6", Resume(), 3_000)
+    record, *sent = publisher.notified("B6", Resume(1, True), 3_000)
     assert isinstance(record, Record)
     assert record.record == MigrationRecord(
         publisher="P", source="B1", target="B6", path_hops=2, paused_us=1_000, resumed_us=3_000
     )
-    joined = [publish(1, 2, 3), Advertise(b), publish(4), Unadvertise("a"), publish(5)]
+    joined = [publish(1, 2, 3), Advertise(b, 1), publish(4), Unadvertise("a"), publish(5)]
     assert sent == [ToBroker("B6", request) for request in joined]
     assert (publisher.broker, publisher.moving) == ("B6", False)
     # The next move takes along what is advertised now.
-    (_, announced) = publisher.notified("B6", Relocate(("B6", "B5")), 4_000)
-    assert announced == ToBroker("B5", MigrationAdvertisement(("B6", "B5"), (b,)))
+    (_, announced, _) = publisher.notified("B6", Relocate(("B6", "B5")), 4_000)
+    assert announced == ToBroker("B5", MigrationAdvertisement(("B6", "B5"), (b,), 2))
 
 
 @pytest.mark.parametrize(
@@ -105,13 +114,13 @@ def test_moving_is_not_disturbed(message: Message) -> None:
 @pytest.mark.parametrize("broker", ["B1", "B5", "B2"])
 def test_moving_only_the_target_can_end_it(broker: str) -> None:
     publisher = moving()
-    assert publisher.notified(broker, Resume(), 5_000) == []
+    assert publisher.notified(broker, Resume(1, True), 5_000) == []
     assert publisher.moving
 
 
-def test_moving_does_not_advertise_at_a_source_that_came_back() -> None:
-    assert moving().reconnected() == []
-    assert attached().reconnected() == [ToBroker("B1", Advertise(A))]
+def test_attached_advertises_anew_at_a_broker_that_came_back_and_at_no_other() -> None:
+    assert attached().reconnected("B1", 5) == [ToBroker("B1", Advertise(A))]
+    assert attached().reconnected("B2", 5) == []
 
 
 @pytest.mark.parametrize("path", [(), ("B1",), ("B5", "B6"), ("B2", "B1")])
@@ -164,7 +173,109 @@ def test_the_limit_of_what_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None
         publisher.request(publish(sequence), 2_000)
     with pytest.raises(HeldBackError, match="P is moving and has 3 waiting"):
         publisher.request(publish(3), 2_000)
-    _, sent = publisher.notified("B6", Resume(), 3_000)
+    _, sent = publisher.notified("B6", Resume(1, True), 3_000)
     assert isinstance(sent, ToBroker)
     assert isinstance(sent.request, Publish)
     assert [row.sequence for row in sent.request.publications] == [0, 1, 2]
+
+
+# --- moves that fail --------------------------------------------------------------------------
+
+BACK = PATH[::-1]
+
+
+def goes(path: tuple[str, ...], moves: int, now_us: int) -> list[PublisherEffect]:
+    return [
+        ToBroker(path[0], Paused(path, moves)),
+        ToBroker(path[-1], MigrationAdvertisement(path, (A,), moves)),
+        WakeUp(now_us + MOVE_TIMEOUT_US),
+    ]
+
+
+def going_back() -> Publisher:
+    publisher = moving()
+    publisher.notified("B6", Resume(1, False), 2_000)
+    return publisher
+
+
+def test_moving_goes_back_when_the_path_was_broken() -> None:
+    assert moving().notified("B6", Resume(1, False), 2_000) == goes(BACK, 2, 2_000)
+
+
+def test_moving_goes_back_when_the_target_is_lost_or_forgot() -> None:
+    assert moving().lost("B6", 2_000) == goes(BACK, 2, 2_000)
+    assert moving().reconnected("B6", 2_000) == goes(BACK, 2, 2_000)
+
+
+def test_moving_goes_back_when_nothing_is_heard_for_too_long() -> None:
+    publisher, due_us = moving(), 1_000 + MOVE_TIMEOUT_US
+    assert publisher.woken(due_us - 1) == []
+    assert publisher.woken(due_us) == goes(BACK, 2, due_us)
+    assert publisher.woken(due_us + 1) == []  # that was for the attempt before
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_going_back_ends_at_the_source_whatever_is_left_of_the_path(whole: bool) -> None:
+    publisher = going_back()
+    assert publisher.request(publish(7), 2_500) == []
+    record, sent = publisher.notified("B1", Resume(2, whole), 3_000)
+    assert isinstance(record, Record)
+    assert record.record == ReturnRecord(
+        publisher="P", broker="B1", target="B6", paused_us=1_000, resumed_us=3_000
+    )
+    assert sent == ToBroker("B1", publish(7))
+    assert (publisher.broker, publisher.moving) == ("B1", False)
+    assert publisher.notified("B1", Relocate(PATH), 4_000) == goes(PATH, 3, 4_000)
+
+
+def test_going_back_hears_no_more_of_the_move_before() -> None:
+    publisher = going_back()
+    for broker in ("B1", "B6"):
+        assert publisher.notified(broker, Resume(1, True), 3_000) == []
+    assert publisher.notified("B6", Resume(2, True), 3_000) == []
+
+
+def test_when_both_ends_fail_they_are_tried_in_turn() -> None:
+    publisher = going_back()
+    assert publisher.lost("B1", 3_000) == goes(PATH, 3, 3_000)
+    assert publisher.lost("B6", 4_000) == goes(BACK, 4, 4_000)
+    due_us = 4_000 + MOVE_TIMEOUT_US
+    assert publisher.woken(due_us) == goes(PATH, 5, due_us)
+    assert publisher.reconnected("B6", due_us + 5) == goes(PATH, 6, due_us + 5)
+    (record,) = publisher.notified("B6", Resume(6, False), due_us + 9)
+    assert isinstance(record, Record)
+    assert isinstance(record.record, MigrationRecord)
+    assert (record.record.source, publisher.broker) == ("B1", "B6")
+
+
+@pytest.mark.parametrize("event", ["lost", "reconnected"])
+def test_moving_without_a_source_to_go_back_to_stays_at_the_target(event: str) -> None:
+    publisher = moving()
+    assert getattr(publisher, event)("B1", 2_000) == []
+    (record,) = publisher.notified("B6", Resume(1, False), 3_000)
+    assert isinstance(record, Record)
+    assert publisher.broker == "B6"
+
+
+def test_the_loss_of_others_is_none_of_its_business() -> None:
+    assert attached().lost("B1", 5) == []
+    assert moving().lost("B5", 5) == []
+    assert moving().reconnected("B5", 5) == []
+
+
+def test_who_leaves_says_so_wherever_it_is_and_is_silent_then() -> None:
+    assert attached().leave() == [ToBroker("B1", Goodbye())]
+    publisher = moving()
+    publisher.request(publish(1), 2_000)
+    assert publisher.leave() == [ToBroker("B1", Goodbye()), ToBroker("B6", Goodbye())]
+    assert publisher.notified("B6", Resume(1, True), 3_000) == []
+    assert publisher.notified("B1", PingRequest(SESSION, ("B6",)), 3_000) == []
+    assert publisher.reconnected("B1", 3_000) == publisher.woken(10**9) == []
+    with pytest.raises(ValueError, match="P has left and asks for Publish"):
+        publisher.request(publish(2), 4_000)
+
+
+def test_a_client_that_starts_again_counts_on() -> None:
+    publisher = Publisher("P", "B1", moves=40)
+    assert publisher.request(Advertise(A), 0) == [ToBroker("B1", Advertise(A, 40))]
+    assert publisher.notified("B1", Relocate(PATH), 5) == goes(PATH, 41, 5)

@@ -185,7 +185,7 @@ PROBLEMS = {
     "other version": (b"\x02" + msgspec.msgpack.encode(["Resume"]), "version 2; this broker reads"),
     "no message": (b"\x01", "truncated"),
     "no MessagePack": (b"\x01\xc1", "malformed"),
-    "more than one": (frame_of(tag="Resume", fields=[]) + b"\xc0", "trailing characters"),
+    "more than one": (frame_of(tag="Goodbye", fields=[]) + b"\xc0", "trailing characters"),
     "other shape": (b"\x01\x07", "Expected `array`, got `int`"),
     "unknown tag": (frame_of(tag="Explode", fields=[]), "Invalid value 'Explode'"),
     "missing field": (frame_of(tag="Unsubscribe", fields=[]), "at least length 2, got 1"),

@@ -49,8 +49,8 @@ def stage() -> Stage:
 
 def migrate(stage: Stage) -> None:
     send_away(stage, "P", PATH)
-    stage.ask("B1", "P", Paused(PATH))
-    stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,)))
+    stage.ask("B1", "P", Paused(PATH, 1))
+    stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,), 1))
     stage.settle()
 
 

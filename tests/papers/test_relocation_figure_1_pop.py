@@ -68,8 +68,8 @@ def test_the_request_walks_to_b6_and_the_answer_back() -> None:
 
 def test_at_b6_it_stays() -> None:
     stage = traced()
-    stage.ask("B1", "P", Paused(PATH))
-    stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,)))
+    stage.ask("B1", "P", Paused(PATH, 1))
+    stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,), 1))
     stage.settle()
     stage.heard()
     stage.ask("B6", "P", publish(2))

@@ -65,6 +65,7 @@ class RandomNetwork:
         self.publications: list[Publication] = []
         self.wishes: list[tuple[Wish, str]] = []
         self.kept_advertisements: list[Advertisement] = []
+        self.publishers: list[str] = []
         for number in range(random.randint(1, 5)):
             self._add_publisher(f"P{number}")
         for number in range(random.randint(1, 14)):
@@ -75,6 +76,7 @@ class RandomNetwork:
     def _add_publisher(self, client: str) -> None:
         """Advertisements that come and go; a stream of publications that they promise."""
         random = self.random
+        self.publishers.append(client)
         self.world.add_publisher(client, random.choice(self.brokers), f"place of {client}")
         spans = []
         for number in range(random.randint(1, 3)):

@@ -25,6 +25,7 @@ from tests.overlays.publisher_relocation.test_migration import (
     without_marker,
 )
 from tests.seeds.test_random_networks import _seeds
+from tests.seeds.trees import path
 from tests.systems import calm
 
 QUICK = range(60)
@@ -195,22 +196,6 @@ class RandomMigrations:
             f"{name} is still moving" for name, row in self.publishers.items() if row.moving
         ]
         return problems
-
-
-def path(edges: list[tuple[str, str]], source: str, target: str) -> tuple[str, ...]:
-    def search(here: str, behind: tuple[str, ...]) -> tuple[str, ...] | None:
-        if here == target:
-            return (*behind, here)
-        for edge in edges:
-            if here in edge:
-                onward = edge[1] if edge[0] == here else edge[0]
-                if onward not in behind and (found := search(onward, (*behind, here))):
-                    return found
-        return None
-
-    found = search(source, ())
-    assert found is not None
-    return found
 
 
 def test_publishers_that_move_in_each_others_way_lose_nothing() -> None:

@@ -33,7 +33,10 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Advertise(Message, frozen=True):
+    """`moves` counts the publisher's moves so far: of two words about it the later one holds."""
+
     advertisement: Advertisement
+    moves: int = 0
 
 
 class Unadvertise(Message, frozen=True):
@@ -113,9 +116,13 @@ class Relocate(Message, frozen=True):
 
 
 class Paused(Message, frozen=True):
-    """To the source, behind the publisher's last publication there."""
+    """To the source, behind the publisher's last publication there.
+
+    `moves` counts the publisher's moves, this one included.
+    """
 
     path: tuple[BrokerId, ...]
+    moves: int
 
 
 class MigrationAdvertisement(Message, frozen=True):
@@ -123,10 +130,21 @@ class MigrationAdvertisement(Message, frozen=True):
 
     path: tuple[BrokerId, ...]
     advertisements: tuple[Advertisement, ...]
+    moves: int
 
 
 class Resume(Message, frozen=True):
-    """To a publisher, from the target: publish here from now on."""
+    """To a publisher, from the target: publish here from now on.
+
+    Unless `whole` the path from the source was broken: what is behind the break is out of reach.
+    """
+
+    moves: int
+    whole: bool
+
+
+class Goodbye(Message, frozen=True):
+    """From a client, or from its driver in its place: it is gone, and all it asked for here."""
 
 
 class Rejected(Message, frozen=True):

@@ -5,10 +5,22 @@ it is told to relocate it pauses, announces itself at the target behind a marker
 holds back what the application asks meanwhile, and goes on at the target when told to resume.
 The application notices nothing but a delay.
 
-| state | request of the application | PingRequest | Relocate | Resume from target |
-| --- | --- | --- | --- | --- |
-| attached | sent to the broker | pings sent | pause → moving | ignored |
-| moving | held back | ignored | ignored | held back requests sent → attached |
+When the path was broken, the target is lost or nothing is heard for too long, it goes back to its
+source in the same way, over the same path.  Should that fail, it tries both ends in turn: it goes
+on at whichever lives, even if that is all that is left of the path.  Each attempt counts as a
+move, so that brokers know which is the last.
+
+| input | attached | moving | going back |
+| --- | --- | --- | --- |
+| request of the application | sent to the broker | held back | held back |
+| PingRequest | pings sent | ignored | ignored |
+| Relocate | pause → moving | ignored | ignored |
+| Resume of this move, whole | ignored | attached | attached |
+| Resume of this move, not whole | ignored | going back | attached |
+| where it goes is lost, or timeout | ignored | going back | the other way |
+| the broker there came back | advertise anew | going back | announced again |
+| where it came from is lost | ignored | goes on here, whole or not | no difference |
+| leave | gone | gone | gone |
 """
 
 from __future__ import annotations
@@ -20,6 +32,7 @@ import msgspec
 from shoal.broker.effects import Record
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     MigrationAdvertisement,
     Paused,
@@ -32,12 +45,14 @@ from shoal.broker.messages import (
     Resume,
     Unadvertise,
 )
-from shoal.broker.records import MigrationRecord
+from shoal.broker.records import MigrationRecord, ReturnRecord
 from shoal.model import Advertisement, AdvertisementId, BrokerId, ClientId, MessageId
 
 # A migration takes seconds; a publisher that fills this meanwhile outruns any broker, and must
 # be slowed down by whoever feeds it.
 MAX_HELD_BACK = 100_000
+# The longest paths take some seconds; who waits longer gains nothing from going on waiting.
+MOVE_TIMEOUT_US = 20_000_000
 
 
 class ToBroker(msgspec.Struct, frozen=True):
@@ -47,31 +62,47 @@ class ToBroker(msgspec.Struct, frozen=True):
     request: Message
 
 
+class WakeUp(msgspec.Struct, frozen=True):
+    """Effect: call `woken` at this time (a driver need not take back what it promised)."""
+
+    at_us: int
+
+
 class HeldBackError(Exception):
     """The application published more than MAX_HELD_BACK requests during one migration."""
 
 
-PublisherEffect = ToBroker | Record
+PublisherEffect = ToBroker | Record | WakeUp
+
+Path = tuple[BrokerId, ...]
 
 
 class Publisher:
-    """One publisher, attached to `broker`."""
+    """One publisher, attached to `broker`.
 
-    def __init__(self, client: ClientId, broker: BrokerId) -> None:
+    `moves` is how often it has moved before: a client that starts again under its name begins
+    above what it had reached, for instance with the time.
+    """
+
+    def __init__(self, client: ClientId, broker: BrokerId, moves: int = 0) -> None:
         self.client = client
         self.broker = broker
+        self.gone = False
+        self._moves = moves
         self._advertisements: dict[AdvertisementId, Advertisement] = {}
-        self._path: tuple[BrokerId, ...] | None = None  # while moving
+        self._attempt: _Attempt | None = None  # while moving
         self._paused_us = 0
         self._held_back: deque[Message] = deque()
         self._pings: _Pings | None = None
 
     @property
     def moving(self) -> bool:
-        return self._path is not None
+        return self._attempt is not None
 
     def request(self, request: Message, now_us: int) -> list[PublisherEffect]:
         """The application asks: Advertise, Unadvertise or Publish."""
+        if self.gone:
+            raise ValueError(f"{self.client} has left and asks for {type(request).__name__}")
         if self.moving:
             if len(self._held_back) >= MAX_HELD_BACK:
                 raise HeldBackError(f"{self.client} is moving and has {MAX_HELD_BACK} waiting")
@@ -80,12 +111,16 @@ class Publisher:
         match request:
             case Advertise(advertisement):
                 self._advertisements[advertisement.id] = advertisement
+                request = Advertise(advertisement, self._moves)
             case Unadvertise(advertisement_id):
                 self._advertisements.pop(advertisement_id, None)
         return [ToBroker(self.broker, request)]
 
     def notified(self, broker: BrokerId, message: Message, now_us: int) -> list[PublisherEffect]:
         """A broker tells: PingRequest, Pong, Relocate or Resume.  Others are the application's."""
+        attempt = self._attempt
+        if self.gone:
+            return []
         match message:
             case Pong(session):
                 return self._pong(broker, session, now_us)
@@ -94,18 +129,51 @@ class Publisher:
                 return [ToBroker(candidate, Ping(session)) for candidate in brokers]
             case Relocate(path) if not self.moving and path[:1] == (broker,) == (self.broker,):
                 return self._pause(path, now_us) if len(path) > 1 else []
-            case Resume() if self._path is not None and broker == self._path[-1]:
-                return self._resume(self._path, now_us)
+            case Resume(moves, whole) if attempt is not None and (broker, moves) == (
+                attempt.path[-1],
+                self._moves,
+            ):
+                if whole or attempt.is_last_resort:
+                    return self._resume(attempt.path, now_us)
+                return self._turn_round(now_us)
         return []
 
-    def reconnected(self) -> list[PublisherEffect]:
-        """The broker came back without knowing this publisher: advertise anew.
-
-        A publisher that is on its way elsewhere has announced itself there.
-        """
-        if self.moving:
+    def lost(self, broker: BrokerId, now_us: int) -> list[PublisherEffect]:
+        """The connection to a broker is gone, or could not be made."""
+        attempt = self._attempt
+        if attempt is None:
             return []
-        return [ToBroker(self.broker, Advertise(row)) for row in self._advertisements.values()]
+        if broker == attempt.path[-1]:
+            return self._turn_round(now_us)
+        if broker == attempt.path[0]:
+            attempt.is_last_resort = True
+        return []
+
+    def reconnected(self, broker: BrokerId, now_us: int) -> list[PublisherEffect]:
+        """A broker came back without knowing this publisher: say again what it must know."""
+        attempt = self._attempt
+        if attempt is None:
+            if broker != self.broker:
+                return []
+            rows = self._advertisements.values()
+            return [ToBroker(broker, Advertise(row, self._moves)) for row in rows]
+        if broker == attempt.path[-1] and attempt.is_last_resort:
+            return self._try(attempt.path, now_us, is_last_resort=True)
+        return self.lost(broker, now_us)
+
+    def woken(self, now_us: int) -> list[PublisherEffect]:
+        """The time of a `WakeUp` has come."""
+        if self._attempt is None or now_us < self._attempt.until_us:
+            return []
+        return self._turn_round(now_us)
+
+    def leave(self) -> list[PublisherEffect]:
+        """The application is done: nothing stays behind, wherever the publisher is."""
+        brokers = (self.broker,) if self._attempt is None else self._attempt.ends
+        self.gone, self._attempt, self._pings = True, None, None
+        self._advertisements.clear()
+        self._held_back.clear()
+        return [ToBroker(broker, Goodbye()) for broker in brokers]
 
     def _pong(self, broker: BrokerId, session: MessageId, now_us: int) -> list[PublisherEffect]:
         pings = self._pings
@@ -118,32 +186,65 @@ class Publisher:
         self._pings = None
         return [ToBroker(self.broker, PingTimes(session, pings.round_trip_us))]
 
-    def _pause(self, path: tuple[BrokerId, ...], now_us: int) -> list[PublisherEffect]:
-        self._path = path
+    def _pause(self, path: Path, now_us: int) -> list[PublisherEffect]:
         self._paused_us = now_us
         self._pings = None
+        return self._try(path, now_us, is_last_resort=False)
+
+    def _turn_round(self, now_us: int) -> list[PublisherEffect]:
+        assert self._attempt is not None
+        return self._try(self._attempt.path[::-1], now_us, is_last_resort=True)
+
+    def _try(self, path: Path, now_us: int, *, is_last_resort: bool) -> list[PublisherEffect]:
+        """Go to the end of the path."""
+        self._moves += 1
+        self._attempt = _Attempt(path, now_us + MOVE_TIMEOUT_US, is_last_resort)
+        rows = tuple(self._advertisements.values())
         # The marker travels behind the last publication, so the source knows when it has all.
         return [
-            ToBroker(path[0], Paused(path)),
-            ToBroker(path[-1], MigrationAdvertisement(path, tuple(self._advertisements.values()))),
+            ToBroker(path[0], Paused(path, self._moves)),
+            ToBroker(path[-1], MigrationAdvertisement(path, rows, self._moves)),
+            WakeUp(self._attempt.until_us),
         ]
 
-    def _resume(self, path: tuple[BrokerId, ...], now_us: int) -> list[PublisherEffect]:
-        record = MigrationRecord(
-            publisher=self.client,
-            source=path[0],
-            target=path[-1],
-            path_hops=len(path) - 1,
-            paused_us=self._paused_us,
-            resumed_us=now_us,
-        )
-        self.broker = path[-1]
-        self._path = None
-        effects: list[PublisherEffect] = [Record(record)]
+    def _resume(self, path: Path, now_us: int) -> list[PublisherEffect]:
+        source, target = self.broker, path[-1]
+        self.broker = target
+        self._attempt = None
+        effects: list[PublisherEffect] = [
+            Record(
+                MigrationRecord(
+                    publisher=self.client,
+                    source=source,
+                    target=target,
+                    path_hops=len(path) - 1,
+                    paused_us=self._paused_us,
+                    resumed_us=now_us,
+                )
+                if source != target
+                else ReturnRecord(
+                    publisher=self.client,
+                    broker=source,
+                    target=path[0],
+                    paused_us=self._paused_us,
+                    resumed_us=now_us,
+                )
+            )
+        ]
         waiting, self._held_back = self._held_back, deque()
         for request in _join_publications(waiting):
             effects += self.request(request, now_us)
         return effects
+
+
+class _Attempt:
+    """One try to move: where from and to, until when, and whether to stay in any case."""
+
+    def __init__(self, path: Path, until_us: int, is_last_resort: bool) -> None:
+        self.path = path
+        self.ends = (path[0], path[-1])
+        self.until_us = until_us
+        self.is_last_resort = is_last_resort
 
 
 class _Pings:

@@ -40,6 +40,16 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
     resumed_us: int
 
 
+class ReturnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A migration that failed, seen by the publisher: it is back where it was."""
+
+    publisher: ClientId
+    broker: BrokerId
+    target: BrokerId
+    paused_us: int
+    resumed_us: int
+
+
 class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A message or request that the protocol does not allow, from whom, and why."""
 

@@ -24,13 +24,19 @@ from shoal.model import (
 
 
 class AdvertisementEntry:
-    """One row of the SRT, with the rows of the PRT that overlap it, oldest first."""
+    """One row of the SRT, with the rows of the PRT that overlap it, oldest first.
 
-    __slots__ = ("advertisement", "last_hop", "overlapping")
+    `moves` counts the publisher's moves as far as this broker knows.  `turned_us` is when a move
+    turned the row, None when none has.
+    """
 
-    def __init__(self, advertisement: Advertisement, last_hop: BrokerId | None) -> None:
+    __slots__ = ("advertisement", "last_hop", "moves", "overlapping", "turned_us")
+
+    def __init__(self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int) -> None:
         self.advertisement = advertisement
         self.last_hop = last_hop
+        self.moves = moves
+        self.turned_us: int | None = None
         self.overlapping: dict[SubscriptionEntry, None] = {}
 
 
@@ -77,10 +83,10 @@ class RoutingTable:
         self.match: Callable[[Attributes], list[SubscriptionEntry]] = self._index.match
 
     def add_advertisement(
-        self, advertisement: Advertisement, last_hop: BrokerId | None
+        self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
     ) -> AdvertisementEntry:
         """Store an advertisement whose id is not in the table."""
-        row = AdvertisementEntry(advertisement, last_hop)
+        row = AdvertisementEntry(advertisement, last_hop, moves)
         self.advertisements[advertisement.id] = row
         self._rows.add(row, advertisement.filter)
         for entry in self._entries.of(advertisement.filter):

@@ -30,6 +30,7 @@ import msgspec
 
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     MigrationAdvertisement,
     Paused,
@@ -105,6 +106,7 @@ COMMON: Vocabulary = (
     Paused,
     MigrationAdvertisement,
     Resume,
+    Goodbye,
     Rejected,
 )
 

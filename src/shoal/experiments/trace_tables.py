@@ -28,8 +28,13 @@ def trace_tables(world: World, workload: Workload, links: Sequence[Link]) -> Tab
         ],
         "links": list(links),
         "publications": [
-            (publication.publisher, publication.sequence, publication.published_us, broker)
-            for publication, broker in trace.published
+            (
+                row.publication.publisher,
+                row.publication.sequence,
+                row.publication.published_us,
+                row.broker,
+            )
+            for row in trace.published
         ],
         "deliveries": [
             (

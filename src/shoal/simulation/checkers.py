@@ -12,7 +12,7 @@ made or taken back, a delivery is allowed and not required.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.simulation.nodes import Delivery
+from shoal.simulation.nodes import Delivery, Published
 
 PublicationKey = tuple[ClientId, int]
 DeliveryKey = tuple[PublicationKey, SubscriptionId]
@@ -84,8 +84,15 @@ def check_deliveries(
     wishes: Sequence[Wish],
     deliveries: Sequence[Delivery],
     settle_us: int,
+    *,
+    handed: Mapping[PublicationKey, Published] | None = None,
+    excused: Callable[[Published, Wish], bool] = lambda published, wish: False,
 ) -> Verdict:
-    """Judge deliveries, which must be in the order they reached their subscribers."""
+    """Judge deliveries, which must be in the order they reached their subscribers.
+
+    A publication counts from when it was published; with `handed`, from when its publisher handed
+    it over, and one that it never handed over need not arrive, as need none that is `excused`.
+    """
     counts, out_of_order = tally(deliveries)
     clients = {wish.subscription.id: wish.subscription.client for wish in wishes}
     misled = {
@@ -101,9 +108,14 @@ def check_deliveries(
             key = (publication.key, wish.subscription.id)
             if not matches(wish.subscription.filter, publication.attributes):
                 continue
-            if _is_within(wish, publication.published_us, settle_us):
+            row = Published(publication, "", publication.published_us)
+            if handed is not None:
+                if publication.key not in handed:
+                    continue
+                row = handed[publication.key]
+            if _is_within(wish, row.at_us, settle_us):
                 allowed.add(key)
-            if _is_within(wish, publication.published_us, -settle_us):
+            if _is_within(wish, row.at_us, -settle_us) and not excused(row, wish):
                 required.add(key)
     return Verdict(
         required=len(required),
@@ -148,7 +160,7 @@ def expected_tables(
     for left, right in links:
         neighbours.setdefault(left, []).append(right)
         neighbours.setdefault(right, []).append(left)
-    towards = {broker: _towards(broker, neighbours) for broker in neighbours}
+    towards = {broker: next_hops(broker, neighbours) for broker in neighbours}
     tables = {
         broker: TableRows(
             advertisements={
@@ -177,7 +189,7 @@ def expected_tables(
     return tables
 
 
-def _towards(
+def next_hops(
     home: BrokerId, neighbours: Mapping[BrokerId, Sequence[BrokerId]]
 ) -> dict[BrokerId, BrokerId | None]:
     """For every broker: the next hop to `home`."""

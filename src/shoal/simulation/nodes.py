@@ -31,11 +31,14 @@ from shoal.broker.effects import (
 )
 from shoal.broker.links import Frame
 from shoal.broker.messages import Message, PublicationBatch, Publish, Rejected
-from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker
+from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.routing_table import RoutingTable
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.simulation.event_queue import Action, EventQueue
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
+
+# How long until a neighbour, or a client, notices that a broker is gone or back.
+DETECTION_US = 1_000_000
 
 
 class Machine(Protocol):
@@ -66,6 +69,7 @@ class Published(NamedTuple):
 
     publication: Publication
     broker: BrokerId
+    at_us: int
 
 
 class Refused(NamedTuple):
@@ -338,6 +342,21 @@ class PublisherNode:
         broker, message = argument
         self.carry_out(self.machine.notified(broker, message, now_us), now_us)
 
+    def lost(self, now_us: int, broker: BrokerId) -> None:
+        """The client notices that a broker does not answer."""
+        self.carry_out(self.machine.lost(broker, now_us), now_us)
+
+    def reconnected(self, now_us: int, broker: BrokerId) -> None:
+        """The client notices that a broker is back."""
+        self.carry_out(self.machine.reconnected(broker, now_us), now_us)
+
+    def leave(self, now_us: int) -> None:
+        """The client goes away; its connections' ends reach the brokers like its words."""
+        self.carry_out(self.machine.leave(), now_us)
+
+    def _woken(self, now_us: int, _: None) -> None:
+        self.carry_out(self.machine.woken(now_us), now_us)
+
     def carry_out(self, effects: list[PublisherEffect], now_us: int) -> None:
         client = self.machine.client
         for effect in effects:
@@ -345,10 +364,15 @@ class PublisherNode:
                 case ToBroker(broker, request):
                     if isinstance(request, Publish):
                         self._trace.published += [
-                            Published(publication, broker) for publication in request.publications
+                            Published(publication, broker, now_us)
+                            for publication in request.publications
                         ]
                     at_us = now_us + self._client_latency_us[broker, client]
                     node = self._brokers[broker]
                     self._queue.push(at_us, node.receive, Requested(client, request))
+                    if not node.running:
+                        self._queue.push(now_us + DETECTION_US, self.lost, broker)
+                case WakeUp(at_us):
+                    self._queue.push(at_us, self._woken, None)
                 case Record(record):
                     self._trace.records.append(record)

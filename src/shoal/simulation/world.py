@@ -28,14 +28,19 @@ from shoal.broker.strategy import StrategyFactory
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription, SubscriptionId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
-from shoal.simulation.nodes import BrokerNode, Link, Machine, PublisherNode, Trace
+from shoal.simulation.nodes import (
+    DETECTION_US,
+    BrokerNode,
+    Link,
+    Machine,
+    PublisherNode,
+    Trace,
+)
 from shoal.simulation.service import LoadRow, Meter, ServiceCosts
 from shoal.simulation.underlay import Underlay
 
 # How often the monitor beside each broker reports its delays.
 MONITOR_INTERVAL_US = 1_000_000
-# How long until a neighbour, or a client, notices that a broker is gone or back.
-DETECTION_US = 1_000_000
 
 Place = str
 Ends = tuple[BrokerId, BrokerId]
@@ -153,6 +158,15 @@ class World:
     def unadvertise(self, at_us: int, advertisement: Advertisement) -> None:
         self.request(at_us, advertisement.publisher, Unadvertise(advertisement.id))
 
+    def leave(self, at_us: int, publisher: ClientId) -> None:
+        """The publisher's client goes away for good, and with it what it holds back."""
+        self.queue.push(at_us, self._leave, publisher)
+
+    def _leave(self, now_us: int, publisher: ClientId) -> None:
+        node = self._publishers[publisher]
+        self.queue.drop(lambda action, argument: action == node.request)
+        node.leave(now_us)
+
     def subscribe(self, at_us: int, broker: BrokerId, subscription: Subscription) -> None:
         self.queue.push(at_us, self._subscribe, (broker, subscription))
 
@@ -253,6 +267,8 @@ class World:
         for neighbour in list(self.brokers[broker].links):
             self._sever(now_us, (broker, neighbour))
         self._drop_arrivals(broker, lambda input: True)
+        for publisher in self._publishers.values():
+            self.queue.push(now_us + DETECTION_US, publisher.lost, broker)
         self.brokers[broker].stop()
 
     def _restart(self, now_us: int, broker: BrokerId) -> None:
@@ -269,8 +285,7 @@ class World:
         for subscription in self._subscriptions.get(broker, {}).values():
             self._ask(now_us, broker, subscription.client, Subscribe(subscription))
         for publisher in self._publishers.values():
-            if publisher.machine.broker == broker:
-                publisher.carry_out(publisher.machine.reconnected(), now_us)
+            publisher.reconnected(now_us, broker)
 
     def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
         receive = self.brokers[broker].receive

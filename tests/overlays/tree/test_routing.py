@@ -305,14 +305,14 @@ def test_only_neighbours_are_listened_to(stranger: str, message: Advertise) -> N
     assert (stage.heard(), stage.rows()) == ([], before)
 
 
-@pytest.mark.parametrize("message", [publish(1), Ping(FIRST_ID), Pong(FIRST_ID), Resume()])
+@pytest.mark.parametrize("message", [publish(1), Ping(FIRST_ID), Pong(FIRST_ID), Resume(1, True)])
 def test_messages_that_make_no_sense_between_brokers(message: Publish) -> None:
     stage = stage_with_publisher()
     stage.tell("B2", "B4", message)
     assert stage.refusals() == [f"{type(message).__name__} is not expected from neighbour B2"]
 
 
-@pytest.mark.parametrize("request_", [PublicationBatch((), 0), Resume(), Rejected("no")])
+@pytest.mark.parametrize("request_", [PublicationBatch((), 0), Resume(1, True), Rejected("no")])
 def test_requests_that_make_no_sense_from_a_client(request_: PublicationBatch) -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "P", request_)

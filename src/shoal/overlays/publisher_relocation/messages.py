@@ -23,13 +23,19 @@ class MigrationUpdate(Message, frozen=True):
     path: tuple[BrokerId, ...]
     advertisements: tuple[Advertisement, ...]
     retracted: tuple[SubscriptionId, ...]
+    moves: int
 
 
 class MigrationComplete(Message, frozen=True):
-    """From source to target along the path, behind the last publication from the source."""
+    """From source to target along the path, behind the last publication from the source.
+
+    Unless `whole` it comes from where the path was broken, or the move has been overtaken.
+    """
 
     publisher: ClientId
     path: tuple[BrokerId, ...]
+    moves: int
+    whole: bool
 
 
 MESSAGES: Vocabulary = (MigrationUpdate, MigrationComplete)

@@ -6,31 +6,75 @@ subscriptions that now belong there.  From the source a migration complete walks
 everything sent on the path before: when it reaches the target, every subscription is there, and
 the publisher resumes.  Two messages per link of the path, whatever the size of the network.
 
-Deviations, both needed to lose nothing.  The paper removes subscriptions that no advertisement
-asks for when the update passes; publications from the source may still be under way then, so
-here they are only marked and go when the complete message, which follows the last of those
-publications, passes.  The same holds for what a neighbour on the path takes back meanwhile for
-any other reason, and while several publishers move, for all of them.  And the source waits for
-the publisher's marker, which follows its last publication to it, before it sends the complete
-message.
+Deviations, needed to lose nothing.  The paper removes subscriptions that no advertisement asks
+for when the update passes; publications from the source may still be under way then, so here they
+are only marked and go when the complete message, which follows the last of those publications,
+passes.  The same holds for what a neighbour on the path takes back meanwhile for any other
+reason, and while several publishers move, for all of them.  And the source waits for the
+publisher's marker, which follows its last publication to it, before it sends the complete message.
 
-A path that breaks behind the update ends the migration at the break.  Where it breaks before the
-update, the source does not learn that its publisher has arrived elsewhere, and keeps its rows;
-and a publisher whose target crashes meanwhile waits for it in vain.
+**When something fails.**  Only the publisher knows where it is, so it alone decides: it counts its
+moves, and of two words about it the one that counts more holds, in an update or in a flood.
+Nobody rolls anything back: a move that fails is followed by a move back, over the same path.
+
+    a publisher's rows here   input                          become
+    elsewhere or none         announcement (target)          local, attached; update to the source
+    local, attached           marker                         local, held
+    local, held               update                         turned; complete to the target
+    local, held               announcement, newer flood      local, attached | elsewhere
+    local, held               HOLD_US pass                   none: withdrawn
+    turned by a move          update of a later move         turned; what was marked goes
+    turned by a move          update of an earlier move      as they are; complete (not whole) back
+    turned within HOLD_US     link towards the row breaks    local, held, giving way to any copy
+    turned, not complete      link towards the source breaks as they are; complete (not whole)
+
+- *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
+  tells the publisher, which goes back to its source.  There the rows are held or adopted by the
+  broker at the break, so that no subscription was taken back and none has to come again.
+- *The target or a broker on the path dies*: the same; the publisher hears it from the target, or
+  notices that the target is gone (`shoal.broker.publisher`).
+- *The source dies*: its rows are turned already, and the publisher goes on at the target; or the
+  update has not passed the source's neighbour, and the target advertises anew.
+- *The publisher dies*: its target withdraws its advertisements behind the update, its source
+  HOLD_US after the marker.
+- *Nothing twice, nothing out of order*: a publication is handed over once, and the publisher
+  resumes only behind a complete message, which follows all that it has sent before.
+
+What is lost is what is in a link or broker that fails, and what is published at once after the
+publisher's own broker died, while its advertisements spread anew.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
-from shoal.broker.effects import Effect, Notify, Send
+from shoal.broker.effects import CancelTimer, Effect, Notify, Send, SetTimer, TimerKey
 from shoal.broker.messages import MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.broker.strategy import ProtocolError
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.tree.routing import TreeRouting
 
+# How long rows wait for a publisher that may come back: longer than it waits for an answer
+# (`shoal.broker.publisher.MOVE_TIMEOUT_US`), goes back and is heard along the longest path.
+HOLD_US = 30_000_000
+
+# How long a publisher that was told to go may take to say that it does; one that does not knows
+# of no relocation, stays, and counts as any other.
+LEAVE_TIMEOUT_US = 10_000_000
+
+# The first part of the keys of the timers set here; the second is the publisher.
+TIMER = "migration"
+
 Path = tuple[BrokerId, ...]
+
+
+class _Move(NamedTuple):
+    """One move of a publisher: from the first broker of the path to its last."""
+
+    path: Path
+    moves: int
 
 
 class Migrations:
@@ -39,65 +83,86 @@ class Migrations:
     def __init__(self, tree: TreeRouting) -> None:
         self._tree = tree
         # Migrations whose update has passed here and whose complete message has not.
-        self._passing: dict[ClientId, Path] = {}
-        # At a source: publishers that were told to go; of them, those whose marker has come.
-        self._sent_away: dict[ClientId, Path] = {}
-        self._paused: dict[ClientId, Path] = {}
+        self._passing: dict[ClientId, _Move] = {}
+        # At a source: publishers that were told to go and whose marker has not come.
+        self._sent_away: set[ClientId] = set()
+        # Publishers whose local rows wait for a while, as they may come back.
+        self._held: set[ClientId] = set()
         # Subscriptions a neighbour has taken back while publications of these moves may still
         # be on their way to it; they go when the last of the moves completes.
         self._kept: dict[tuple[BrokerId, SubscriptionId], set[ClientId]] = {}
 
-    # --- messages -----------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
 
-    def send_away(self, publisher: ClientId, path: Path, out: list[Effect]) -> None:
+    def send_away(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
         """At the source: tell the publisher to go."""
-        self._sent_away[publisher] = path
+        self._sent_away.add(publisher)
+        out.append(SetTimer(_timer(publisher), now_us + LEAVE_TIMEOUT_US))
         out.append(Notify(publisher, Relocate(path)))
 
     def announce(
-        self, publisher: ClientId, message: MigrationAdvertisement, out: list[Effect]
+        self,
+        publisher: ClientId,
+        message: MigrationAdvertisement,
+        now_us: int,
+        out: list[Effect],
     ) -> None:
         """At the target: the publisher is coming."""
-        path = message.path
-        self._check_path(path)
-        if path[-1] != self._tree.broker:
-            raise ProtocolError(f"{publisher} does not migrate to {self._tree.broker}: {path}")
-        self._tree.check_neighbour(path[-2])
+        move = _Move(message.path, message.moves)
+        self._check_path(move.path)
+        if move.path[-1] != self._tree.broker:
+            raise ProtocolError(f"{publisher} does not migrate to {self._tree.broker}: {move.path}")
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
+        if self._is_outdated(publisher, move, message.advertisements):
+            raise ProtocolError(f"{publisher} has moved on since its move {move.moves}")
+        self._tree.detach_publisher(publisher)
         self._tree.attach_publisher(publisher, message.advertisements)
-        self._passing[publisher] = path
-        self._turn(publisher, path, message.advertisements, out)
+        self._begin(publisher, move, message.advertisements, out)
+        self._turn(publisher, move, message.advertisements, now_us, out)
 
-    def update(self, neighbour: BrokerId, message: MigrationUpdate, out: list[Effect]) -> None:
+    def update(
+        self, neighbour: BrokerId, message: MigrationUpdate, now_us: int, out: list[Effect]
+    ) -> None:
         """On the path: the publisher now is in `neighbour`'s direction."""
-        self._check_position(message.path, neighbour, towards_target=True)
+        publisher, move = message.publisher, _Move(message.path, message.moves)
+        self._check_position(move.path, neighbour, towards_target=True)
         for advertisement in message.advertisements:
-            self._tree.check_advertisement(message.publisher, advertisement)
-        self._passing[message.publisher] = message.path
+            self._tree.check_advertisement(publisher, advertisement)
+        outdated = self._is_outdated(publisher, move, message.advertisements)
+        if not outdated:
+            self._begin(publisher, move, message.advertisements, out)
         for subscription_id in message.retracted:
-            self._keep(neighbour, subscription_id)
-        self._turn(message.publisher, message.path, message.advertisements, out)
-
-    def paused(self, publisher: ClientId, message: Paused, out: list[Effect]) -> None:
-        """At the source: the publisher has sent its last publication here."""
-        path = self._sent_away.get(publisher)
-        if path is None or path != message.path:
-            raise ProtocolError(f"{publisher} was not told to migrate over {message.path}")
-        del self._sent_away[publisher]
-        if self._passing.get(publisher) == path:
-            self._leave(publisher, path, out)
-        elif self._tree.is_neighbour(path[1]):
-            self._paused[publisher] = path
+            self._take_back(neighbour, subscription_id, out)
+        if outdated:
+            out.append(Send(neighbour, MigrationComplete(publisher, *move, whole=False)))
         else:
-            self._tree.detach_publisher(publisher)
+            self._turn(publisher, move, message.advertisements, now_us, out)
+
+    def paused(self, publisher: ClientId, message: Paused, now_us: int, out: list[Effect]) -> None:
+        """At the source: the publisher has sent its last publication here."""
+        self._check_path(message.path)
+        if message.path[0] != self._tree.broker:
+            raise ProtocolError(f"{publisher} does not leave {self._tree.broker}: {message.path}")
+        # A broker that restarted meanwhile knows nothing of it, and has nothing to hold.
+        if self.is_leaving(publisher) or self._tree.is_publisher(publisher):
+            self._let_go(publisher, now_us, out)
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
         """On the path: everything the source sent has passed."""
         self._check_position(message.path, neighbour, towards_target=False)
-        if self._passing.get(message.publisher) != message.path:
-            raise ProtocolError(f"{message.publisher} is not migrating over {message.path}")
-        self._finish(message.publisher, message.path, out)
+        # Else it comes late: the publisher has moved on, or the move ended at a break.
+        if self._passing.get(message.publisher) == (message.path, message.moves):
+            self._finish(message.publisher, message.whole, out)
+
+    def left(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
+        """The client is gone; one that was told to go may be at its target."""
+        if self.is_leaving(client):
+            self._let_go(client, now_us, out)
+        elif self._tree.is_publisher(client):
+            self._tree.detach_publisher(client)
+            self._tree.unadvertise_all(client, out)
+        self._tree.unsubscribe_all(client, out)
 
     def is_leaving(self, publisher: ClientId) -> bool:
         """At the source: whether the publisher was told to go and may still have words for us."""
@@ -109,28 +174,42 @@ class Migrations:
 
     def unsubscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> bool:
         """The neighbour takes a subscription back; whether to keep it until a move completes."""
-        if not self._moves_to(neighbour):
-            return False
-        self._keep(neighbour, subscription_id)
-        return True
+        moves = self._moves_to(neighbour)
+        entry = self._tree.tables.subscriptions.get(subscription_id)
+        if moves and entry is not None and entry.last_hop == neighbour:
+            self._kept[neighbour, subscription_id] = moves
+        return bool(moves)
 
-    def link_changed(self, neighbour: BrokerId, out: list[Effect]) -> None:
+    def timer(self, publisher: ClientId, out: list[Effect]) -> bool:
+        """Whether the publisher was told to go and does not; held rows were held long enough."""
+        if self.is_leaving(publisher):
+            return True
+        self._held.discard(publisher)
+        if not self._tree.is_publisher(publisher):
+            self._tree.unadvertise_all(publisher, out)
+        return False
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """What a neighbour said before its link changed no longer counts.
 
+        But for rows that a move has just turned there: their publisher may come back.
         A path that breaks towards the source brings no more publications: the migration ends
         here.  Where it breaks towards the target, the publisher is out of reach.
         """
+        for row in self._tree.tables.advertisements.values():
+            turned_us = row.turned_us
+            if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
+                row.last_hop = None
+                row.moves -= 1  # a copy from where the publisher went is as good as a newer one
+                self._hold(row.advertisement.publisher, now_us, out)
+        self._tree.link(neighbour, up, now_us, out)
         for key in [key for key in self._kept if key[0] == neighbour]:
             del self._kept[key]
-        for publisher, path in list(self._passing.items()):
-            if neighbour == self._hop(path, -1):
-                self._finish(publisher, path, out)
-            elif neighbour == self._hop(path, 1):
+        for publisher, move in list(self._passing.items()):
+            if neighbour == self._hop(move.path, -1):
+                self._finish(publisher, False, out)
+            elif neighbour == self._hop(move.path, 1):
                 del self._passing[publisher]
-        for publisher, path in list(self._paused.items()):
-            if neighbour == path[1]:
-                del self._paused[publisher]
-                self._tree.detach_publisher(publisher)
 
     # --- what is refused ----------------------------------------------------------------------
 
@@ -146,6 +225,16 @@ class Migrations:
         if link not in pairwise(path):
             raise ProtocolError(f"{neighbour} cannot send a migration over {path} to {here}")
 
+    def _is_outdated(
+        self, publisher: ClientId, move: _Move, advertisements: tuple[Advertisement, ...]
+    ) -> bool:
+        """Whether a later move of the publisher is known here."""
+        passing = self._passing.get(publisher)
+        if passing is not None and passing.moves >= move.moves:
+            return True
+        rows = (self._tree.tables.advertisements.get(row.id) for row in advertisements)
+        return any(row is not None and row.moves > move.moves for row in rows)
+
     # --- steps --------------------------------------------------------------------------------
 
     def _hop(self, path: Path, step: int) -> BrokerId | None:
@@ -153,71 +242,110 @@ class Migrations:
         position = path.index(self._tree.broker) + step
         return path[position] if 0 <= position < len(path) else None
 
-    def _turn(
+    def _begin(
         self,
         publisher: ClientId,
-        path: Path,
+        move: _Move,
         advertisements: tuple[Advertisement, ...],
         out: list[Effect],
     ) -> None:
+        """A move starts here.  One before it is over: all that it waited for has passed."""
+        self._drop_kept(publisher, out)
+        self._passing[publisher] = move
+        if publisher in self._held:
+            self._held.discard(publisher)
+            out.append(CancelTimer(_timer(publisher)))
+            self._tree.unadvertise_all(publisher, out, but={row.id for row in advertisements})
+
+    def _turn(
+        self,
+        publisher: ClientId,
+        move: _Move,
+        advertisements: tuple[Advertisement, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
         """Turn the advertisements towards the target and pass the update on to the source."""
-        source_hop, target_hop = self._hop(path, -1), self._hop(path, 1)
+        tree = self._tree
+        source_hop, target_hop = self._hop(move.path, -1), self._hop(move.path, 1)
         rows, left = [], []
         for advertisement in advertisements:
-            known = self._tree.tables.advertisements.get(advertisement.id)
-            if known is not None and known.advertisement == advertisement:
-                known.last_hop = target_hop
-                left.append(known)
-            else:  # the publisher's own word has overtaken the flood from its source
-                if known is not None:
-                    self._tree.withdraw(known, out)
-                    left.append(known)
-                self._tree.add_advertisement(advertisement, target_hop, out)
-            rows.append(self._tree.tables.advertisements[advertisement.id])
+            row = tree.tables.advertisements.get(advertisement.id)
+            if row is not None and row.last_hop in (source_hop, None):
+                left.append(row)
+                if row.advertisement != advertisement:
+                    tree.withdraw(row, out)
+            elif row is not None and row.advertisement != advertisement:
+                tree.remove_advertisement(advertisement.id, row.last_hop, out)
+            elif row is not None and row.last_hop != target_hop:  # an old copy beside the path
+                tree.turn(row, target_hop, move.moves, out)
+            if row is None or row.advertisement != advertisement:
+                # The publisher's own word has overtaken the flood from its source.
+                row = tree.place(advertisement, target_hop, move.moves, source_hop, out)
+            row.last_hop, row.moves, row.turned_us = target_hop, move.moves, now_us
+            rows.append(row)
         if target_hop is not None:
-            self._tree.follow(target_hop, rows, out)
+            tree.follow(target_hop, rows, out)
         if source_hop is None:
-            # A source that restarted meanwhile has sent nobody away, and waits for nobody.
-            if self._sent_away.get(publisher) != path:
-                self._leave(publisher, path, out)
-        elif not self._tree.is_neighbour(source_hop):
-            self._finish(publisher, path, out)
+            # Whom nobody sent away has said nothing here, since it announced itself or ever.
+            if not self.is_leaving(publisher):
+                tree.detach_publisher(publisher)
+                self._finish(publisher, True, out)
+        elif not tree.is_neighbour(source_hop):
+            self._finish(publisher, False, out)
         else:
-            retracted = tuple(entry.id for entry in self._tree.release(source_hop, left))
-            out.append(
-                Send(source_hop, MigrationUpdate(publisher, path, advertisements, retracted))
-            )
+            retracted = tuple(entry.id for entry in tree.release(source_hop, left))
+            update = MigrationUpdate(publisher, move.path, advertisements, retracted, move.moves)
+            out.append(Send(source_hop, update))
 
-    def _leave(self, publisher: ClientId, path: Path, out: list[Effect]) -> None:
-        """At the source: the update and the marker are both there."""
-        self._paused.pop(publisher, None)
+    def _let_go(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        """At the source: nothing more comes from the publisher."""
+        self._sent_away.discard(publisher)
         self._tree.detach_publisher(publisher)
-        self._finish(publisher, path, out)
+        passing = self._passing.get(publisher)
+        if passing is not None and passing.path[0] == self._tree.broker:
+            self._finish(publisher, True, out)
+            out.append(CancelTimer(_timer(publisher)))
+        else:
+            self._hold(publisher, now_us, out)
+
+    def _hold(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+        self._held.add(publisher)
+        out.append(SetTimer(_timer(publisher), now_us + HOLD_US))
 
     def _moves_to(self, neighbour: BrokerId) -> set[ClientId]:
         """The publishers whose publications may still come and go to this neighbour."""
         return {
             publisher
-            for publisher, path in self._passing.items()
-            if self._hop(path, 1) == neighbour
+            for publisher, move in self._passing.items()
+            if self._hop(move.path, 1) == neighbour
         }
 
-    def _keep(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
-        entry = self._tree.tables.subscriptions.get(subscription_id)
-        if entry is not None and entry.last_hop == neighbour:
-            self._kept[neighbour, subscription_id] = self._moves_to(neighbour)
+    def _take_back(
+        self, neighbour: BrokerId, subscription_id: SubscriptionId, out: list[Effect]
+    ) -> None:
+        if not self.unsubscribed(neighbour, subscription_id):
+            self._tree.remove_subscription(subscription_id, neighbour, out)
 
-    def _finish(self, publisher: ClientId, path: Path, out: list[Effect]) -> None:
-        """Remove what was kept for this migration, and pass on."""
-        del self._passing[publisher]
+    def _drop_kept(self, publisher: ClientId, out: list[Effect]) -> None:
+        """Remove what was kept for this publisher's move alone."""
         for key, moves in list(self._kept.items()):
             moves.discard(publisher)
             if not moves:
                 del self._kept[key]
                 neighbour, subscription_id = key
                 self._tree.remove_subscription(subscription_id, neighbour, out)
-        target_hop = self._hop(path, 1)
+
+    def _finish(self, publisher: ClientId, whole: bool, out: list[Effect]) -> None:
+        """Nothing more comes from the source: remove what was kept for that, and pass it on."""
+        move = self._passing.pop(publisher)
+        self._drop_kept(publisher, out)
+        target_hop = self._hop(move.path, 1)
         if target_hop is None:
-            out.append(Notify(publisher, Resume()))
-        else:
-            out.append(Send(target_hop, MigrationComplete(publisher, path)))
+            out.append(Notify(publisher, Resume(move.moves, whole)))
+        elif self._tree.is_neighbour(target_hop):
+            out.append(Send(target_hop, MigrationComplete(publisher, *move, whole)))
+
+
+def _timer(publisher: ClientId) -> TimerKey:
+    return TIMER, publisher

@@ -2,7 +2,7 @@
 
 Routing is the tree's, moving is `Migrations`.  A system adds how it traces publications and how
 it decides where a publisher belongs: it derives from `Relocation`, fills in its abstract methods,
-and calls `self._migrations.send_away` when it has decided.
+and calls `self._send_away` when it has decided.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     MigrationAdvertisement,
     Paused,
@@ -26,7 +27,7 @@ from shoal.broker.routing_table import RoutingTable
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
-from shoal.overlays.publisher_relocation.migration import Migrations
+from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.tree.routing import TreeRouting
 
 
@@ -56,7 +57,7 @@ class Relocation(ABC):
             return
         match message:
             case MigrationUpdate():
-                self._migrations.update(neighbour, message, out)
+                self._migrations.update(neighbour, message, now_us, out)
                 self._moved(message.publisher, out)
             case MigrationComplete():
                 self._migrations.complete(neighbour, message, out)
@@ -82,11 +83,14 @@ class Relocation(ABC):
                 if accepted:
                     self._publish(client, accepted, now_us, out)
             case Paused():
-                self._migrations.paused(client, request, out)
+                self._migrations.paused(client, request, now_us, out)
                 self._forget(client, out)
             case MigrationAdvertisement():
-                self._migrations.announce(client, request, out)
+                self._migrations.announce(client, request, now_us, out)
                 self._moved(client, out)
+            case Goodbye():
+                self._migrations.left(client, now_us, out)
+                self._forget(client, out)
             case Advertise():
                 self._advertise(client, request, now_us, out)
             case _:
@@ -96,15 +100,20 @@ class Relocation(ABC):
                     self._give_up(client, out)
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._tree.link(neighbour, up, now_us, out)
-        self._migrations.link_changed(neighbour, out)
+        self._migrations.link(neighbour, up, now_us, out)
         self._relinked(neighbour, up, now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key[0] != TIMER:
+            self._fired(key, now_us, out)
+        elif self._migrations.timer(key[1], out):
+            self._forget(key[1], out)  # it was told to go and stays: it is like any other
 
     # --- what a system adds -------------------------------------------------------------------
 
     @abstractmethod
-    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        """A timer that the system set has fired."""
+    def _fired(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A timer that the system set has fired; the first part of its key is not `TIMER`."""
 
     @abstractmethod
     def measured(self, measured: Measured) -> None:
@@ -194,6 +203,12 @@ class Relocation(ABC):
         self._tree.request(client, request, now_us, out)
         if known is not None and known.advertisement != advertisement:
             self._give_up(client, out)  # the brokers downstream have forgotten, too
+
+    def _send_away(
+        self, publisher: ClientId, path: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """Tell a local publisher to go to the end of the path; `_forget` follows in any case."""
+        self._migrations.send_away(publisher, path, now_us, out)
 
     def _advertised(self) -> set[ClientId]:
         """The publishers that the network has."""

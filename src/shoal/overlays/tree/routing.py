@@ -12,11 +12,12 @@ keep order and every change is said explicitly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from shoal.broker.effects import Deliver, Effect, Measured, Notify, Send, TimerKey
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     PublicationBatch,
     Publish,
@@ -53,7 +54,10 @@ class TreeRouting:
         self._neighbours = sorted(context.neighbours)
         # What each local publisher may publish; outlives its SRT rows while it is being moved.
         self._publishers: dict[ClientId, MatchIndex] = {}
-        self._message_counts: dict[ClientId, int] = {}
+        # The number of each one's next message; those who come start above all who left, so that
+        # no message ID comes twice.
+        self._next_numbers: dict[ClientId, int] = {}
+        self._unused_number = 0
 
     # --- the strategy's inputs ----------------------------------------------------------------
 
@@ -68,9 +72,9 @@ class TreeRouting:
             self.forward(message.publications, message.hops, neighbour, out)
             return
         match message:
-            case Advertise(advertisement):
+            case Advertise(advertisement, moves):
                 _check_filter(advertisement.filter, "advertisement", advertisement.id)
-                self.add_advertisement(advertisement, neighbour, out)
+                self.add_advertisement(advertisement, neighbour, out, moves)
             case Unadvertise(advertisement_id):
                 self.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
@@ -85,11 +89,11 @@ class TreeRouting:
         match request:
             case Publish(publications):
                 self.forward(self.accept(client, publications, out), 0, None, out)
-            case Advertise(advertisement):
+            case Advertise(advertisement, moves):
                 self.check_advertisement(client, advertisement)
-                self._check_not_elsewhere(advertisement.id)
+                self._check_not_elsewhere(advertisement.id, moves)
                 self.attach_publisher(client, [advertisement])
-                self.add_advertisement(advertisement, None, out)
+                self.add_advertisement(advertisement, None, out, moves)
             case Unadvertise(advertisement_id):
                 if advertisement_id not in self._publishers.get(client, ()):
                     raise ProtocolError(f"{client} has no advertisement {advertisement_id} here")
@@ -103,6 +107,8 @@ class TreeRouting:
                 if entry is None or entry.last_hop is not None or entry.client != client:
                     raise ProtocolError(f"{client} has no subscription {subscription_id} here")
                 self.remove_subscription(subscription_id, None, out)
+            case Goodbye():
+                self.leave(client, out)
             case _:
                 raise unexpected(request, f"client {client}")
 
@@ -128,7 +134,7 @@ class TreeRouting:
         if up:
             self._neighbours = sorted([*self._neighbours, neighbour])
             rows = self.tables.advertisements.values()
-            out.extend(Send(neighbour, Advertise(row.advertisement)) for row in rows)
+            out.extend(Send(neighbour, Advertise(row.advertisement, row.moves)) for row in rows)
 
     # --- what is refused ----------------------------------------------------------------------
 
@@ -150,10 +156,13 @@ class TreeRouting:
             owner = known.advertisement.publisher
             _check_owner(publisher, owner, "advertisement", advertisement.id)
 
-    def _check_not_elsewhere(self, advertisement_id: AdvertisementId) -> None:
-        """Subscriptions would go on following the copy elsewhere, and miss the one here."""
+    def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
+        """Subscriptions would go on following the copy elsewhere, and miss the one here.
+
+        Unless the publisher has moved since, as this one says.
+        """
         known = self.tables.advertisements.get(advertisement_id)
-        if known is not None and known.last_hop is not None:
+        if known is not None and known.last_hop is not None and known.moves >= moves:
             hop = known.last_hop
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
@@ -167,22 +176,56 @@ class TreeRouting:
     # --- advertisements -----------------------------------------------------------------------
 
     def add_advertisement(
-        self, advertisement: Advertisement, hop: BrokerId | None, out: list[Effect]
+        self,
+        advertisement: Advertisement,
+        hop: BrokerId | None,
+        out: list[Effect],
+        moves: int = 0,
     ) -> None:
         """Store, flood, and let overlapping subscriptions follow it back.
 
-        On a tree an advertisement changes sides only by a migration, which says so itself; the
-        same one from another side is an older copy still under way and changes nothing.
+        On a tree an advertisement changes sides only when its publisher moves: one from another
+        side holds if it counts more moves, and is an old copy if it does not.
         """
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
-            if known.advertisement == advertisement or known.last_hop != hop:
+            same = known.advertisement == advertisement
+            if moves <= known.moves and (same or known.last_hop != hop):
                 return
-            self.remove_advertisement(advertisement.id, hop, out)
-        row = self.tables.add_advertisement(advertisement, hop)
-        self._flood(Advertise(advertisement), hop, out)
+            if same:
+                self.turn(known, hop, moves, out)
+                return
+            self.remove_advertisement(advertisement.id, known.last_hop, out)
+        row = self.tables.add_advertisement(advertisement, hop, moves)
+        self._flood(Advertise(advertisement, moves), (hop,), out)
         if hop is not None:
             self.follow(hop, [row], out)
+
+    def turn(
+        self, row: AdvertisementEntry, hop: BrokerId | None, moves: int, out: list[Effect]
+    ) -> None:
+        """The advertisement is in another direction now: tell everybody there is."""
+        before, row.last_hop, row.moves, row.turned_us = row.last_hop, hop, moves, None
+        self._flood(Advertise(row.advertisement, moves), (hop,), out)
+        if before == hop:
+            return
+        if hop is not None:
+            self.follow(hop, [row], out)
+        if before is not None:
+            out.extend(Send(before, Unsubscribe(entry.id)) for entry in self.release(before, [row]))
+
+    def place(
+        self,
+        advertisement: Advertisement,
+        hop: BrokerId | None,
+        moves: int,
+        told: BrokerId | None,
+        out: list[Effect],
+    ) -> AdvertisementEntry:
+        """Store an advertisement and flood it past a neighbour who is told in another way."""
+        row = self.tables.add_advertisement(advertisement, hop, moves)
+        self._flood(Advertise(advertisement, moves), (hop, told), out)
+        return row
 
     def remove_advertisement(
         self, advertisement_id: AdvertisementId, hop: BrokerId | None, out: list[Effect]
@@ -198,7 +241,7 @@ class TreeRouting:
     def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
         """Drop a row and flood that it is gone; what it asked for is still to be released."""
         self.tables.remove_advertisement(row)
-        self._flood(Unadvertise(row.advertisement.id), row.last_hop, out)
+        self._flood(Unadvertise(row.advertisement.id), (row.last_hop,), out)
 
     def follow(self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]) -> None:
         """Forward to neighbour `hop` what overlaps these advertisements, which now are there."""
@@ -221,8 +264,10 @@ class TreeRouting:
                     released.append(entry)
         return released
 
-    def _flood(self, message: Message, hop: BrokerId | None, out: list[Effect]) -> None:
-        out.extend(Send(neighbour, message) for neighbour in self._neighbours if neighbour != hop)
+    def _flood(self, message: Message, but: tuple[BrokerId | None, ...], out: list[Effect]) -> None:
+        out.extend(
+            Send(neighbour, message) for neighbour in self._neighbours if neighbour not in but
+        )
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -263,6 +308,28 @@ class TreeRouting:
     def detach_publisher(self, client: ClientId) -> None:
         """Refuse the client's publications from now on."""
         self._publishers.pop(client, None)
+        self._unused_number = max(self._unused_number, self._next_numbers.pop(client, 0))
+
+    def leave(self, client: ClientId, out: list[Effect]) -> None:
+        """Undo all that a client asked for here."""
+        self.detach_publisher(client)
+        self.unadvertise_all(client, out)
+        self.unsubscribe_all(client, out)
+
+    def unsubscribe_all(self, client: ClientId, out: list[Effect]) -> None:
+        """Undo all that a client subscribed to here."""
+        for entry in list(self.tables.subscriptions.values()):
+            if entry.client == client:
+                self.remove_subscription(entry.id, None, out)
+
+    def unadvertise_all(
+        self, publisher: ClientId, out: list[Effect], but: Container[AdvertisementId] = ()
+    ) -> None:
+        """Undo all that a publisher advertised here, with exceptions."""
+        for row in list(self.tables.advertisements.values()):
+            advertisement = row.advertisement
+            if advertisement.publisher == publisher and advertisement.id not in but:
+                self.remove_advertisement(advertisement.id, None, out)
 
     def is_publisher(self, client: ClientId) -> bool:
         """Whether the client has advertised here and not left."""
@@ -286,7 +353,7 @@ class TreeRouting:
         promises = self._publishers.get(client)
         if not promises:
             raise ProtocolError(f"{client} has not advertised at {self.broker}")
-        number = self._message_counts.get(client, 0)
+        number = self._next_numbers.get(client, self._unused_number)
         accepted = []
         for publication in publications:
             if publication.publisher != client:
@@ -300,7 +367,7 @@ class TreeRouting:
             else:
                 reason = f"publication {publication.sequence} matches no advertisement of {client}"
             out.append(Notify(client, Rejected(reason)))
-        self._message_counts[client] = number
+        self._next_numbers[client] = number
         return tuple(accepted)
 
     def forward(

@@ -81,9 +81,9 @@ def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
         "B2 -> B1: TraceInformationAnswer B1-P-M0 (B2 B3)",
         "B1 => P: Relocate B1 B2 B3",
     ]
-    assert stage.timers == {}
-    stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),)))
-    stage.ask("B1", "P", Paused(PATH))
+    assert list(stage.timers) == [("B1", ("migration", "P"))]
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),), 1))
+    stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
     assert [line for line in stage.heard() if "ubscribe" not in line] == [
         "B3 -> B2: MigrationUpdate P retracted (s)",
@@ -111,7 +111,7 @@ def test_delay_first_asks_for_ping_times() -> None:
     assert list(stage.timers) == [("B1", TIMER)]
     stage.ask("B1", "P", PingTimes(SESSION, {"B1": 100, "B2": 40_000, "B3": 80}))
     assert stage.notified[1:] == [("B1", "P", Relocate(PATH))]
-    assert stage.timers == {}
+    assert list(stage.timers) == [("B1", ("migration", "P"))]
 
 
 def test_the_publishers_pings_are_round_trips() -> None:
@@ -304,7 +304,7 @@ def test_figure_3_sessions_start_where_the_counter_is() -> None:
     """Section 4.1: message ids are the first broker and a counter; M = 212 in the example."""
     stage = grape(length=10)
     strategy = stage.brokers["B1"]._strategy  # type: ignore[attr-defined]
-    strategy._tree._message_counts["P"] = 212
+    strategy._tree._next_numbers["P"] = 212
     stage.ask("B3", "C", Subscribe(subscription("s", "x IN (0, 1, 4, 7)")))
     stage.settle()
     stage.ask("B1", "P", *map(publish, range(10)))

@@ -81,11 +81,11 @@ def test_from_the_first_publication_to_the_end_of_the_move() -> None:
         "B2 -> B1: RelocationAnswer P (B3 B2 B1)",
         "B1 => P: Relocate B1 B2 B3",
     ]
-    assert stage.timers == {}
+    assert list(stage.timers) == [("B1", ("migration", "P"))]
     (selection,) = selections(stage)
     assert (selection.broker, selection.target, selection.candidates) == ("B1", "B3", 3)
-    stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),)))
-    stage.ask("B1", "P", Paused(PATH))
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),), 1))
+    stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
     assert stage.heard()[-1] == "B3 => P: Resume"
     # What pointed towards B3 is forgotten, so that the next averages are of the new place.

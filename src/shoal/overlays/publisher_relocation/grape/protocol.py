@@ -105,7 +105,7 @@ class Grape(Relocation):
     def tracing_bytes(self) -> int:
         return self._tracing.held_bytes
 
-    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+    def _fired(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A session waited too long for answers or ping times: give it up."""
         publisher = key[1]
         self._tracing.forget(publisher)
@@ -266,7 +266,7 @@ class Grape(Relocation):
             del self._sessions[publisher]
             return
         session.state = State.MOVING
-        self._migrations.send_away(publisher, decision.path, out)
+        self._send_away(publisher, decision.path, now_us, out)
 
     def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
         return SelectionRecord(

@@ -88,7 +88,7 @@ class Pop(Relocation):
     def tracing_bytes(self) -> int:
         return self._tracing.held_bytes
 
-    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+    def _fired(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """Results or an answer did not come in time: go on without."""
         kind, publisher = key
         if kind == TRACE_TIMER:
@@ -279,7 +279,7 @@ class Pop(Relocation):
             placement.restart(now_us)
         else:
             placement.state = State.MOVING
-            self._migrations.send_away(publisher, path[::-1], out)
+            self._send_away(publisher, path[::-1], now_us, out)
 
 
 def _timer(publisher: ClientId) -> TimerKey:

@@ -1,0 +1,141 @@
+"""Faults for random networks, aimed at publishers on their way, and judges that excuse no others.
+
+A network is run twice.  The first run, without faults, shows when publishers move and where; the
+second breaks things at such moments: the source, the target, a broker between them, a link of
+the path, or the publisher goes away.  Up to the first fault both runs are the same.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from shoal.broker.links import ReliableBroker
+from shoal.broker.records import MigrationRecord
+from shoal.simulation.checkers import Verdict, check_deliveries, check_tables, expected_tables
+from shoal.simulation.nodes import DETECTION_US
+from shoal.simulation.outages import Excuses, Outage, Whereabouts
+from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
+from tests.seeds.trees import path
+
+LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 35 * SECOND_US)
+
+
+class FaultyNetwork:
+    """One seed's network with faults; `run` gives what went wrong."""
+
+    def __init__(self, seed: int, *, system: str, lossy: bool = False) -> None:
+        self.network = RandomNetwork(seed, system=system, lossy=lossy)
+        self.world = self.network.world
+        self.random = Random(f"faults/{seed}")
+        self.outages: list[Outage] = []
+        self.gone: dict[str, int] = {}
+        self.starts = [
+            (client, self.world.publisher_broker(client)) for client in self.network.publishers
+        ]
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def break_anything(self, count: int) -> None:
+        """Cuts and crashes at any time, each healed after a while; they may overlap."""
+        for _ in range(count):
+            at_us = self.random.randint(SETTLE_US, END_US)
+            if self.random.random() < 0.5:
+                self._break(at_us, *self.random.choice(self.network.links))
+            else:
+                self._break(at_us, self.random.choice(self.network.brokers))
+
+    def break_moves(self, moves: list[MigrationRecord], count: int) -> None:
+        """Something on the path of a move, shortly before it, during it or just after it."""
+        for move in self.random.sample(moves, min(count, len(moves))):
+            way = path(self.network.links, move.source, move.target)
+            spare_us = (move.resumed_us - move.paused_us) // 4
+            at_us = self.random.randint(move.paused_us - spare_us, move.resumed_us + spare_us)
+            match self.random.choice(["source", "target", "between", "link", "link", "leave"]):
+                case "source":
+                    self._break(at_us, way[0])
+                case "target":
+                    self._break(at_us, way[-1])
+                case "between":
+                    self._break(at_us, self.random.choice(way))
+                case "link":
+                    place = self.random.randrange(len(way) - 1)
+                    self._break(at_us, way[place], way[place + 1])
+                case "leave" if move.publisher not in self.gone:
+                    self.gone[move.publisher] = at_us
+                    self.world.leave(at_us, move.publisher)
+
+    def _break(self, at_us: int, *parts: str) -> None:
+        until_us = at_us + self.random.choice(LENGTHS_US)
+        if len(parts) == 2:
+            self.world.cut(at_us, *parts)
+            self.world.heal(until_us, *parts)
+        else:
+            self.world.crash(at_us, *parts)
+            self.world.restart(until_us, *parts)
+        # Up to a second to notice that it is down, and as long again that it is up.
+        until_us += 2 * DETECTION_US
+        self.outages.append(Outage(parts=parts, from_us=at_us, until_us=until_us))
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def run(self) -> list[str]:
+        self.world.run()
+        self.verdict = self._judge_deliveries()
+        problems = [] if self.verdict else [str(self.verdict)]
+        return problems + self._judge_tables() + self._judge_remains()
+
+    def _judge_deliveries(self) -> Verdict:
+        network, trace = self.network, self.world.trace
+        excuses = Excuses(
+            network.links, self.outages, Whereabouts(self.starts, trace.records), SETTLE_US
+        )
+        homes = {wish.subscription.id: home for wish, home in network.wishes}
+        return check_deliveries(
+            network.publications,
+            [wish for wish, _ in network.wishes],
+            sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
+            SETTLE_US,
+            handed={row.publication.key: row for row in trace.published},
+            excused=lambda row, wish: excuses.excuse(
+                row.publication.publisher, row.broker, row.at_us, homes[wish.subscription.id]
+            ),
+        )
+
+    def _judge_tables(self) -> list[str]:
+        network, world = self.network, self.world
+        homes = [
+            (row, world.publisher_broker(row.publisher))
+            for row in network.kept_advertisements
+            if row.publisher not in self.gone
+        ]
+        wishes = [
+            (wish.subscription, home) for wish, home in network.wishes if wish.until_us is None
+        ]
+        tables = {name: node.machine.tables for name, node in world.brokers.items()}
+        return check_tables(expected_tables(network.links, homes, wishes), tables)
+
+    def _judge_remains(self) -> list[str]:
+        """Everybody has arrived and said all, and no broker remembers any move."""
+        said = {row.publication.key for row in self.world.trace.published}
+        problems = [
+            f"never handed over: {row.key}"
+            for row in self.network.publications
+            if row.publisher not in self.gone and row.key not in said
+        ]
+        for name, node in self.world.brokers.items():
+            machine = node.machine
+            if isinstance(machine, ReliableBroker):
+                machine = machine._broker
+            migrations = getattr(machine._strategy, "_migrations", None)  # type: ignore[attr-defined]
+            if migrations is not None:
+                left = {what: rows for what, rows in vars(migrations).items() if what != "_tree"}
+                problems += [
+                    f"{name} remembers {what}: {left[what]}" for what in left if left[what]
+                ]
+        return problems
+
+
+def moves_without_faults(seed: int, *, system: str, lossy: bool = False) -> list[MigrationRecord]:
+    network = RandomNetwork(seed, system=system, lossy=lossy)
+    network.world.run()
+    return [row for row in network.world.trace.records if isinstance(row, MigrationRecord)]
