@@ -117,6 +117,28 @@ def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
     asyncio.run(through(network[0], "B3", "B2", b"again"))
 
 
+def test_publish_and_subscribe(
+    network: tuple[Network, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (network[0].broker(name).mqtt for name in ("B2", "B3"))
+    wish = (*SHOAL, "subscribe", "dep_delay > 30", "-t", "flights", "--count", "2", "--json")
+    with subprocess.Popen(
+        (*wish, "--broker", other), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"subscribed at {other}\n"
+        publish = ("publish", "--broker", one, "--retain")
+        for minutes in (41, 42):
+            # Retained, so that it arrives whether or not B2 has heard of the subscription.
+            attribute = f"dep_delay={minutes}"
+            assert run(capsys, *publish, "flights", "late", "-a", attribute)[0] == 0
+            row = json.loads(process.stdout.readline())
+            assert row["attributes"] == {"dep_delay": str(minutes)}
+            assert row["payload"] == "late"
+        assert process.wait(PATIENCE_S) == 0
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Exit code and what was printed."""
     with pytest.raises(SystemExit) as caught:
@@ -166,6 +188,9 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("serve", str(tmp_path / "none"), "-b", "B1"), "cannot be read: No such file"),
         (("serve", str(path), "-b", "B1", "--log-level", "loud"), "use debug, info, warning or"),
         (("status", str(path)), "no broker has an admin address"),
+        (("subscribe", "x >"), "expected"),
+        (("subscribe", "--broker", "a b"), "--broker: 'a b:1883' is not host:port"),
+        (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
         (("up", "--port", "65534"), "--port 65534: is not a port that leaves room for 3 brokers"),
         (("up", "--system", "forest"), "--system forest: use one of tree, "),

@@ -1,10 +1,11 @@
-"""What the commands about live networks share: reading a network file."""
+"""What the commands about live networks share: reading a network file, naming a broker."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from shoal.cli.errors import UserError
+from shoal.runtime.addresses import read_address
 from shoal.runtime.network_file import Network, load_network, problems
 from shoal.typed_toml import TomlError
 
@@ -19,3 +20,11 @@ def read_network(path: Path) -> Network:
     if found:
         raise UserError("\n       ".join(f"{path}: {problem}" for problem in found))
     return network
+
+
+def read_broker_address(text: str) -> str:
+    """The address of a broker's MQTT port, which is 1883 unless said; else a UserError."""
+    try:
+        return str(read_address(text if ":" in text else f"{text}:1883"))
+    except ValueError as error:
+        raise UserError(f"--broker: {error}") from error

@@ -1,0 +1,25 @@
+"""Attribute values as MQTT user properties, which are text, so that brokers read the same values.
+
+>>> [plain_text(value) for value in (41, 4.5, True, "UA", "41")]
+['41', '4.5', 'true', 'UA', "'41'"]
+"""
+
+from __future__ import annotations
+
+import math
+
+from shoal.language import read_plain_value
+from shoal.model import Value
+
+
+def plain_text(value: Value) -> str:
+    """The text that brokers read as this value; ValueError when there is none (infinities, NaN)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} has no form as a user property; leave the attribute out")
+    if isinstance(value, int | float):
+        return repr(value)
+    if value.startswith("'") or not isinstance(read_plain_value(value), str):
+        return "'" + value.replace("'", "''") + "'"
+    return value

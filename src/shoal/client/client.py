@@ -1,0 +1,389 @@
+"""The Python client: publish, subscribe with content filters, follow where a broker sends it.
+
+Connections that are lost are made again, to the broker it was last sent to, and what QoS 1 and 2
+promise is kept meanwhile.  A subscription is an asynchronous iterator; who reads it too slowly
+slows its broker down, which keeps what it promised.
+
+    async with Client("127.0.0.1:1883") as client:
+        async with client.subscribe("flights", where="dep_delay > 30") as late:
+            await client.publish("flights", b"...", attributes={"dep_delay": 41})
+            async for message in late:
+                print(message.topic, message.attributes)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from random import Random
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from shoal.client.attributes import plain_text
+from shoal.client.connection import ClientSocket
+from shoal.client.session import (
+    Arrived,
+    ClientSession,
+    Connected,
+    Done,
+    Elsewhere,
+    Event,
+    RefusedError,
+    SessionError,
+    State,
+)
+from shoal.language import parse
+from shoal.model import Value, check_attributes
+from shoal.mqtt.packets import Connect, Publish, SubscriptionRequest
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import ReasonCode
+
+CONNECT_TIMEOUT_S = 10.0
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+# Brokers that send a client on and on have lost their way.
+MAX_REDIRECTIONS = 8
+# Messages that wait to be read, over all subscriptions; then nothing more is read.
+MAX_UNREAD = 1_000
+SESSION_EXPIRY_S = 300
+
+_FAILED = 0x80
+
+
+class ClientError(Exception):
+    """What a broker refused, or what became of the connection."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What arrived at a subscription; `attributes` are the publisher's user properties."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    attributes: Mapping[str, str]
+    content_type: str | None
+
+
+class Subscription:
+    """Messages of one subscription, to be iterated over; used by `async with` it ends there."""
+
+    def __init__(self, client: Client, number: int, done: asyncio.Future[None]) -> None:
+        self._client = client
+        self._done = done
+        self.number = number
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+
+    async def granted(self) -> None:
+        """Wait until the broker has it; ClientError when it was refused."""
+        await self._done
+
+    async def close(self) -> None:
+        """Take it back."""
+        await self._client.unsubscribe(self)
+
+    async def get(self) -> Message:
+        """The next message; ClientError when the client is closed."""
+        return await self._client.next_message(self)
+
+    async def __aenter__(self) -> Subscription:
+        await self.granted()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        await self.granted()
+        while True:
+            yield await self.get()
+
+
+class Client:
+    """One client; `async with` connects and disconnects.
+
+    address       host:port of a broker's MQTT listener
+    client_id     its name in the network; without one the broker gives it one
+    """
+
+    def __init__(
+        self,
+        address: str,
+        client_id: str = "",
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        keep_alive_s: int = 30,
+    ) -> None:
+        self.client_id = client_id
+        self.address = address
+        self.redirections = 0
+        connect = Connect(
+            client_id,
+            keep_alive_s=keep_alive_s,
+            username=username,
+            password=None if password is None else password.encode(),
+            properties=Properties(session_expiry_interval_s=SESSION_EXPIRY_S),
+        )
+        self._session = ClientSession(connect)
+        self._keep_alive_s = keep_alive_s
+        self._requests: dict[int, asyncio.Future[None]] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._unread = 0
+        self._socket: ClientSocket | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._ended: asyncio.Future[None] | None = None
+        self._random = Random()  # only for pauses between attempts
+
+    # --- connecting ---------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Client:
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        self._running = asyncio.create_task(self._run())
+        up = asyncio.create_task(self._up.wait())
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await _first(up, self._ended)
+        except TimeoutError:
+            await self._stop()
+            raise ClientError(
+                f"{self.address}: no broker answers; is one listening there?"
+            ) from None
+        finally:
+            up.cancel()
+        if self._ended.done():
+            await self._stop()
+            self._ended.result()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session.disconnect()
+        self.flush()
+        await self._stop()
+
+    async def _stop(self) -> None:
+        assert self._running is not None
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+        self._fail(ClientError("the client is closed"))
+
+    def _fail(self, error: ClientError) -> None:
+        """Nothing will be answered any more."""
+        for future in self._requests.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # who waits sees it; nobody has to
+        self._requests.clear()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(error)
+            self._ended.exception()
+
+    async def _run(self) -> None:
+        pause_s, hops = FIRST_PAUSE_S, 0
+        while True:
+            socket = await self._connect()
+            if socket is not None:
+                try:
+                    await socket.ended
+                except RefusedError as error:
+                    self._fail(ClientError(f"{self.address}: {error}"))
+                    return
+                except (SessionError, OSError):
+                    pass
+                if socket.was_up:
+                    pause_s = FIRST_PAUSE_S
+                hops = hops + 1 if socket.elsewhere is not None else 0
+                if socket.elsewhere:
+                    if hops > MAX_REDIRECTIONS:
+                        self._fail(ClientError(f"sent on {hops} times, last to {socket.elsewhere}"))
+                        return
+                    self.address = socket.elsewhere
+                    self.redirections += 1
+                    continue
+            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _connect(self) -> ClientSocket | None:
+        host, _, port = self.address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, socket = await loop.create_connection(
+                    lambda: ClientSocket(self), host.strip("[]"), int(port)
+                )
+        except (OSError, TimeoutError):
+            return None
+        self._socket = socket
+        self._session.opened()
+        self.flush()
+        return socket
+
+    # --- what the application asks ------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes = b"",
+        *,
+        qos: int = 1,
+        retain: bool = False,
+        attributes: Mapping[str, Value] | None = None,
+        content_type: str | None = None,
+    ) -> None:
+        """Publish; returns when the broker has it (at QoS 0, when it is written).
+
+        `attributes` are what content filters see, besides the fields of a JSON payload.
+        ClientError when the broker refuses it, ValueError for attributes that cannot be.
+        """
+        check_attributes(attributes or {})
+        properties = Properties(
+            content_type=content_type,
+            user_properties=tuple(
+                (name, plain_text(value)) for name, value in (attributes or {}).items()
+            ),
+        )
+        await self._writable()
+        packet = Publish(topic, payload, qos, retain, properties=properties)
+        number = self._session.publish(packet)
+        self.flush()
+        if number is not None:
+            await self._answer(number)
+
+    def subscribe(
+        self, topic_filter: str, where: str | None = None, *, qos: int = 1
+    ) -> Subscription:
+        """Subscribe to topics, and with `where` (SQL) to what their content must be.
+
+        FilterSyntaxError when it does not parse; `granted` or the first message says whether
+        the broker grants it.
+        """
+        if where is not None:
+            parse(where)
+        request = SubscriptionRequest(topic_filter, qos)
+        number = self._session.subscribe(request, where)
+        subscription = Subscription(self, number, self._answer(number))
+        self._subscriptions[number] = subscription
+        self.flush()
+        return subscription
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """Take a subscription back; what waits in it is dropped."""
+        if self._subscriptions.pop(subscription.number, None) is not None:
+            self._unread -= subscription.messages.qsize()
+            number = self._session.unsubscribe(subscription.number)
+            self.flush()
+            if number is not None and self._session.state is State.UP:
+                await self._answer(number)
+
+    async def next_message(self, subscription: Subscription) -> Message:
+        """The next message of a subscription."""
+        if subscription.messages.empty():
+            assert self._ended is not None
+            getting = asyncio.ensure_future(subscription.messages.get())
+            await _first(getting, self._ended)
+            if not getting.done():
+                getting.cancel()
+                self._ended.result()
+            message = getting.result()
+        else:
+            message = subscription.messages.get_nowait()
+        self._unread -= 1
+        if self._unread < MAX_UNREAD // 2 and self._socket is not None:
+            self._socket.hold_reading(False)
+        return message
+
+    def _answer(self, number: int) -> asyncio.Future[None]:
+        future = self._requests.get(number)
+        if future is None:
+            future = self._requests[number] = asyncio.get_running_loop().create_future()
+        return future
+
+    async def _writable(self) -> None:
+        if self._ended is not None and self._ended.done():
+            self._ended.result()
+        if self._socket is not None:
+            await self._socket.writable.wait()
+
+    # --- the connection's side ----------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what the session has to say."""
+        data = self._session.to_write()
+        if data and self._socket is not None:
+            self._socket.write(data)
+
+    def received(self, socket: ClientSocket, data: bytes) -> None:
+        """Bytes of the connection; SessionError when it must end."""
+        for event in self._session.receive(data):
+            self._handle(event, socket)
+        self.flush()
+
+    def lost(self, socket: ClientSocket) -> None:
+        if socket is self._socket:
+            self._socket = None
+            self._up.clear()
+            self._session.lost()
+
+    def ping(self) -> None:
+        self._session.ping()
+        self.flush()
+
+    def _handle(self, event: Event, socket: ClientSocket) -> None:
+        match event:
+            case Connected(client_id, keep_alive_s):
+                self.client_id = client_id
+                self._up.set()
+                socket.was_up = True
+                socket.keep_alive(keep_alive_s)
+            case Arrived(packet, numbers):
+                self._deliver(packet, numbers, socket)
+            case Done(number, code, reason):
+                self._done(number, code, reason)
+            case Elsewhere(server):
+                socket.elsewhere = server
+                socket.close()
+
+    def _deliver(self, packet: Publish, numbers: tuple[int, ...], socket: ClientSocket) -> None:
+        properties = packet.properties
+        message = Message(
+            packet.topic,
+            packet.payload,
+            packet.qos,
+            packet.retain,
+            dict(properties.user_properties),
+            properties.content_type,
+        )
+        for number in numbers:
+            subscription = self._subscriptions.get(number)
+            if subscription is not None:
+                subscription.messages.put_nowait(message)
+                self._unread += 1
+        if self._unread > MAX_UNREAD:
+            socket.hold_reading(True)
+
+    def _done(self, number: int, code: ReasonCode, reason: str) -> None:
+        future = self._requests.pop(number, None)
+        if future is None or future.done():
+            return
+        if code >= _FAILED:
+            words = code.name.lower().replace("_", " ")
+            future.set_exception(ClientError(f"{words}: {reason}" if reason else words))
+            future.exception()
+        else:
+            future.set_result(None)
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    """Wait until one of these is done."""
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)

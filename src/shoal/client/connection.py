@@ -1,0 +1,87 @@
+"""One connection of a client: bytes in and out, pings, and whether it may be read and written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Protocol, cast
+
+from shoal.client.session import SessionError
+
+
+class Owner(Protocol):
+    """Whose connection it is."""
+
+    def received(self, socket: ClientSocket, data: bytes) -> None:
+        """Bytes came; SessionError when the connection must end."""
+
+    def lost(self, socket: ClientSocket) -> None:
+        """The connection is gone."""
+
+    def ping(self) -> None:
+        """It is time to say that the client is there."""
+
+
+class ClientSocket(asyncio.Protocol):
+    """One connection; `ended` says what ended it, `elsewhere` where the broker sends the client."""
+
+    def __init__(self, client: Owner) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.elsewhere: str | None = None
+        self.was_up = False
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._client = client
+        self._pinging: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._client.received(self, data)
+        except SessionError as error:
+            self._end(error)
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._pinging is not None:
+            self._pinging.cancel()
+        self.writable.set()
+        self._client.lost(self)
+        self._end(None)
+
+    def _end(self, error: SessionError | None) -> None:
+        with contextlib.suppress(asyncio.InvalidStateError):
+            if error is None:
+                self.ended.set_result(None)
+            else:
+                self.ended.set_exception(error)
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def hold_reading(self, hold: bool) -> None:
+        if hold:
+            self._transport.pause_reading()
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def keep_alive(self, interval_s: int) -> None:
+        """Ping the broker well within what it waits for; with 0 it waits for ever."""
+        if interval_s:
+            loop = asyncio.get_running_loop()
+            self._pinging = loop.call_later(interval_s * 0.75, self._ping, interval_s)
+
+    def _ping(self, interval_s: int) -> None:
+        self._client.ping()
+        self.keep_alive(interval_s)

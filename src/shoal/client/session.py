@@ -1,0 +1,311 @@
+"""A client's side of MQTT 5, sans-IO: what is under way, what is subscribed, what to say next.
+
+It outlives its connections: what was published and not acknowledged is sent again, what was
+subscribed is subscribed again when the broker has forgotten it, and nothing that QoS 1 or 2
+promises is lost or, at QoS 2, doubled.
+
+| connection | what is published | what comes |
+| --- | --- | --- |
+| down | waits | - |
+| connecting (CONNECT is out) | waits | CONNACK → up, or refused |
+| up | is sent as the broker's receive maximum allows | is handed out and acknowledged |
+
+Source: MQTT Version 5.0, sections 4.3, 4.4 and 4.9.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.mqtt.decoder import Decoder
+from shoal.mqtt.encoder import encode
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+    Unsuback,
+    Unsubscribe,
+)
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import ReasonCode
+
+WHERE = "$where"
+# Packet identifiers are numbers of two bytes, 0 is none.
+_LAST_ID = 65_535
+_FAILED = 0x80
+_GO_ELSEWHERE = (ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED)
+
+
+class SessionError(Exception):
+    """The broker said or did what ends the connection; says what."""
+
+
+class RefusedError(SessionError):
+    """The broker does not want this connection; trying again does not help."""
+
+
+class Connected(NamedTuple):
+    """The broker has taken the client in."""
+
+    client_id: str
+    keep_alive_s: int
+
+
+class Arrived(NamedTuple):
+    """A message for these subscriptions (their numbers)."""
+
+    packet: Publish
+    subscriptions: tuple[int, ...]
+
+
+class Done(NamedTuple):
+    """A request is through, or has failed: with its own number, the code, and what was said."""
+
+    number: int
+    reason_code: ReasonCode
+    reason: str
+
+
+class Elsewhere(NamedTuple):
+    """The broker asks the client to go to another one; "" when it does not say where."""
+
+    server: str
+
+
+Event = Connected | Arrived | Done | Elsewhere
+
+
+class State(enum.Enum):
+    DOWN = "down"
+    CONNECTING = "connecting"
+    UP = "up"
+
+
+class _Request(msgspec.Struct):
+    """A PUBLISH above QoS 0, a SUBSCRIBE or an UNSUBSCRIBE on its way; `number` is ours."""
+
+    number: int
+    packet: Publish | Subscribe | Unsubscribe
+    is_released: bool = False
+
+
+class ClientSession:
+    """One client; `connect` is what it says of itself, with its session expiry."""
+
+    def __init__(self, connect: Connect) -> None:
+        self.state = State.DOWN
+        self._connect = connect
+        self._decoder = Decoder(MQTT_5)
+        self._out: list[bytes] = []
+        self._numbers = 0
+        self._last_id = 0
+        self._window = 0
+        self._waiting: deque[_Request] = deque()
+        self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
+        self._received: set[int] = set()  # identifiers at QoS 2 that are not released
+        self._subscriptions: dict[int, Subscribe] = {}
+
+    # --- the application's side ---------------------------------------------------------------
+
+    def publish(self, packet: Publish) -> int | None:
+        """Publish; the number that `Done` will name, None at QoS 0: then it is sent or never."""
+        if packet.qos == 0:
+            if self.state is State.UP:
+                self._send(packet)
+            return None
+        return self._ask(packet)
+
+    def subscribe(self, request: SubscriptionRequest, where: str | None) -> int:
+        """Subscribe; the number that `Done` and `Arrived` will name."""
+        number = self._numbers + 1
+        properties = Properties(
+            subscription_identifiers=(number,),
+            user_properties=() if where is None else ((WHERE, where),),
+        )
+        packet = Subscribe(0, (request,), properties)
+        self._subscriptions[number] = packet
+        return self._ask(packet)
+
+    def unsubscribe(self, subscription: int) -> int | None:
+        """Take a subscription back; the number that `Done` will name, None when it is not there."""
+        packet = self._subscriptions.pop(subscription, None)
+        if packet is None:
+            return None
+        return self._ask(Unsubscribe(0, (packet.requests[0].topic_filter,)))
+
+    def disconnect(self) -> None:
+        """Say goodbye: the broker forgets the session."""
+        if self.state is State.UP:
+            self._send(Disconnect(properties=Properties(session_expiry_interval_s=0)))
+
+    def ping(self) -> None:
+        if self.state is State.UP:
+            self._send(Pingreq())
+
+    # --- the connection's side ----------------------------------------------------------------
+
+    def opened(self) -> None:
+        """A connection is there: say hello on it."""
+        self._decoder = Decoder(MQTT_5)
+        self._out = [encode(self._connect, MQTT_5)]
+        self.state = State.CONNECTING
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.state = State.DOWN
+        self._out = []
+
+    def to_write(self) -> bytes:
+        """Bytes for the connection."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Bytes of the connection; SessionError when it must end."""
+        events: list[Event] = []
+        for packet in self._decoder.feed(data):
+            self._handle(packet, events)
+        if self._decoder.failure is not None:
+            raise SessionError(f"the broker breaks the protocol: {self._decoder.failure}")
+        return events
+
+    # --- what goes out ------------------------------------------------------------------------
+
+    def _send(self, packet: Packet) -> None:
+        self._out.append(encode(packet, MQTT_5))
+
+    def _ask(self, packet: Publish | Subscribe | Unsubscribe) -> int:
+        self._numbers += 1
+        self._waiting.append(_Request(self._numbers, packet))
+        self._pump()
+        return self._numbers
+
+    def _pump(self) -> None:
+        while self.state is State.UP and self._waiting and len(self._under_way) < self._window:
+            request = self._waiting.popleft()
+            packet_id = self._new_id()
+            request.packet = msgspec.structs.replace(request.packet, packet_id=packet_id)
+            self._under_way[packet_id] = request
+            self._send(request.packet)
+
+    def _new_id(self) -> int:
+        while True:
+            self._last_id = self._last_id % _LAST_ID + 1
+            if self._last_id not in self._under_way:
+                return self._last_id
+
+    # --- what comes in ------------------------------------------------------------------------
+
+    def _handle(self, packet: Packet, events: list[Event]) -> None:
+        if (self.state is State.CONNECTING) != isinstance(packet, Connack):
+            raise SessionError(f"{type(packet).__name__} comes at the wrong time")
+        match packet:
+            case Connack():
+                self._connected(packet, events)
+            case Publish():
+                self._arrived(packet, events)
+            case Pubrel(packet_id):
+                self._received.discard(packet_id)
+                self._send(Pubcomp(packet_id))
+            case Pubrec(packet_id, code) if code < _FAILED and packet_id in self._under_way:
+                self._under_way[packet_id].is_released = True
+                self._send(Pubrel(packet_id))
+            case Pubcomp(packet_id, _, properties):  # the broker may have forgotten it by now
+                self._done(packet_id, ReasonCode.SUCCESS, properties, events)
+            case Puback() | Pubrec():
+                self._done(packet.packet_id, packet.reason_code, packet.properties, events)
+            case Suback() | Unsuback():
+                codes = packet.reason_codes or (ReasonCode.SUCCESS,)
+                self._done(packet.packet_id, codes[0], packet.properties, events)
+            case Disconnect(code, properties):
+                if code not in _GO_ELSEWHERE:
+                    raise SessionError(_said(code, properties))
+                events.append(Elsewhere(properties.server_reference or ""))
+            case Pingresp():
+                pass
+            case _:
+                raise SessionError(f"{type(packet).__name__} is not for a client")
+
+    def _connected(self, packet: Connack, events: list[Event]) -> None:
+        properties, code = packet.properties, packet.reason_code
+        if code in _GO_ELSEWHERE:
+            events.append(Elsewhere(properties.server_reference or ""))
+            return
+        if code >= _FAILED:
+            raise RefusedError(_said(code, properties))
+        self.state = State.UP
+        client_id = properties.assigned_client_identifier or self._connect.client_id
+        keep_alive_s = properties.server_keep_alive_s
+        if keep_alive_s is None:
+            keep_alive_s = self._connect.keep_alive_s
+        self._connect = msgspec.structs.replace(
+            self._connect, client_id=client_id, clean_start=False
+        )
+        self._window = properties.receive_maximum or _LAST_ID
+        self._go_on(packet.session_present)
+        events.append(Connected(client_id, keep_alive_s))
+        self._pump()
+
+    def _go_on(self, session_present: bool) -> None:
+        """Send again what was under way; with a broker that has forgotten, from the beginning."""
+        requests = list(self._under_way.values())
+        if session_present:
+            for packet_id, request in self._under_way.items():
+                if request.is_released:
+                    self._send(Pubrel(packet_id))
+                elif isinstance(request.packet, Publish):
+                    self._send(msgspec.structs.replace(request.packet, duplicate=True))
+                else:
+                    self._send(request.packet)
+            return
+        self._received.clear()
+        self._under_way.clear()
+        # What was released has arrived before the broker forgot it; the rest may have, at QoS 1.
+        again = [request for request in requests if not request.is_released]
+        asked = {request.number for request in (*again, *self._waiting)}
+        missing = (row for row in self._subscriptions.items() if row[0] not in asked)
+        self._waiting.extendleft(reversed(again))
+        self._waiting.extendleft(_Request(number, packet) for number, packet in missing)
+
+    def _arrived(self, packet: Publish, events: list[Event]) -> None:
+        if packet.qos == 1:
+            self._send(Puback(packet.packet_id))
+        elif packet.qos:
+            self._send(Pubrec(packet.packet_id))
+            if packet.packet_id in self._received:
+                return
+            self._received.add(packet.packet_id)
+        events.append(Arrived(packet, packet.properties.subscription_identifiers))
+
+    def _done(
+        self, packet_id: int, code: ReasonCode, properties: Properties, events: list[Event]
+    ) -> None:
+        request = self._under_way.pop(packet_id, None)
+        if request is None:
+            return  # acknowledged before the connection was lost
+        if code >= _FAILED and isinstance(request.packet, Subscribe):
+            self._subscriptions.pop(request.number, None)
+        events.append(Done(request.number, code, properties.reason_string or ""))
+        self._pump()
+
+
+def _said(code: ReasonCode, properties: Properties) -> str:
+    words = code.name.lower().replace("_", " ")
+    return f"{words}: {properties.reason_string}" if properties.reason_string else words

@@ -1,0 +1,174 @@
+"""The Python client against live brokers: content, lost connections, redirects, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shoal
+from shoal.client import Client, ClientError, Subscription
+from shoal.client.attributes import plain_text
+from shoal.client.client import MAX_REDIRECTIONS, MAX_UNREAD
+from shoal.language import FilterSyntaxError, read_plain_value
+from shoal.mqtt.encoder import encode
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import Disconnect
+from shoal.mqtt.properties import Properties
+from tests.runtime.live import PATIENCE_S, on_loop
+from tests.runtime.test_mqtt_door import MqttNetwork, mqtt
+from tests.strategies import VALUES
+
+
+async def payloads(subscription: Subscription, count: int) -> list[bytes]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [(await subscription.get()).payload for _ in range(count)]
+
+
+def at(network: MqttNetwork, broker: str, name: str = "") -> Client:
+    return Client(str(network.addresses[broker]), name)
+
+
+@on_loop
+async def test_content_filters_across_brokers() -> None:
+    async with mqtt() as network, at(network, "B3") as reader, at(network, "B1") as writer:
+        where = "carrier = 'UA' AND dep_delay > 30"
+        async with reader.subscribe("flights", where) as late:
+            await network.knows("B1", 4)
+            for minutes in range(0, 60, 10):
+                attributes = {"carrier": "UA", "dep_delay": minutes}
+                await writer.publish("flights", b"%d" % minutes, attributes=attributes)
+            assert await payloads(late, 2) == [b"40", b"50"]
+        await network.knows("B1", 3)
+        assert reader.client_id
+        assert reader.client_id != writer.client_id
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@on_loop
+async def test_connections_that_are_lost_lose_nothing(qos: int) -> None:
+    async with (
+        mqtt() as network,
+        at(network, "B3", "r") as reader,
+        at(network, "B1", "w") as writer,
+        reader.subscribe("a", qos=qos) as subscription,
+    ):
+        await network.knows("B1", 4)
+
+        async def publish() -> None:
+            for number in range(300):
+                await writer.publish("a", b"%d" % number, qos=qos)
+
+        publishing = asyncio.create_task(publish())
+        found: list[int] = []
+        for _ in range(6):
+            found += [int(each) for each in await payloads(subscription, 40)]
+            for client in (reader, writer):
+                if client._socket is not None:
+                    client._socket._transport.abort()
+        while not found or found[-1] < 299:
+            found += [int(each) for each in await payloads(subscription, 1)]
+        await publishing
+        assert list(dict.fromkeys(found)) == list(range(300))
+        if qos == 2:
+            assert len(found) == 300
+
+
+@on_loop
+async def test_a_broker_that_forgot_is_told_again() -> None:
+    async with (
+        mqtt() as network,
+        at(network, "B3", "r") as reader,
+        at(network, "B3") as writer,
+        reader.subscribe("a/+") as subscription,
+    ):
+        await writer.publish("a/b", b"0")
+        assert await payloads(subscription, 1) == [b"0"]
+        door = network.doors["B3"]
+        connection = next(each for each in door._sockets if each.client_id == "r")
+        goodbye = Disconnect(properties=Properties(session_expiry_interval_s=0))
+        door.received(connection, encode(goodbye, MQTT_5))  # as if the client had wanted to go
+        while connection in door._sockets or not door.clients.subscriptions.count:
+            await asyncio.sleep(0.01)
+        await writer.publish("a/b", b"1")
+        assert await payloads(subscription, 1) == [b"1"]
+
+
+@on_loop
+async def test_a_client_goes_where_its_broker_sends_it() -> None:
+    async with (
+        mqtt() as network,
+        at(network, "B1", "mover") as mover,
+        at(network, "B2") as reader,
+        reader.subscribe("a") as subscription,
+    ):
+        await network.knows("B1", 4)
+        for number, target in enumerate(("B3", "B2", "B1")):
+            await mover.publish("a", b"%d" % number)
+            for door in network.doors.values():
+                for connection in list(door._sockets):
+                    if connection.client_id == "mover":
+                        now_us = door.node.clock.now_us()
+                        where = str(network.addresses[target])
+                        door.carry_out(connection.redirect(where, now_us))
+            while mover.address != str(network.addresses[target]) or not mover._up.is_set():
+                await asyncio.sleep(0.01)
+        assert await payloads(subscription, 3) == [b"0", b"1", b"2"]
+        assert mover.redirections == 3 < MAX_REDIRECTIONS
+
+
+@on_loop
+async def test_a_slow_reader_loses_nothing() -> None:
+    async with (
+        mqtt() as network,
+        at(network, "B1") as reader,
+        at(network, "B1") as writer,
+        reader.subscribe("a", qos=1) as subscription,
+    ):
+        for _ in range(30):
+            await asyncio.gather(*(writer.publish("a", b"x" * 1_000) for _ in range(100)))
+        await asyncio.sleep(0.05)
+        assert reader._unread < 2 * MAX_UNREAD
+        assert await payloads(subscription, 3_000) == [b"x" * 1_000] * 3_000
+
+
+@on_loop
+async def test_what_is_refused_is_said() -> None:
+    async with mqtt() as network:
+        with pytest.raises(ClientError, match="client identifiers that begin with"):
+            async with at(network, "B1", "$mqtt/me"):
+                pass
+        async with at(network, "B1") as client:
+            with pytest.raises(FilterSyntaxError):
+                client.subscribe("a", "x >")
+            with pytest.raises(ClientError, match="topic filter invalid"):
+                await client.subscribe("a/#/b").granted()
+            with pytest.raises(ValueError, match="has no form as a user property"):
+                await client.publish("a", attributes={"x": float("inf")})
+            with pytest.raises(ValueError, match="attribute name ''"):
+                await client.publish("a", attributes={"": 1})
+        with pytest.raises(ClientError, match="the client is closed"):
+            await client.publish("a")
+
+
+@on_loop
+async def test_no_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.client.client.CONNECT_TIMEOUT_S", 0.2)
+    with pytest.raises(ClientError, match=r"127\.0\.0\.1:1: no broker answers"):
+        async with Client("127.0.0.1:1"):
+            pass
+
+
+@given(VALUES.filter(lambda value: value == value and abs(value) != float("inf")
+       if isinstance(value, float) else True) | st.text())  # fmt: skip
+def test_values_are_read_as_they_were(value: bool | int | float | str) -> None:
+    read = read_plain_value(plain_text(value))
+    assert (type(read), read) == (type(value), value)
+
+
+def test_the_package_has_the_client() -> None:
+    assert shoal.Client is Client
+    with pytest.raises(AttributeError, match="no attribute 'Server'"):
+        _ = shoal.Server
