@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from shoal.language import parse
@@ -151,11 +152,11 @@ def test_shipments_gather_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("subscriptions", "complaint"),
     [
-        ([(1, 2.0), (1, 3.0)], "id 1 stands in 2 rows"),
-        ([(1, 2.0), (None, 3.0)], "the id is null in 1 rows"),
+        ([(1, 2.0), (None, 3.0)], "an id is null"),
         ([(1, 2.0), (7, float("nan"))], "id 7: column 'a.low': NaN demands what no filter can"),
         ([(1, float("-inf")), (7, float("inf"))], "id 7: column 'a.low': Infinity demands"),
         ([(1, "a ?")], "id 1: filter, line 1, column 3"),
+        ([(1, "a ?"), (2, "a ="), (3, "")], r"column 3(.|\n)*and 2 more rows are wrong"),
     ],
 )
 def test_wrong_subscriptions_are_named(
@@ -165,6 +166,12 @@ def test_wrong_subscriptions_are_named(
     table = spark.createDataFrame(subscriptions, f"id bigint, {kind}")
     with pytest.raises(TableError, match=complaint):
         match_partitioned(points_frame(spark, 5), table)
+
+
+def test_an_id_that_is_there_twice(spark: SparkSession) -> None:
+    table = spark.createDataFrame([(1, 2.0), (1, 3.0)], "id bigint, `a.low` double")
+    with pytest.raises(PythonException, match="id 1 stands in row 1 too"):
+        match_partitioned(points_frame(spark, 5), table).collect()
 
 
 def test_a_dimension_that_there_is_not(spark: SparkSession) -> None:

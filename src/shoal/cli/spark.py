@@ -37,7 +37,7 @@ def spark_command(
     if out is not None and out.exists() and not overwrite:
         raise UserError(f"{out} exists already; give another --out, or --overwrite")
     from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
+    from pyspark.errors import PySparkException, PythonException
 
     from shoal.pipeline.java import JavaNotFoundError
     from shoal.pipeline.session import spark_session
@@ -48,6 +48,10 @@ def spark_command(
                 yield spark, status
         except (JavaNotFoundError, ValueError) as error:
             raise UserError(str(error)) from error
+        except PythonException as error:
+            # The last line of the traceback says what happened; the others only where.
+            reason = str(error).strip().rpartition("\n")[2]
+            raise UserError(f"Spark could not do this: {reason}") from error
         except PySparkException as error:
             reason = str(error).strip().partition("\n")[0]
             raise UserError(f"Spark could not do this: {reason}") from error

@@ -7,8 +7,8 @@ are there before, partitions that none of them needs are not filled: the plan op
 different dimensions that together have a candidate of every publication, with few subscriptions.
 
 - cuts are quantiles of a sample of both tables, so that no segment has too much of either;
-- the number of segments doubles until no open partition has more subscriptions than a worker should
-  hold, as far as ranges that meet many segments allow;
+- of twofold numbers of segments that one is taken with the fewest copies in open partitions, none
+  of which has more than a worker should hold, as far as wide ranges allow;
 - opening is weighted set cover, by the greedy rule (most publications per subscription first) and
   leaving out again what became superfluous, or one dimension alone where that is cheaper;
 - a publication the sample had none like may open another partition: the cheapest of its candidates.
@@ -17,9 +17,9 @@ different dimensions that together have a candidate of every publication, with f
 >>> b = Sampled("b", False, np.arange(4), np.r_[1.0, 3, 5, 7], np.r_[2.0, 4, 6, 8], np.r_[1.0, 8])
 >>> plan = make_plan([a, b], sample=4, subscriptions=4, aim=2, opening=0)
 >>> [each.attribute for each in plan.dimensions], plan.stored.tolist()
-(['b', 'a'], [2, 2, 4, 4])
+(['b', 'a'], [1, 2, 2, 1, 1, 4, 4, 4])
 >>> plan.cheapest([b.places, a.places]).tolist()
-[0, 1]
+[0, 3]
 
 Source: Li et al., BlueDove, sections III-A and III-B; the choice of partitions is ours.
 """
@@ -34,10 +34,11 @@ import numpy.typing as npt
 
 from shoal.overlays.bluedove.segments import HIGHEST, LOWEST, place_of, quantile_cuts
 
-FEWEST_SEGMENTS = 8
 MOST_SEGMENTS = 512
 # Twice the segments have to make the largest partition at least so much smaller.
 WORTHWHILE = 0.9
+# More segments that store so much more will not come to store less.
+TOO_MANY = 2.0
 # More candidates for a publication cost more copies than they save.
 MOST_DIMENSIONS = 4
 
@@ -116,24 +117,34 @@ def make_plan(
     subscriptions.  Of more dimensions than a plan has, those that would do best alone are used.
     """
     scale = subscriptions / max(sample, 1)
-    segments = FEWEST_SEGMENTS if subscriptions > aim * 2 else 2
-    best: tuple[float, Plan] | None = None
+    best: _Sized | None = None
+    segments = 2
     while segments <= MOST_SEGMENTS:
-        plan, largest = _plan(sampled, segments, scale, opening)
-        if best is not None and largest > WORTHWHILE * best[0]:
-            break
-        best = largest, plan
-        if largest <= aim:
+        sized = _plan(sampled, segments, scale, opening)
+        if best is None or sized.is_better(best, aim):
+            best = sized
+        elif sized.copies > TOO_MANY * best.copies:
             break
         segments *= 2
     assert best is not None
-    return best[1]
+    return best.plan
 
 
-def _plan(
-    sampled: Sequence[Sampled], segments: int, scale: float, opening: int
-) -> tuple[Plan, float]:
-    """A plan with so many segments on each dimension, and its largest open partition."""
+class _Sized(NamedTuple):
+    """A plan, what its open partitions have together, and the most that one of them has."""
+
+    plan: Plan
+    copies: float
+    largest: float
+
+    def is_better(self, other: _Sized, aim: int) -> bool:
+        if self.largest <= aim and other.largest <= aim:
+            return self.copies < other.copies
+        return self.largest < WORTHWHILE * other.largest if other.largest > aim else False
+
+
+def _plan(sampled: Sequence[Sampled], segments: int, scale: float, opening: int) -> _Sized:
+    """A plan with so many segments on each dimension."""
     alone = []
     for each in sampled:
         dimension = PlannedDimension(each.attribute, each.is_text, _cuts(each, segments), 0)
@@ -158,7 +169,8 @@ def _plan(
     # Whatever is closed is dearer than all that is open, and still in order.
     costs = np.where(is_open, full, full + full.max(initial=0.0) + 1)
     plan = Plan(tuple(dimensions), np.round(full).astype(np.int64), costs)
-    return plan, float(full[is_open].max(initial=0.0))
+    is_filled = full[is_open]
+    return _Sized(plan, float((is_filled + opening).sum()), float(is_filled.max(initial=0.0)))
 
 
 def cheapest_cover(candidates: Numbers, costs: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

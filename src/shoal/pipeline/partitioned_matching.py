@@ -160,8 +160,7 @@ def _dimensions(narrow: Narrow, chosen: str | None) -> dict[str, bool]:
 
 
 def _plan(narrow: Narrow, wanted: SpreadSubscriptions, dimensions: Mapping[str, bool]) -> Plan:
-    size = wanted.frame.count()
-    subscriptions = _sample(wanted.frame, size).rename_columns(list(wanted.names))
+    subscriptions = _sample(wanted.frame, wanted.size).rename_columns(list(wanted.names))
     publications = _sample(narrow.frame, narrow.frame.count())
     sampled = [
         Sampled(
@@ -172,11 +171,12 @@ def _plan(narrow: Narrow, wanted: SpreadSubscriptions, dimensions: Mapping[str, 
         )
         for name, is_text in dimensions.items()
     ]
+    cores = narrow.frame.sparkSession.sparkContext.defaultParallelism
     return make_plan(
         sampled,
         sample=subscriptions.num_rows,
-        subscriptions=size,
-        aim=SUBSCRIPTIONS_AIM,
+        subscriptions=wanted.size,
+        aim=max(OPENING, min(SUBSCRIPTIONS_AIM, wanted.size // cores)),
         opening=OPENING,
     )
 

@@ -26,10 +26,10 @@ from shoal.overlays.bluedove.segments import HIGHEST, LOWEST, Dimension
 from shoal.pipeline.partition_plan import Doubles, Numbers, places_of_numbers, places_of_strings
 from shoal.pipeline.publication_tables import quoted
 from shoal.pipeline.subscription_tables import (
-    COMPLAINTS_SHOWN,
     EXPRESSION,
     FILTER,
     Subscriptions,
+    check_ids,
     check_subscription_table,
     decoded,
     parsed_subscriptions,
@@ -58,33 +58,36 @@ class SpreadSubscriptions(NamedTuple):
     frame: DataFrame
     names: tuple[str, ...]
     attributes: tuple[str, ...]
+    size: int
 
 
 def spread_subscriptions(table: DataFrame) -> SpreadSubscriptions:
-    """Check a table of any size; TableError names the id that is wrong."""
+    """Check a table of any size; TableError names an id that is wrong.
+
+    An id that is there twice is noticed where two of it meet: see `subscriptions_of`.
+    """
     id = check_subscription_table(table)
     if FILTER in table.columns:
         parsed = parsed_subscriptions(table, id).persist()
-        _complain(parsed.where("wrong IS NOT NULL").select("id", "wrong"))
+        size = _checked_size(parsed, F.col("wrong"))
         frame = parsed.select("id", EXPRESSION)
         named = frame.mapInArrow(_attributes, "attribute string").distinct().collect()
-        names: tuple[str, ...] = ("id", EXPRESSION)
-        attributes = tuple(sorted(row[0] for row in named))
-    else:
-        attributes = Subscriptions.of_columns(table.limit(0).toArrow()).attributes
-        names = ("id", *(name for name in table.columns if name != id))
-        columns = [F.col(quoted(name)) for name in (id, *names[1:])]
-        frame = table.select(*(each.alias(f"column{at}") for at, each in enumerate(columns)))
-        frame = frame.withColumnRenamed("column0", "id")
-        _check_numbers(frame, names)
-    _check_ids(frame)
-    return SpreadSubscriptions(frame, names, attributes)
+        asked = tuple(sorted(row[0] for row in named))
+        return SpreadSubscriptions(frame, ("id", EXPRESSION), asked, size)
+    asked = Subscriptions.of_columns(table.limit(0).toArrow()).attributes
+    names = ("id", *(name for name in table.columns if name != id))
+    columns = [F.col(quoted(name)) for name in (id, *names[1:])]
+    frame = table.select(*(each.alias(f"column{at}") for at, each in enumerate(columns)))
+    frame = frame.withColumnRenamed("column0", "id")
+    size = _checked_size(frame, *_wrong_numbers(frame, names))
+    return SpreadSubscriptions(frame, names, asked, size)
 
 
 def subscriptions_of(batches: Sequence[pa.RecordBatch], attributes: Sequence[str]) -> Subscriptions:
-    """Some of a spread table's rows, which are checked already."""
+    """Some of a spread table's rows; ValueError if two have one id."""
     table = pa.Table.from_batches(batches)
     ids = table.column("id").combine_chunks()
+    check_ids(ids)
     if EXPRESSION in table.column_names:
         expressions = table.column(EXPRESSION).combine_chunks()
         return Subscriptions(ids, pa.table({}), expressions, attributes)
@@ -146,9 +149,8 @@ def _attributes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array(sorted(names), pa.string())], ["attribute"])
 
 
-def _check_numbers(frame: DataFrame, names: Sequence[str]) -> None:
-    """No NaN, and infinity only where it is an open side."""
-    wrong: list[Column] = []
+def _wrong_numbers(frame: DataFrame, names: Sequence[str]) -> Iterator[Column]:
+    """What is wrong with a row's doubles: NaN, and infinity where it is no open side."""
     for name, field in zip(names, frame.schema, strict=True):
         if isinstance(field.dataType, DoubleType | FloatType):
             column = F.col(field.name)
@@ -156,21 +158,15 @@ def _check_numbers(frame: DataFrame, names: Sequence[str]) -> None:
             refused = [each for each in (math.nan, math.inf, -math.inf) if each != open_side]
             text = F.concat(F.lit(f"column {name!r}: "), column.cast("string"))
             complaint = F.concat(text, F.lit(" demands what no filter can"))
-            wrong.append(F.when(column.isin(refused), complaint))
-    if wrong:
-        complaints = frame.select("id", F.coalesce(*wrong).alias("wrong"))
-        _complain(complaints.where("wrong IS NOT NULL"))
+            yield F.when(column.isin(refused), complaint)
 
 
-def _check_ids(frame: DataFrame) -> None:
-    counted = frame.groupBy("id").agg(F.count("*").alias("times"))
-    for id, times in counted.where("id IS NULL OR times > 1").limit(1).collect():
-        if id is None:
-            raise TableError(f"subscriptions: the id is null in {times} rows")
-        raise TableError(f"subscriptions: id {id!r} stands in {times} rows")
-
-
-def _complain(wrong: DataFrame) -> None:
-    rows = wrong.limit(COMPLAINTS_SHOWN).collect()
-    if rows:
-        raise TableError("\n".join(f"subscriptions, id {row[0]!r}: {row[1]}" for row in rows))
+def _checked_size(frame: DataFrame, *complaints: Column) -> int:
+    """How many rows there are, if nothing is wrong with one."""
+    no_id = F.when(F.col("id").isNull(), F.lit("subscriptions: an id is null"))
+    named = F.concat(F.lit("subscriptions, id "), F.col("id").cast("string"), F.lit(": "))
+    wrong = F.coalesce(no_id, F.concat(named, F.coalesce(F.lit(None), *complaints)))
+    size, first, count = frame.agg(F.count("*"), F.min(wrong), F.count(wrong)).collect()[0]
+    if first is not None:
+        raise TableError(f"{first} (and {count - 1:,} more rows are wrong)" if count > 1 else first)
+    return int(size)

@@ -79,7 +79,7 @@ class Subscriptions:
         """From conjunctions in columns; TableError names a column or row that is wrong."""
         id = id_column(table.column_names)
         ids, columns = table.column(id).combine_chunks(), table.drop_columns([id])
-        _check_ids(ids)
+        check_ids(ids)
         for name in columns.column_names:
             _check_column(name, columns.column(name).combine_chunks())
         names = {_attribute_of(name) for name in columns.column_names}
@@ -88,7 +88,7 @@ class Subscriptions:
     @classmethod
     def of_expressions(cls, ids: pa.Array, expressions: pa.Array) -> Subscriptions:
         """From filters that are parsed and encoded already."""
-        _check_ids(ids)
+        check_ids(ids)
         names = {name for text in decoded(expressions) for name in text.attributes}
         return cls(ids, pa.table({}), expressions, sorted(names))
 
@@ -253,11 +253,17 @@ def _complain(read: pa.Table) -> None:
     raise TableError("\n".join(lines))
 
 
-def _check_ids(ids: pa.Array) -> None:
+def check_ids(ids: pa.Array) -> None:
+    """TableError if an id is null or there twice."""
     if ids.null_count:
         row = ids.is_null().to_numpy(zero_copy_only=False).argmax()
         raise TableError(f"subscriptions, row {row + 1}: the id is null")
-    if len(pc.unique(ids)) == len(ids):
+    if pa.types.is_integer(ids.type):
+        ordered = np.sort(ids.to_numpy(zero_copy_only=False))
+        is_unique = bool((ordered[1:] > ordered[:-1]).all())
+    else:
+        is_unique = len(pc.unique(ids)) == len(ids)
+    if is_unique:
         return
     first: dict[object, int] = {}
     for row, id in enumerate(ids.to_pylist(), start=1):
