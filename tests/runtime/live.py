@@ -14,8 +14,10 @@ import msgspec
 import pytest
 import uvloop
 
+from shoal.broker.effects import Deliver
 from shoal.broker.link_session import CONTROLS, LinkLimits
 from shoal.broker.machine import Broker
+from shoal.broker.messages import Publish
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
@@ -73,7 +75,7 @@ class LiveNetwork:
 
     async def start(self, name: BrokerId) -> None:
         machine = Broker(name, (), strategy_factory(self.system, self.parameters))
-        node = Node(machine, Clock(), self.records.append)
+        node = Node(machine, Clock(), self)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         settings = PeerSettings(
             network="test",
@@ -91,6 +93,13 @@ class LiveNetwork:
         self.links[name] = PeerLinks(node, codec, settings)
         node.start()
         self.addresses[name] = await self.links[name].start(self.addresses.get(name, ANYWHERE))
+
+    def published(self, request: Publish) -> None: ...
+
+    def delivered(self, delivery: Deliver, now_us: int) -> None: ...
+
+    def record(self, record: msgspec.Struct) -> None:
+        self.records.append(record)
 
     async def kill(self, name: BrokerId) -> None:
         """Stop a broker; whatever it kept is gone."""

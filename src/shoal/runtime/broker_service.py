@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.broker.link_session import CONTROLS
 from shoal.broker.machine import Broker
@@ -25,11 +25,14 @@ from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.admin import AdminServer
 from shoal.runtime.clock import Clock
 from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.tls import load_contexts
 from shoal.runtime.websocket import WebSocket
+
+if TYPE_CHECKING:
+    from shoal.runtime.trace_writer import TraceWriter
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
@@ -47,7 +50,9 @@ class BrokerService:
         self._started_s = time.monotonic()
         system = SYSTEMS[network.system]
         factory = strategy_factory(network.system, network.system_parameters)
-        self.node = Node(Broker(name, (), factory, network.seed), Clock())
+        clock = Clock()
+        self.trace = _trace_writer(network.trace, name, clock.now_us())
+        self.node = Node(Broker(name, (), factory, network.seed), clock, self.trace)
         codec = Codec(COMMON + CONTROLS + system.messages)
         settings = PeerSettings(
             network=network.name,
@@ -60,13 +65,16 @@ class BrokerService:
         )
         self.links = PeerLinks(self.node, codec, settings)
         # A broker without a network is all there is: the machine has nothing to add.
-        self.door = MqttDoor(self.node, DEFAULT_LIMITS, networked=len(network.brokers) > 1)
+        networked = len(network.brokers) > 1 or self.trace is not None
+        self.door = MqttDoor(self.node, DEFAULT_LIMITS, networked=networked)
         self.admin = AdminServer(self.status, self.missing)
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
         section = self.section
         await self._listen("admin", section.address("admin"))
+        if self.trace is not None:
+            self.trace.start()
         self.node.start()
         await self._listen("peers", section.address("peers"))
         self.door.start()
@@ -101,6 +109,8 @@ class BrokerService:
             _log.warning("stopped before all neighbours had taken everything")
         await self.links.stop()
         self.node.stop()
+        if self.trace is not None:
+            await self.trace.stop()
         await self.admin.stop()
         _log.info("stopped")
 
@@ -143,3 +153,12 @@ class BrokerService:
             },
             "counts": dict(self.node.counts),
         }
+
+
+def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:
+    """What writes the trace; a broker that writes none needs no Parquet."""
+    if not section.folder:
+        return None
+    from shoal.runtime.trace_writer import TraceWriter
+
+    return TraceWriter(section, name, now_us)

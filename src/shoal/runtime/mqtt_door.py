@@ -154,7 +154,7 @@ class MqttDoor:
                     if socket is not None:
                         socket.write(data)
                 case Ask(request):
-                    self.node.bring(request)
+                    self.node.request(request.client, request.request)
                 case Close(connection):
                     socket = self._sockets.pop(connection, None)
                     if socket is not None:

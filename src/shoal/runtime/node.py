@@ -73,11 +73,21 @@ class Links(Protocol):
         """How long a message takes to each neighbour, where that is known."""
 
 
+class Trace(Protocol):
+    """What keeps a record of what happens at a node."""
+
+    def published(self, request: Publish) -> None: ...
+
+    def delivered(self, delivery: Deliver, now_us: int) -> None: ...
+
+    def record(self, record: msgspec.Struct) -> None: ...
+
+
 class Node:
     """A broker machine and its surroundings.
 
     `counts` has what happened since the start: publications in, deliveries, messages to
-    neighbours, refusals.  `records` is given every row that the machine records.  Whoever brings
+    neighbours, refusals.  `trace`, if there is one, is told what happens.  Whoever brings
     clients' requests asks `is_holding` first, and is told by `at_hold` when that changes.
     """
 
@@ -85,7 +95,7 @@ class Node:
         self,
         machine: Broker,
         clock: Clock,
-        records: Callable[[msgspec.Struct], None] | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.id = machine.id
         self.machine = machine
@@ -97,7 +107,7 @@ class Node:
         self.is_holding = False
         self._room = asyncio.Event()
         self._room.set()
-        self._records = records
+        self._trace = trace
         self._clients: dict[ClientId, Client] = {}
         self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self._inputs: deque[Input] = deque()
@@ -153,6 +163,8 @@ class Node:
 
     def request(self, client: ClientId, request: Message, since_us: int | None = None) -> None:
         """What a client asks."""
+        if self._trace is not None and isinstance(request, Publish):
+            self._trace.published(request)
         self.bring(Requested(client, request), since_us)
 
     def _handle(self, input: Input, since_us: int | None) -> None:
@@ -200,6 +212,8 @@ class Node:
             return
         self._deliveries += 1
         self._delivered_us = self._delivered_us or now_us
+        if self._trace is not None:
+            self._trace.delivered(effect, now_us)
         client.deliver(effect)
 
     def _control(self, effect: Effect, now_us: int) -> None:
@@ -216,8 +230,8 @@ class Node:
                     timer.cancel()
             case Record(record):
                 self.counts[type(record).__name__] += 1
-                if self._records is not None:
-                    self._records(record)
+                if self._trace is not None:
+                    self._trace.record(record)
             case OpenLink(neighbour, address) if self.links is not None:
                 self.links.open(neighbour, address)
             case CloseLink(neighbour) if self.links is not None:

@@ -1,0 +1,173 @@
+"""What happens at a live broker as Parquet tables, in the form the pipeline reads runs in.
+
+Each table is a folder, such as `deliveries.parquet`, to which every broker of the network may add
+files.  Rows are gathered in memory and written, off the loop, as a file of their own when there
+are enough of them or they are old enough; a file is there whole or not at all.  What a broker
+that is killed had not written yet is lost: a trace is for learning, not for accounting.
+
+| table | one row for |
+| --- | --- |
+| publications | each publication that a client of this broker published |
+| deliveries | each delivery to a client of this broker, once per subscription |
+| selections | each decision about where a publisher should be |
+| migrations | each move of a publisher that is finished |
+| refusals | each message or request that was refused |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+
+from shoal.broker.effects import Deliver
+from shoal.broker.messages import Publish
+from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
+from shoal.model import BrokerId
+from shoal.runtime.network_file import TraceSection
+
+_TYPES = {"text": pa.string(), "integer": pa.int64(), "double": pa.float64()}
+_COLUMNS = {
+    "publications": ("publisher text, sequence integer, published_us integer, first_broker text"),
+    "deliveries": (
+        "publisher text, sequence integer, subscription text, client text, broker text, "
+        "published_us integer, delivered_us integer, hops integer"
+    ),
+    "selections": (
+        "publisher text, broker text, started_us integer, requested_us integer, "
+        "answered_us integer, decided_us integer, candidates integer, target text, "
+        "rate_now double, rate_target double, delay_now_us double, delay_target_us double"
+    ),
+    "migrations": (
+        "publisher text, source text, target text, path_hops integer, paused_us integer, "
+        "resumed_us integer"
+    ),
+    "refusals": "broker text, sender text, reason text",
+}
+TRACE_TABLES: Mapping[str, Any] = {
+    name: pa.schema(
+        [(column, _TYPES[kind]) for column, kind in (each.split() for each in text.split(", "))]
+    )
+    for name, text in _COLUMNS.items()
+}
+_RECORDS: Mapping[type, str] = {
+    SelectionRecord: "selections",
+    MigrationRecord: "migrations",
+    RefusalRecord: "refusals",
+}
+_SUFFIX = ".parquet"
+
+_log = logging.getLogger(__name__)
+
+
+class TraceWriter:
+    """Gathers one broker's rows and writes them into `section.folder`."""
+
+    def __init__(self, section: TraceSection, broker: BrokerId, started_us: int) -> None:
+        self._section = section
+        self._broker = broker
+        self._folder = Path(section.folder)
+        self._prefix = f"{broker}-{started_us}-"
+        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TRACE_TABLES}
+        self._numbers = itertools.count(1)
+        self._writing: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Make the folders, and write from now on; OSError where that cannot be."""
+        for name in TRACE_TABLES:
+            (self._folder / f"{name}{_SUFFIX}").mkdir(parents=True, exist_ok=True)
+        self._wait()
+
+    async def stop(self) -> None:
+        """Write what is there."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._write_all()
+        await asyncio.gather(*self._writing)
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def published(self, request: Publish) -> None:
+        """A client of this broker published."""
+        self._add(
+            "publications",
+            [
+                (each.publisher, each.sequence, each.published_us, self._broker)
+                for each in request.publications
+            ],
+        )
+
+    def delivered(self, delivery: Deliver, now_us: int) -> None:
+        """The broker delivered to a client."""
+        publication = delivery.routed.publication
+        before = publication.publisher, publication.sequence
+        after = (
+            *(delivery.client, self._broker),
+            *(publication.published_us, now_us, delivery.hops),
+        )
+        self._add("deliveries", [(*before, each, *after) for each in delivery.subscriptions])
+
+    def record(self, record: msgspec.Struct) -> None:
+        """The broker's machine, or a client of it, wrote a record."""
+        table = _RECORDS.get(type(record))
+        if table is not None:
+            fields = msgspec.structs.asdict(record)
+            self._add(table, [tuple(fields[name] for name in TRACE_TABLES[table].names)])
+
+    def _add(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+        gathered = self._rows[table]
+        gathered += rows
+        if len(gathered) >= self._section.rows:
+            self._write(table)
+
+    # --- files --------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._section.seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._write_all()
+        self._wait()
+
+    def _write_all(self) -> None:
+        for table in self._rows:
+            self._write(table)
+
+    def _write(self, table: str) -> None:
+        rows, self._rows[table] = self._rows[table], []
+        if rows:
+            path = self._folder / f"{table}{_SUFFIX}" / f"{self._prefix}{next(self._numbers):06}"
+            task = asyncio.create_task(self._write_file(table, rows, path))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    async def _write_file(self, table: str, rows: list[tuple[Any, ...]], path: Path) -> None:
+        try:
+            await asyncio.to_thread(self._write_now, table, rows, path)
+        except OSError as error:  # a full disk must not stop a broker
+            _log.error("trace not written", extra={"path": str(path), "problem": str(error)})
+
+    def _write_now(self, table: str, rows: list[tuple[Any, ...]], path: Path) -> None:
+        schema = TRACE_TABLES[table]
+        columns = [
+            pa.array(values, type=field.type)
+            for field, values in zip(schema, zip(*rows, strict=True), strict=True)
+        ]
+        # Spark reads no file whose name begins with a dot.
+        partial = path.with_name(f".{path.name}.partial")
+        pq.write_table(pa.Table.from_arrays(columns, schema=schema), partial)
+        partial.rename(path.with_name(path.name + _SUFFIX))
+        ours = re.compile(rf"{re.escape(self._broker)}-\d+-\d+{re.escape(_SUFFIX)}")
+        files = sorted(each for each in path.parent.iterdir() if ours.fullmatch(each.name))
+        for oldest in files[: -self._section.keep]:
+            oldest.unlink(missing_ok=True)
