@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NOTES = "what-is-here.txt"
 NOTES_TEXT = """\
-Made by `shoal reproduce relocation`; the same command goes on with what is missing.
+Made by `shoal reproduce {paper}`; the same command goes on with what is missing.
 
 RESULTS.md     claim by claim, where we stand
 index.html     the same with the figures, one page that opens offline
@@ -50,7 +50,8 @@ REPORT_EVERY_S = 30.0
 
 def reproduce(
     paper: Annotated[
-        Literal["relocation"], typer.Argument(help="Which paper's evaluation to repeat.")
+        Literal["relocation", "bluedove"],
+        typer.Argument(help="Which paper's evaluation to repeat."),
     ],
     quotes: Annotated[
         Path | None, typer.Option(help="Real stock quotes, as `shoal ingest quotes` reads them.")
@@ -77,8 +78,9 @@ def reproduce(
     """Repeat a paper's evaluation, and say claim by claim where we stand.
 
     `relocation`: POP and GRAPE on networks of 63 and 127 brokers.  The data are quotes, flights,
-    or both; without either, quotes that nobody ever traded.  On a cluster all nodes must see the
-    folder.  RESULTS.md and index.html have a row per claim, met or missed.
+    or both; without either, quotes that nobody ever traded.  `bluedove`: dispatchers and matchers
+    under synthetic load.  On a cluster all nodes must see the folder.  RESULTS.md and index.html
+    have a row per claim, met or missed.
     """
     from pyspark.errors import PySparkException
 
@@ -88,9 +90,12 @@ def reproduce(
     try:
         chosen = data_sets(quotes, flights=flights, seed=seed)
         _check_round_trips(rtt)
-        _claim(out)
+        _claim(out, paper)
         with Steps() as steps:
-            findings = _run(steps, out, chosen, SCALES[scale], rtt, seed, master, memory)
+            if paper == "bluedove":
+                findings = _run_bluedove(steps, out, scale, seed, master, memory)
+            else:
+                findings = _run(steps, out, chosen, SCALES[scale], rtt, seed, master, memory)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on with what is missing")
         raise typer.Exit(INTERRUPTED) from None
@@ -102,7 +107,7 @@ def reproduce(
     _print(findings, out)
 
 
-def _claim(out: Path) -> None:
+def _claim(out: Path, paper: str) -> None:
     """Make the folder; refuse one that holds something other than an earlier study."""
     notes = out / NOTES
     if out.exists() and not out.is_dir():
@@ -110,7 +115,7 @@ def _claim(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not notes.is_file():
         raise UserError(f"{out} holds other files; give an empty or new folder by --out")
     out.mkdir(parents=True, exist_ok=True)
-    notes.write_text(NOTES_TEXT, encoding="utf-8")
+    notes.write_text(NOTES_TEXT.format(paper=paper), encoding="utf-8")
 
 
 def _check_round_trips(rtt: Path | None) -> None:
@@ -152,10 +157,33 @@ def _run(
             with steps.step(f"workloads of {data.name}") as step:
                 made = prepare(spark, data, scale, root / "workloads", rtt is None, seed)
                 step.result = made.description
-            tasks += study_runs(data.name, scale, made.folder, runs, made.inputs, rtt)
+            tasks += study_runs(data.name, scale, made.folder, runs, made.inputs, rtt, seed)
         _simulate(steps, spark, tasks)
     with steps.step("tables, claims and figures"):
         return _write(root, tasks, scale, chosen)
+
+
+def _run_bluedove(
+    steps: Steps, out: Path, scale: str, seed: int, master: str, memory: str
+) -> list[Finding]:
+    from shoal.experiments.bluedove.grid import SCALES, grid
+    from shoal.experiments.bluedove.study import write_study
+    from shoal.pipeline.session import spark_session
+    from shoal.report.study import read_study
+    from shoal.report.study_pages import write_pages
+
+    root = out.resolve()
+    runs = grid(SCALES[scale], root / "runs", seed)
+    with ExitStack() as stack:
+        with steps.step("start Spark"):
+            spark = stack.enter_context(
+                spark_session("shoal reproduce", master=master, memory=memory)
+            )
+        _simulate(steps, spark, runs)
+    with steps.step("claims and figures"):
+        findings = write_study(root, runs, SCALES[scale])
+        write_pages(root, read_study(root / "study.json"))
+    return findings
 
 
 def _simulate(steps: Steps, spark: SparkSession, tasks: Sequence[Task]) -> None:

@@ -70,7 +70,7 @@ def tiny_workload(folder: Path) -> Path:
 
 
 def task(one: RunSpec, folder: Path, inputs: dict[str, str] | None = None) -> StudyRun:
-    return study_run(one, folder / "workloads", folder / "runs", inputs or {}, None)
+    return study_run(one, folder / "workloads", folder / "runs", inputs or {}, None, 1)
 
 
 def test_a_run_leaves_a_file_and_is_done(tmp_path: Path) -> None:
@@ -120,14 +120,15 @@ def test_a_probe_puts_the_publisher_elsewhere(tmp_path: Path) -> None:
 
 
 def test_the_papers_set_up(tmp_path: Path) -> None:
-    wide = scenario_of(spec(LOAD), tmp_path, None)
+    wide = scenario_of(spec(LOAD), tmp_path, None, 1)
     assert wide.topology == BalancedTree(fan_out=2)
     assert isinstance(wide.underlay, Geography)
-    assert isinstance(scenario_of(spec(LOAD), tmp_path, tmp_path / "rtt").underlay, Matrix)
-    cluster = scenario_of(spec(DELAY, testbed="cluster"), tmp_path, tmp_path / "rtt")
+    assert isinstance(scenario_of(spec(LOAD), tmp_path, tmp_path / "rtt", 1).underlay, Matrix)
+    cluster = scenario_of(spec(DELAY, testbed="cluster"), tmp_path, tmp_path / "rtt", 7)
     assert isinstance(cluster.underlay, Constant)
+    assert (wide.seed, cluster.seed) == (1, 7)
     assert (wide.grape.weight, wide.grape.priority.value) == (100, "load")
-    assert (wide.system, scenario_of(spec(POP), tmp_path, None).system) == ("grape", "pop")
+    assert (wide.system, scenario_of(spec(POP), tmp_path, None, 1).system) == ("grape", "pop")
 
 
 def test_thresholds_are_set_as_in_the_paper() -> None:
@@ -143,6 +144,6 @@ def test_round_trips_are_part_of_the_key(tmp_path: Path) -> None:
     keys = set()
     for text in ("src,dst,rtt_ms\n0,1,5\n", "src,dst,rtt_ms\n0,1,6\n"):
         rtt.write_text(text)
-        made = runs.study_runs("quotes", SCALES["small"], tmp_path, tmp_path, {}, rtt)
+        made = runs.study_runs("quotes", SCALES["small"], tmp_path, tmp_path, {}, rtt, 1)
         keys.add(made[0].key)
     assert len(keys) == 2

@@ -12,6 +12,7 @@ from shoal.experiments.relocation.grid import BASELINE, PUBLISHING_FROM_US, RunS
 from shoal.experiments.relocation.summary import expected_deliveries, summarise
 from shoal.experiments.run_files import RUN_TABLES, Workload, read_workload
 from shoal.experiments.runner import RunResult
+from shoal.simulation.service import ServiceCosts
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import WISH, event, write_workload
 
@@ -49,6 +50,7 @@ def delivery(since_s: int, took_us: int, hops: int) -> tuple[Any, ...]:
     return "P", since_s, "s1", "c1", "B1", at_us, at_us + took_us, hops
 
 
+COSTS = ServiceCosts(processing_us=10_000)
 CHECKS = {"delivered": 5, "duplicates": 1, "phantoms": 0, "out_of_order": 0, "refused": 0}
 
 
@@ -62,10 +64,11 @@ def test_rates_are_those_of_the_last_third_over_all_brokers(workload: Workload) 
             load("B2", 90, 900, 900),
         ]
     )
-    metrics = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload).metrics
+    metrics = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS).metrics
     assert metrics["message_rate_per_s"] == pytest.approx(2 * 63 / (63 * 30))
     assert metrics["messages_both_per_s"] == pytest.approx(4 * 63 / (63 * 30))
     assert metrics["input_utilisation"] == pytest.approx(1 / (63 * 30))
+    assert metrics["matching_utilisation"] == pytest.approx((1 - 21 * 0.01) / (63 * 30))
     assert metrics["output_utilisation"] == pytest.approx(2 / (63 * 30))
     assert metrics["overhead"] == pytest.approx(2 * 21 / (4 * 63))
     assert metrics["overhead_whole"] == pytest.approx((120 + 42) / (1_200 + 252))
@@ -75,7 +78,7 @@ def test_delays_are_those_of_what_was_published_late(workload: Workload) -> None
     rows = tables(
         deliveries=[delivery(0, 9_000, 9), delivery(61, 2_000, 2), delivery(89, 4_000, 4)]
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload)
+    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS)
     assert summary.metrics["delay_us"] == 3_000
     assert summary.metrics["hops"] == 3
     assert summary.metrics["delay_whole_us"] == 5_000
@@ -94,7 +97,7 @@ def test_selections_and_migrations(workload: Workload) -> None:
         ],
         migrations=[("P", "B1", "B2", 3, 8_500, 9_500)],
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload)
+    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS)
     assert summary.metrics["selection_us"] == 4_000
     assert summary.metrics["selection_without_pings_max_us"] == 2_000
     assert (summary.metrics["migrations"], summary.metrics["wait_us"]) == (1, 1_000)
@@ -104,13 +107,13 @@ def test_selections_and_migrations(workload: Workload) -> None:
 
 def test_what_was_lost_is_against_the_filters(workload: Workload) -> None:
     assert expected_deliveries(workload) == 4
-    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload)
+    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS)
     assert (summary.metrics["expected"], summary.metrics["lost"]) == (4, 0)
     assert summary.metrics["duplicated"] == 1
 
 
 def test_an_empty_run_has_no_averages(workload: Workload) -> None:
-    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload)
+    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS)
     assert "delay_us" not in summary.metrics
     assert summary.metrics["message_rate_per_s"] == 0
     assert msgspec.json.decode(msgspec.json.encode(summary), type=type(summary)) == summary

@@ -252,6 +252,7 @@ METRICS = {
     "message_rate_per_s": "message rate",
     "messages_both_per_s": "messages in and out",
     "input_utilisation": "input utilisation",
+    "matching_utilisation": "matching utilisation",
     "output_utilisation": "output utilisation",
     "delay_us": "delivery delay",
     "hops": "hops",

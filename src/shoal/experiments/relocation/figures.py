@@ -54,6 +54,7 @@ LOOKS: Mapping[str, int] = {
     "load100": 1,
     "delay100": 2,
     "pop": 3,
+    "grape": 1,
     **{f"load{weight}": 8 + place for place, weight in enumerate(WEIGHTS[1:])},
     **{f"delay{weight}": 12 + place for place, weight in enumerate(WEIGHTS[1:])},
 }
@@ -74,7 +75,7 @@ INPUT = Measure("input_utilisation", "Input utilisation", "% of the time", 100)
 OUTPUT = Measure("output_utilisation", "Output utilisation", "% of the time", 100)
 DELAY_MS = Measure("delay_us", "Delivery delay", "ms", 1e-3)
 HOPS = Measure("hops", "Hop count", "links between brokers, per delivery")
-MEMORY = Measure("memory_bytes", "Memory of tracing", "kB per broker", 1e-3, "at its peak")
+MEMORY = Measure("memory_bytes", "Memory of tracing", "bytes per broker", 1, "at its peak")
 OVERHEAD = Measure("overhead", "Message overhead", "control messages, % of all", 100)
 
 

@@ -113,7 +113,7 @@ SCALES: dict[ScaleName, Scale] = {
         subscriptions=20,
         duration_us=6 * _MINUTE_US,
         threshold_duration_us=18 * _MINUTE_US,
-        probe_duration_us=3 * _MINUTE_US,
+        probe_duration_us=2 * _MINUTE_US,
         narrowed=True,
         network_sizes=(7, 15, 31, 63),
     ),

@@ -28,6 +28,7 @@ from shoal.experiments.relocation.claims import (
 from shoal.experiments.relocation.grid import (
     BASELINE,
     POP,
+    SPREADS,
     THRESHOLDS,
     WEIGHTS,
     Distribution,
@@ -55,6 +56,7 @@ def compared(
     metric: str,
     judge_ratio: Callable[[float, float], bool],
     words: str,
+    spreads: Sequence[int] = SPREADS,
 ) -> Judge:
     """Ratios of a metric to another setting's; `judge_ratio` sees the least and the greatest."""
 
@@ -64,7 +66,11 @@ def compared(
             against = evidence.results.values(evidence.where(*place), reference, metric)
             for setting in settings:
                 own = evidence.results.values(evidence.where(*place), setting, metric)
-                ratios += [own[spread] / against[spread] for spread in own if against.get(spread)]
+                ratios += [
+                    own[spread] / against[spread]
+                    for spread in own
+                    if spread in spreads and against.get(spread)
+                ]
         if not ratios:
             return None
         least, most = min(ratios), max(ratios)

@@ -79,7 +79,8 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
         if self.spec.probe is None:
             memory = PeakMemory()
             result = run_scenario(self.scenario, observe=memory.observe)
-            return summarise(self.spec, self.key, result, workload, memory.peak_bytes)
+            costs = self.scenario.service
+            return summarise(self.spec, self.key, result, workload, costs, memory.peak_bytes)
         result = run_scenario(
             self.scenario,
             connect=places(workload, self.spec.probe),
@@ -127,19 +128,25 @@ def study_runs(
     runs: Path,
     inputs: Mapping[str, str],
     rtt: Path | None,
+    seed: int,
 ) -> list[StudyRun]:
     """The grid on one data set as tasks; `inputs` are digests of the data it is made from."""
     if rtt is not None:
         inputs = {**inputs, "rtt": hashlib.sha256(rtt.read_bytes()).hexdigest()}
         rtt = rtt.resolve()
-    return [study_run(spec, workloads, runs, inputs, rtt) for spec in grid(dataset, scale)]
+    return [study_run(spec, workloads, runs, inputs, rtt, seed) for spec in grid(dataset, scale)]
 
 
 def study_run(
-    spec: RunSpec, workloads: Path, runs: Path, inputs: Mapping[str, str], rtt: Path | None
+    spec: RunSpec,
+    workloads: Path,
+    runs: Path,
+    inputs: Mapping[str, str],
+    rtt: Path | None,
+    seed: int,
 ) -> StudyRun:
     """The task for a run; `inputs` are digests of the data that it is made from."""
-    scenario = scenario_of(spec, workloads / spec.workload, rtt)
+    scenario = scenario_of(spec, workloads / spec.workload, rtt, seed)
     described = msgspec.to_builtins(scenario)
     described["workload"] = described["underlay"].pop("path", "")
     return StudyRun(
@@ -156,7 +163,7 @@ def run_key(parameters: Sequence[Any]) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None) -> Scenario:
+def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None, seed: int) -> Scenario:
     """The complete scenario of a run."""
     if spec.testbed == "cluster":
         underlay: dict[str, Any] = {"kind": "constant", "latency_us": CLUSTER_LATENCY_US}
@@ -167,6 +174,7 @@ def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None) -> Scenario:
     return parse_scenario(
         {
             "name": spec.name,
+            "seed": seed,
             "system": spec.setting.system,
             "workload": {"path": str(workload)},
             "topology": {"kind": "balanced", "fan_out": 2},

@@ -9,6 +9,7 @@ travels.
                            what passes through it, as GRAPE's own algorithm 2 counts
     messages_both_per_s    the same, coming in and going out (deliveries included)
     input_utilisation      share of time in which a broker is busy with what comes in
+    matching_utilisation   the same for publications alone, without control messages
     output_utilisation     share of time in which its outputs are busy transmitting
     delay_us               from publishing to the subscriber, per delivery
     hops                   links between brokers on the way, per delivery
@@ -36,6 +37,7 @@ from shoal.experiments.run_files import Workload
 from shoal.experiments.runner import RunResult
 from shoal.language import parse
 from shoal.matching import MatchIndex
+from shoal.simulation.service import ServiceCosts
 
 # Values "at the end" are averages from here on.
 SETTLED_FROM = 2 / 3
@@ -114,15 +116,17 @@ def summarise(
     key: str,
     result: RunResult,
     workload: Workload,
+    costs: ServiceCosts,
     tracing_bytes: int | None = None,
 ) -> RunSummary:
     """The summary of a run of the grid; `key` tells what it depended on.
 
-    `tracing_bytes` is what tracing took at its peak in all brokers together, None without tracing.
+    `costs` are those of its brokers; `tracing_bytes` is what tracing took at its peak in all
+    brokers together, None without tracing.
     """
     tables = {name: _arrays(columns) for name, columns in result.tables.items()}
     metrics = {
-        **_load_metrics(tables["load"], spec),
+        **_load_metrics(tables["load"], spec, costs),
         **_delivery_metrics(tables["deliveries"], spec),
         **_move_metrics(tables["selections"], tables["migrations"]),
         **_verdict(result, workload),
@@ -158,7 +162,9 @@ def _settled_us(spec: RunSpec) -> int:
     return PUBLISHING_FROM_US + round(spec.duration_us * SETTLED_FROM)
 
 
-def _load_metrics(load: Mapping[str, _Column], spec: RunSpec) -> dict[str, float | None]:
+def _load_metrics(
+    load: Mapping[str, _Column], spec: RunSpec, costs: ServiceCosts
+) -> dict[str, float | None]:
     """Of the last third; `overhead_whole` is that of the whole publishing time."""
     start_us = load["window_start_us"] if len(load["broker"]) else np.empty(0, np.int64)
     last = (start_us >= _settled_us(spec)) & (start_us < _end_us(spec))
@@ -169,10 +175,13 @@ def _load_metrics(load: Mapping[str, _Column], spec: RunSpec) -> dict[str, float
         return int(load[name][rows].sum()) if len(start_us) else 0
 
     messages_in, messages_out = total("messages_in", last), total("messages_out", last)
+    input_busy_us = total("input_busy_us", last)
+    matching_us = input_busy_us - total("control_in", last) * costs.processing_us
     return {
         "message_rate_per_s": messages_in / broker_s,
         "messages_both_per_s": (messages_in + messages_out) / broker_s,
-        "input_utilisation": total("input_busy_us", last) / broker_s / _US_PER_S,
+        "input_utilisation": input_busy_us / broker_s / _US_PER_S,
+        "matching_utilisation": matching_us / broker_s / _US_PER_S,
         "output_utilisation": total("output_busy_us", last) / broker_s / _US_PER_S,
         "overhead": _share(total, last),
         "overhead_whole": _share(total, whole),
