@@ -29,7 +29,7 @@ LEGEND_ROW, LEGEND_KEY, MOST_COLUMNS = 17, 34, 5
 # for series that come in degrees; then the same again, dashed.
 COLOURS = (
     "#6b7280", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000",
-    "#2b8cc4", "#5aa8d5", "#8cc4e5", "#bcdff3", "#df7d33", "#e79a60", "#efb88f", "#f7d7c0",
+    "#2384bd", "#4b9fcf", "#78b8de", "#a3d0ea", "#dc6f1d", "#e38a48", "#eaa574", "#f0bfa0",
 )  # fmt: skip
 # Paths around the origin: disc, square, triangle, diamond, cross.
 MARKS = (
