@@ -109,13 +109,51 @@ def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path) -> 
         (["--skip-bad"], "--skip-bad is for JSON lines"),
         (["--syntax", "padres"], "--syntax is for JSON lines"),
         (["--engine", "naive"], "S.csv is a table; that needs --engine spark or"),
-        (["--engine", "index", "--out", "x"], "--out writes a table; that needs --engine spark"),
+        (["--engine", "index", "--out", "x"], "--out is for tables; that needs --engine spark"),
+        (["--engine", "index", "--stream"], "--stream is for tables; that needs --engine spark"),
+        (["--engine", "spark-sql", "--partition", "auto"], "--partition goes with --engine spark"),
+        (["--once"], "--once goes with --stream"),
+        (["--stream"], "say where: --out DIR"),
+        (["--stream", "--out", "x"], "P.csv: --stream reads a folder of Parquet files"),
+        (["--stream", "--out", "x", "--overwrite"], "it cannot --overwrite"),
     ],
 )
 def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint: str) -> None:
     code, out, err = tables(csv_shell, *options)
     assert (code, out) == (2, "")
     assert complaint in err
+
+
+@pytest.mark.parametrize("partition", ["auto", "carrier"])
+def test_spread_over_partitions(csv_shell: Shell, partition: str) -> None:
+    assert tables(csv_shell, "--partition", partition)[:2] == (0, ANSWERS)
+
+
+def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "S.csv").write_text(SUBSCRIPTIONS)
+    (tmp_path / "in").mkdir()
+    options = (
+        *("--subscriptions", str(tmp_path / "S.csv"), "--publications", str(tmp_path / "in")),
+        *("--engine", "spark", "--stream", "--once", "--out", str(tmp_path / "out")),
+    )
+    assert (
+        shell.run(*options)[2]
+        == "shoal: in has no Parquet file yet, which would tell the columns\n"
+    )
+    for number, delay in enumerate([45, 3], start=1):
+        row = {"id": number, "carrier": "UA", "dep_delay": delay}
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / "in" / f"{number}.parquet")
+        code, printed, _ = shell.run(*options)
+        assert code == 0
+        counts = [line.split()[1::2] for line in printed.splitlines()[2:-1]]
+        assert counts == [["batches", str(number)], ["pairs", str(2 * number)]]
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert sorted((row["id"], row["subscription"]) for row in rows) == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 3),
+    ]
 
 
 def test_files_that_are_no_tables(csv_shell: Shell) -> None:

@@ -22,6 +22,7 @@ from shoal.cli.match_files import (
     read_subscriptions,
     track,
 )
+from shoal.cli.match_tables import SparkOptions, match_by_spark
 from shoal.cli.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -79,6 +80,19 @@ def match(
         Path | None, typer.Option("--out", help="By Spark: write the pairs there, as Parquet.")
     ] = None,
     overwrite: OverwriteOption = False,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ATTRIBUTE",
+            help="By Spark: spread subscriptions that are too many for a worker.",
+        ),
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="By Spark: go on with files that come to a folder.")
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --stream: end when all that is there is matched.")
+    ] = False,
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
@@ -96,6 +110,10 @@ def match(
     file, a folder of them, or a .csv with a header. Columns of subscriptions: id and filter, or id
     and a conjunction (symbol, price.low, price.high, ...). Columns of publications: id and an
     attribute each; null is missing. --out DIR takes pairs of any number, as Parquet.
+
+    With --partition auto each worker holds only subscriptions that lie together on some attribute.
+    With --stream, publications are a folder of Parquet: each new file is matched once, and its
+    pairs are in DIR/batch=N; a run that was interrupted goes on where it stopped.
     """
     if as_json and not explain:
         raise UserError("--json goes with --explain; without it every line is JSON already")
@@ -103,8 +121,13 @@ def match(
         raise UserError(
             f"--explain goes by the definitions, not by an engine; leave out --engine {engine}"
         )
-    if out and not engine.is_spark:
-        raise UserError("--out writes a table; that needs --engine spark or --engine spark-sql")
+    options = SparkOptions(
+        out, overwrite, master, memory, engine is Engine.SPARK_SQL, partition, stream, once
+    )
+    if engine.is_spark:
+        options.check(publications)
+    elif option := "--out" if out else "--partition" if partition else "--stream" if stream else "":
+        raise UserError(f"{option} is for tables; that needs --engine spark or --engine spark-sql")
     for path in (subscriptions, publications):
         if is_table(path) and not engine.is_spark and not path.is_dir():
             raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
@@ -115,10 +138,7 @@ def match(
     if only and not isinstance(wanted, Path):
         wanted = _chosen(wanted, only)
     if engine.is_spark:
-        from shoal.cli.match_tables import SparkOptions, match_by_spark
-
-        options = SparkOptions(out, overwrite, master, memory)
-        _print(match_by_spark(wanted, given, options, sql=engine is Engine.SPARK_SQL))
+        _print(match_by_spark(wanted, given, options))
         return
     assert not isinstance(wanted, Path)
     assert not isinstance(given, Path)

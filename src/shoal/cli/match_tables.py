@@ -6,58 +6,130 @@ is held in memory, in the order of the input; what is written as a table is not.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from shoal.cli.errors import UserError
 from shoal.cli.match_files import ReadPublication, ReadSubscription
 from shoal.cli.spark import print_counts, spark_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# What --partition says when the dimensions are to be chosen from the data.
+AUTO = "auto"
+
 Answer = tuple[object, Sequence[str | int]]
 
 
 class SparkOptions(NamedTuple):
-    """Where the pairs go (None: they are printed), and what does the work."""
+    """What the command line says about matching on Spark."""
 
     out: Path | None
     overwrite: bool
     master: str
     memory: str
+    sql: bool
+    partition: str | None
+    stream: bool
+    once: bool
+
+    def check(self, publications: Path) -> None:
+        """UserError for options that do not go together."""
+        if self.partition and self.sql:
+            raise UserError("--partition goes with --engine spark; Spark SQL partitions by itself")
+        if self.once and not self.stream:
+            raise UserError("--once goes with --stream; a table is matched once anyway")
+        if not self.stream:
+            return
+        if self.out is None:
+            raise UserError("--stream writes its pairs as they come; say where: --out DIR")
+        if self.overwrite:
+            raise UserError("--stream goes on where it stopped, so it cannot --overwrite")
+        if not publications.is_dir():
+            raise UserError(f"{publications}: --stream reads a folder of Parquet files")
+        if self.out.exists() and not (self.out / "_checkpoints").exists():
+            raise UserError(f"{self.out} exists already, and is not from a stream")
 
 
 def match_by_spark(
     subscriptions: Path | Sequence[ReadSubscription],
     publications: Path | Sequence[ReadPublication],
     options: SparkOptions,
-    *,
-    sql: bool,
 ) -> Iterator[Answer]:
     """What to print: each publication's name and the ids of its subscriptions."""
+    answers: list[Answer] = []
+    counts: dict[str, object] = {}
     with spark_command(
         "match",
-        options.out,
+        None if options.stream else options.out,
         overwrite=options.overwrite,
         master=options.master,
         memory=options.memory,
     ) as (spark, status):
-        from shoal.pipeline.compiled_matching import match_tables
+        status.update("Spark SQL evaluates the filters" if options.sql else "matching on Spark")
+        if options.stream:
+            assert isinstance(publications, Path)
+            counts = _stream(spark, subscriptions, publications, options)
+        else:
+            wanted, given = _subscriptions(spark, subscriptions), _publications(spark, publications)
+            if options.out is None:
+                answers = _answers(given, wanted, _engine(options))
+            else:
+                counts = _write(given, wanted, options)
+    if options.out is not None:
+        print_counts(f"pairs -> {options.out}", counts)
+    yield from answers
+
+
+def _engine(options: SparkOptions) -> Callable[..., DataFrame]:
+    """What makes pairs of publications and subscriptions."""
+    if options.sql:
         from shoal.pipeline.matching_job import judged_pairs
 
-        status.update("Spark SQL evaluates the filters" if sql else "matching on Spark")
-        wanted = _subscriptions(spark, subscriptions)
-        given = _publications(spark, publications)
-        engine = judged_pairs if sql else match_tables
-        if options.out is None:
-            answers = _answers(given, wanted, engine)
-        else:
-            counts = _write(given, wanted, engine, options.out, overwrite=options.overwrite)
-    if options.out is None:
-        yield from answers
+        return judged_pairs
+    if options.partition:
+        from shoal.pipeline.partitioned_matching import match_partitioned
+
+        chosen = None if options.partition == AUTO else options.partition
+        return functools.partial(match_partitioned, dimension=chosen)
+    from shoal.pipeline.compiled_matching import match_tables
+
+    return match_tables
+
+
+def _stream(
+    spark: SparkSession,
+    subscriptions: Path | Sequence[ReadSubscription],
+    publications: Path,
+    options: SparkOptions,
+) -> dict[str, object]:
+    from shoal.pipeline.compiled_matching import share, shared_pairs
+    from shoal.pipeline.matching_stream import match_stream
+    from shoal.pipeline.subscription_tables import read_subscriptions
+
+    assert options.out is not None
+    if options.sql or options.partition:
+        engine = _engine(options)
+
+        def pairs(batch: DataFrame) -> DataFrame:
+            return engine(batch, _subscriptions(batch.sparkSession, subscriptions))
     else:
-        print_counts(f"pairs -> {options.out}", counts)
+        shared = share(spark, read_subscriptions(_subscriptions(spark, subscriptions)))
+
+        def pairs(batch: DataFrame) -> DataFrame:
+            return shared_pairs(batch, shared)
+
+    query = match_stream(spark, publications, pairs, options.out, only_what_is_there=options.once)
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    batches = sorted(options.out.glob("batch=*"))
+    written = [spark.read.parquet(str(batch)).count() for batch in batches]
+    return {"batches": len(batches), "pairs": sum(written)}
 
 
 def _subscriptions(
@@ -83,21 +155,17 @@ def _publications(spark: SparkSession, publications: Path | Sequence[ReadPublica
 
 
 def _write(
-    publications: DataFrame,
-    subscriptions: DataFrame,
-    engine: Callable[..., DataFrame],
-    out: Path,
-    *,
-    overwrite: bool,
+    publications: DataFrame, subscriptions: DataFrame, options: SparkOptions
 ) -> dict[str, object]:
     from shoal.pipeline.tables import new_folder, write_table
 
-    with new_folder(out, overwrite=overwrite) as folder:
-        write_table(engine(publications, subscriptions), folder)
+    assert options.out is not None
+    with new_folder(options.out, overwrite=options.overwrite) as folder:
+        write_table(_engine(options)(publications, subscriptions), folder)
     return {
         "publications": publications.count(),
         "subscriptions": subscriptions.count(),
-        "pairs": publications.sparkSession.read.parquet(str(out)).count(),
+        "pairs": publications.sparkSession.read.parquet(str(options.out)).count(),
     }
 
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-from pyspark.sql import DataFrame
+from pyspark.core.broadcast import Broadcast
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructType
@@ -46,24 +47,31 @@ def match_tables(
     Tables are as `publication_tables` and `subscription_tables` say; `key` names other columns
     than theirs.  TableError, before any matching, for what is wrong with the tables.
     """
-    return compiled_pairs(publications, read_subscriptions(subscriptions), key=key)
+    shared = share(publications.sparkSession, read_subscriptions(subscriptions))
+    return shared_pairs(publications, shared, key=key)
 
 
-def compiled_pairs(
-    publications: DataFrame, subscriptions: Subscriptions, *, key: Sequence[str] | None = None
+def share(spark: SparkSession, subscriptions: Subscriptions) -> Broadcast[Subscriptions]:
+    """Subscriptions for every worker, which keeps them, and the index made of them."""
+    return spark.sparkContext.broadcast(subscriptions)
+
+
+def shared_pairs(
+    publications: DataFrame,
+    subscriptions: Broadcast[Subscriptions],
+    *,
+    key: Sequence[str] | None = None,
 ) -> DataFrame:
-    """As `match_tables`, with subscriptions that are read already."""
-    narrow = Narrow.of(publications, subscriptions.attributes, key)
-    # A worker keeps what is broadcast until Spark drops it, and with it the index made of it.
-    shared = publications.sparkSession.sparkContext.broadcast(subscriptions)
+    """As `match_tables`, for one table after another of publications."""
+    narrow = Narrow.of(publications, subscriptions.value.attributes, key)
     keys, names = len(narrow.key), narrow.names
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answering = Answering(shared.value, keys, names)
+        answering = Answering(subscriptions.value, keys, names)
         for batch in batches:
             yield from answering.answers(batch)
 
-    id_type = from_arrow_type(subscriptions.ids.type)
+    id_type = from_arrow_type(subscriptions.value.ids.type)
     return narrow.pairs(narrow.frame.mapInArrow(match, narrow.answers_schema(id_type)))
 
 

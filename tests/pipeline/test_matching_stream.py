@@ -1,0 +1,93 @@
+"""A stream's pairs are there once, whatever interrupted it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from shoal.pipeline import matching_stream
+from shoal.pipeline.compiled_matching import match_tables
+from shoal.pipeline.matching_stream import match_stream
+from shoal.pipeline.partitioned_matching import match_partitioned
+from shoal.pipeline.tables import TableError
+
+SUBSCRIPTIONS = [(10, 0.0, 4.0), (11, 3.0, 9.0)]
+
+
+def arrive(folder: Path, *values: int) -> None:
+    table = pa.table({"id": list(values), "a": [value % 10 for value in values]})
+    pq.write_table(table, folder / f"{values[0]}.parquet")
+
+
+def pairs_in(out: Path) -> list[tuple[int, int]]:
+    rows = pq.read_table(out, partitioning=None).to_pylist()
+    return sorted((row["id"], row["subscription"]) for row in rows)
+
+
+@pytest.fixture
+def incoming(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    arrive(folder, 1, 5)
+    return folder
+
+
+def engine(publications: DataFrame) -> DataFrame:
+    schema = "id bigint, `a.low` double, `a.high` double"
+    wanted = publications.sparkSession.createDataFrame(SUBSCRIPTIONS, schema)
+    return match_tables(publications, wanted)
+
+
+def partitioned(publications: DataFrame) -> DataFrame:
+    schema = "id bigint, `a.low` double, `a.high` double"
+    wanted = publications.sparkSession.createDataFrame(SUBSCRIPTIONS, schema)
+    return match_partitioned(publications, wanted)
+
+
+def run(spark: SparkSession, incoming: Path, out: Path, work: matching_stream.Engine) -> None:
+    query = match_stream(spark, incoming, work, out, only_what_is_there=True)
+    query.awaitTermination()
+
+
+@pytest.mark.parametrize("work", [engine, partitioned])
+def test_each_file_is_matched_once(
+    spark: SparkSession, incoming: Path, tmp_path: Path, work: matching_stream.Engine
+) -> None:
+    out = tmp_path / "out"
+    run(spark, incoming, out, work)
+    assert pairs_in(out) == [(1, 10), (5, 11)]
+    arrive(incoming, 13, 18)
+    run(spark, incoming, out, work)
+    run(spark, incoming, out, work)
+    assert pairs_in(out) == [(1, 10), (5, 11), (13, 10), (13, 11), (18, 11)]
+
+
+def test_a_batch_that_was_interrupted_is_repeated_not_doubled(
+    spark: SparkSession, incoming: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    whole = matching_stream.write_batch
+
+    def torn(*given: object) -> None:
+        whole(*given)  # type: ignore[arg-type]
+        raise RuntimeError("the power went off before the batch was noted as done")
+
+    monkeypatch.setattr(matching_stream, "write_batch", torn)
+    with pytest.raises(StreamingQueryException, match="the power went off"):
+        run(spark, incoming, out, engine)
+    assert pairs_in(out) == [(1, 10), (5, 11)]
+    monkeypatch.setattr(matching_stream, "write_batch", whole)
+    arrive(incoming, 24)
+    run(spark, incoming, out, engine)
+    assert pairs_in(out) == [(1, 10), (5, 11), (24, 10), (24, 11)]
+
+
+def test_a_folder_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="none is not a folder"):
+        match_stream(spark, tmp_path / "none", engine, tmp_path / "out", only_what_is_there=True)
+    assert not (tmp_path / "out").exists()
