@@ -34,6 +34,16 @@ peers = "[::1]:7003"
 [grape]
 weight = 40
 
+[access]
+anonymous = true
+
+[[access.rules]]
+user = "*"
+publish = ["home/%u/#"]
+
+[limits]
+maximum_inflight = 10
+
 [trace]
 folder = "trace"
 """.replace("three sites", "three-sites")
@@ -84,6 +94,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "link_limits.high_bytes: is not between low_bytes and limit_bytes",
     ),
     "parameters": (network(parameters={}), "parameters: unknown key; a system's table has its"),
+    "rule": (
+        network(access={"rules": [{"user": "*", "publish": ["a/#/b"]}]}),
+        "access.rules[0].publish: ",
+    ),
     "link": (network(links=[["B1"]]), "links[0]: Expected a list of length 2, got 1"),
 }
 
@@ -128,6 +142,18 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["brokers[0].peers: other brokers must know the port; 0 is any free one"],
     ),
     "open on purpose": (two_at("0.0.0.0:7001", "10.0.0.1:7002") | {"plain_links": True}, []),
+    "nobody": (
+        broker(mqtt="127.0.0.1:1883"),
+        ["access: nobody is let in; set anonymous = true or name passwords = a file"],
+    ),
+    "no passwords": (
+        broker(mqtt="127.0.0.1:1883") | {"access": {"passwords": "/no/users"}},
+        ["access.passwords: no file /no/users"],
+    ),
+    "no client TLS": (
+        broker(mqtts="127.0.0.1:8883") | {"access": {"anonymous": True}},
+        ["client_tls: is missing; listeners over TLS (mqtts) need it"],
+    ),
     "no certificate": (
         network(tls={"authority": "/no/ca", "certificate": "/no/{broker}", "key": "/no/{broker}"}),
         ["tls.authority: no file /no/ca"],

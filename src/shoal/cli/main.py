@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "Run one broker of a live network.",
     "check": "Say what is wrong with a network file.",
     "status": "Ask the brokers of a live network what they are doing.",
+    "password": "Set a user's password in a password file of brokers.",
     "publish": "Publish to a live network.",
     "subscribe": "Print what matches, as it comes from a live network.",
     "demo": "The tour: real flights, an adaptive broker tree, a report.",

@@ -24,6 +24,7 @@ def serve(
     What it logs goes to standard error, one JSON object per line.
     """
     from shoal.cli.networks import read_network
+    from shoal.runtime.access import AccessError
     from shoal.runtime.broker_service import BrokerService
     from shoal.runtime.logs import start_logging
     from shoal.runtime.serving import serve_broker
@@ -43,5 +44,5 @@ def serve(
 
     try:
         serve_broker(network, broker, started)
-    except (OSError, TlsError) as error:
+    except (AccessError, OSError, TlsError) as error:
         raise UserError(f"{broker}: {error}") from error

@@ -19,8 +19,8 @@ from shoal.broker.link_session import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
-from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.runtime.access import NetworkAccess
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.admin import AdminServer
 from shoal.runtime.clock import Clock
@@ -28,7 +28,7 @@ from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
-from shoal.runtime.tls import load_contexts
+from shoal.runtime.tls import load_client_context, load_contexts
 from shoal.runtime.websocket import WebSocket
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerService:
-    """The broker `name` of a network; TlsError when its certificates cannot be used."""
+    """The broker `name` of a network; TlsError, AccessError when its files cannot be used."""
 
     def __init__(self, network: Network, name: BrokerId) -> None:
         self.network = network
@@ -64,9 +64,12 @@ class BrokerService:
             open_to_all=not system.needs_tree,
         )
         self.links = PeerLinks(self.node, codec, settings)
+        client_tls = network.client_tls
+        self._client_context = load_client_context(client_tls, name) if client_tls else None
         # A broker without a network is all there is: the machine has nothing to add.
         networked = len(network.brokers) > 1 or self.trace is not None
-        self.door = MqttDoor(self.node, DEFAULT_LIMITS, networked=networked)
+        access = NetworkAccess(network.access)
+        self.door = MqttDoor(self.node, network.limits, access, networked=networked)
         self.admin = AdminServer(self.status, self.missing)
 
     async def start(self) -> None:
@@ -78,7 +81,7 @@ class BrokerService:
         self.node.start()
         await self._listen("peers", section.address("peers"))
         self.door.start()
-        for key in ("mqtt", "websocket"):
+        for key in ("mqtt", "mqtts", "websocket"):
             await self._listen(key, section.address(key))
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
 
@@ -93,6 +96,9 @@ class BrokerService:
                     self.listening[key] = await self.links.start(address)
                 case "mqtt":
                     self.listening[key] = await self.door.listen(address, MqttSocket)
+                case "mqtts":
+                    context = self._client_context
+                    self.listening[key] = await self.door.listen(address, MqttSocket, context)
                 case "websocket":
                     self.listening[key] = await self.door.listen(address, WebSocket)
         except OSError as error:

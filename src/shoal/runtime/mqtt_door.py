@@ -73,6 +73,8 @@ class MqttDoor:
         self._access = access
         self._delivered: list[Deliver] = []
         self._sockets: dict[Connection, Socket] = {}
+        # Clients from which nothing is read until they are let in, or not.
+        self._waiting: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -133,7 +135,7 @@ class MqttDoor:
         """Bytes of a client."""
         self.carry_out(connection.receive(data, self.node.clock.now_us()))
         if not connection.wants_reading:
-            self._admit_later(connection)
+            self._wait(connection)
         self.node.schedule_flush()
 
     def lost(self, connection: Connection) -> None:
@@ -169,25 +171,33 @@ class MqttDoor:
 
     # --- admission ----------------------------------------------------------------------------
 
-    def _admit_later(self, connection: Connection) -> None:
+    def _wait(self, connection: Connection) -> None:
+        """Read nothing more until the connection wants it; answer what is owed to it."""
         socket = self._sockets.get(connection)
-        credentials = self._access.take_owed() if self._access is not None else None
-        if socket is None or credentials is None or self._access is None:
+        if socket is None or connection in self._waiting:
             return
+        self._waiting[connection] = None
         socket.pause_reading()
-        task = asyncio.create_task(self._admit(connection, credentials, self._access))
-        self._admissions.add(task)
-        task.add_done_callback(self._admissions.discard)
+        credentials = self._access.take_owed() if self._access is not None else None
+        if self._access is not None and credentials is not None:
+            task = asyncio.create_task(self._admit(connection, credentials, self._access))
+            self._admissions.add(task)
+            task.add_done_callback(self._admissions.discard)
 
     async def _admit(
         self, connection: Connection, credentials: Credentials, access: LateAccess
     ) -> None:
         admission = await access.answer(credentials)
         self.carry_out(connection.admitted(admission, self.node.clock.now_us()))
-        socket = self._sockets.get(connection)
-        if socket is not None and not self.node.is_holding:
-            socket.resume_reading()
         self.node.schedule_flush()
+
+    def _go_on(self) -> None:
+        """Read on from those that want it."""
+        for connection in [each for each in self._waiting if each.wants_reading]:
+            del self._waiting[connection]
+            socket = self._sockets.get(connection)
+            if socket is not None and not self.node.is_holding:
+                socket.resume_reading()
 
     # --- the machine's side -------------------------------------------------------------------
 
@@ -203,6 +213,8 @@ class MqttDoor:
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+        if self._waiting:
+            self._go_on()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)

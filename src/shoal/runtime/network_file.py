@@ -25,7 +25,9 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.broker.link_session import LinkLimits
+from shoal.matching.topic_filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
+from shoal.mqtt.limits import Limits
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import TopologyError, check_tree
 from shoal.runtime.addresses import Address, read_address
@@ -37,6 +39,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 NETWORK = "network"
+_FOR_CLIENTS = ("mqtt", "mqtts", "websocket")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +51,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
 
     peers       for other brokers; they also dial it
     mqtt        for MQTT clients, over TCP
+    mqtts       for MQTT clients, over TLS
     websocket   for MQTT clients, over WebSocket
     admin       health, status and metrics, over HTTP
     """
@@ -55,6 +59,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     name: Name
     peers: Text
     mqtt: str = ""
+    mqtts: str = ""
     websocket: str = ""
     admin: str = ""
 
@@ -67,8 +72,8 @@ class BrokerSection(Section, frozen=True, kw_only=True):
 
     def listeners(self) -> dict[str, str]:
         """The addresses that are given, by key."""
-        texts = {"peers": self.peers, "mqtt": self.mqtt, "websocket": self.websocket}
-        return {key: text for key, text in (texts | {"admin": self.admin}).items() if text}
+        keys = ("peers", "mqtt", "mqtts", "websocket", "admin")
+        return {key: text for key in keys if (text := getattr(self, key))}
 
     def address(self, key: str) -> Address | None:
         text = self.listeners().get(key)
@@ -81,6 +86,45 @@ class TlsSection(Section, frozen=True, kw_only=True):
     authority: Text
     certificate: Text
     key: Text
+
+
+class RuleSection(Section, frozen=True, kw_only=True):
+    """What a user may do: topic filters, where %u is the user's name and %c the client's.
+
+    `user` is a name, `*` for everybody, or empty for whoever gave no name.
+    """
+
+    user: str
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for key in ("publish", "subscribe"):
+            for pattern in getattr(self, key):
+                try:
+                    read_topic_filter(pattern)
+                except TopicError as error:
+                    raise ValueError(f"{key}: {error}") from None
+
+
+class AccessSection(Section, frozen=True, kw_only=True):
+    """Who is let in; see `shoal.runtime.access`.  Without users and `anonymous`, nobody.
+
+    anonymous   clients that do not say who they are
+    passwords   a file made by `shoal password`
+    """
+
+    anonymous: bool = False
+    passwords: str = ""
+    rules: tuple[RuleSection, ...] = ()
+
+
+class ClientTlsSection(Section, frozen=True, kw_only=True):
+    """For listeners over TLS; with an authority, clients must have certificates that it signed."""
+
+    certificate: Text
+    key: Text
+    authority: str = ""
 
 
 class LinksSection(Section, frozen=True, kw_only=True):
@@ -130,6 +174,9 @@ class Network(Section, frozen=True, kw_only=True):
     seed: int = 0
     tls: TlsSection | None = None
     plain_links: bool = False
+    access: AccessSection = AccessSection()
+    client_tls: ClientTlsSection | None = None
+    limits: Limits = Limits()
     link_limits: LinksSection = LinksSection()
     trace: TraceSection = TraceSection()
     parameters: dict[str, Any] = {}
@@ -156,18 +203,27 @@ class Network(Section, frozen=True, kw_only=True):
         return found
 
 
+# Where a network file names files or folders.
+_FILES = {
+    "tls": ("authority", "certificate", "key"),
+    "client_tls": ("authority", "certificate", "key"),
+    "access": ("passwords",),
+    "trace": ("folder",),
+}
+
+
 def load_network(path: Path) -> Network:
     """The network in a TOML file; TomlError says what is wrong with it and where."""
     data = typed_toml.read_table(path)
     folder = path.parent.resolve()
     network = parse_network(data, str(path))
-    tls, trace = network.tls, network.trace
-    if tls is not None:
-        files = {key: str(folder / text) for key, text in msgspec.structs.asdict(tls).items()}
-        tls = TlsSection(**files)
-    if trace.folder:
-        trace = msgspec.structs.replace(trace, folder=str(folder / trace.folder))
-    return msgspec.structs.replace(network, tls=tls, trace=trace)
+    changed = {}
+    for name, keys in _FILES.items():
+        section = getattr(network, name)
+        if section is not None:
+            paths = {key: str(folder / text) for key in keys if (text := getattr(section, key))}
+            changed[name] = msgspec.structs.replace(section, **paths)
+    return msgspec.structs.replace(network, **changed)
 
 
 def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
@@ -214,8 +270,8 @@ def problems(network: Network) -> list[str]:
         except TopologyError as error:
             found.append(f"links: {error}")
     found += _address_problems(network)
-    if network.tls is not None:
-        found += _missing_files(network.tls, names)
+    found += _access_problems(network)
+    found += _missing_files(network)
     return found
 
 
@@ -236,12 +292,24 @@ def _address_problems(network: Network) -> list[str]:
     return found
 
 
-def _missing_files(tls: TlsSection, names: list[BrokerId]) -> list[str]:
-    found: dict[str, None] = {}
-    for key, pattern in msgspec.structs.asdict(tls).items():
-        for name in names:
-            path = Path(pattern.format(broker=name))
+def _access_problems(network: Network) -> list[str]:
+    access, found = network.access, []
+    clients = [key for each in network.brokers for key in each.listeners() if key in _FOR_CLIENTS]
+    certified = network.client_tls is not None and network.client_tls.authority
+    if clients and not (access.anonymous or access.passwords or certified):
+        found.append("access: nobody is let in; set anonymous = true or name passwords = a file")
+    if "mqtts" in clients and network.client_tls is None:
+        found.append("client_tls: is missing; listeners over TLS (mqtts) need it")
+    return found
+
+
+def _missing_files(network: Network) -> list[str]:
+    found = []
+    for name, keys in _FILES.items():
+        section = getattr(network, name)
+        for key in keys if section is not None and name != "trace" else ():
+            pattern = getattr(section, key)
             # A broker has its own key; those of others need not be here.
-            if not path.is_file() and "{broker}" not in pattern:
-                found[f"tls.{key}: no file {path}"] = None
-    return list(found)
+            if pattern and "{broker}" not in pattern and not Path(pattern).is_file():
+                found.append(f"{name}.{key}: no file {pattern}")
+    return found

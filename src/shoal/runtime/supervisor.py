@@ -21,7 +21,7 @@ from typing import Any
 from shoal.model import BrokerId
 from shoal.overlays.tree.shapes import balanced_tree
 from shoal.runtime.addresses import Address
-from shoal.runtime.network_file import BrokerSection, Network
+from shoal.runtime.network_file import AccessSection, BrokerSection, Network
 
 # Python and its compiled parts take a second or two to load, more when all start at once.
 START_TIMEOUT_S = 60.0
@@ -61,7 +61,8 @@ def local_network(
         for number, name in enumerate(names)
     )
     links = tuple(balanced_tree(names, 2))
-    return Network(name="local", brokers=sections, system=system, links=links)
+    access = AccessSection(anonymous=True)
+    return Network(name="local", brokers=sections, system=system, links=links, access=access)
 
 
 def free_ports(host: str, count: int) -> list[int]:

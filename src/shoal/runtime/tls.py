@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.model import BrokerId
-from shoal.runtime.network_file import TlsSection
+from shoal.runtime.network_file import ClientTlsSection, TlsSection
 
 
 class TlsError(ValueError):
@@ -52,6 +52,21 @@ def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
         except ssl.SSLError as error:
             raise TlsError(f"tls.certificate: {files['certificate']}: {error}") from None
     return contexts
+
+
+def load_client_context(section: ClientTlsSection, broker: BrokerId) -> ssl.SSLContext:
+    """For listeners that clients connect to over TLS; TlsError names what cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    certificate, key = (text.format(broker=broker) for text in (section.certificate, section.key))
+    try:
+        context.load_cert_chain(certificate, key)
+        if section.authority:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(section.authority)
+    except OSError as error:  # TLS's own errors are among them
+        raise TlsError(f"client_tls: {certificate}, {key}: {error}") from None
+    return context
 
 
 def certified_names(certificate: dict[str, Any] | None) -> set[str]:
