@@ -160,7 +160,8 @@ def _run(
             tasks += study_runs(data.name, scale, made.folder, runs, made.inputs, rtt, seed)
         _simulate(steps, spark, tasks)
     with steps.step("tables, claims and figures"):
-        return _write(root, tasks, scale, chosen)
+        latency = "great circles between airports" if rtt is None else f"round trips of {rtt.name}"
+        return _write(root, tasks, scale, [*(data.description for data in chosen), latency])
 
 
 def _run_bluedove(
@@ -226,14 +227,14 @@ def _duration(seconds: float) -> str:
 
 
 def _write(
-    root: Path, tasks: Sequence[Task], scale: Scale, chosen: Sequence[DataSet]
+    root: Path, tasks: Sequence[Task], scale: Scale, sources: Sequence[str]
 ) -> list[Finding]:
     """Everything that comes of the runs' summaries."""
     from shoal.experiments.relocation.study import write_study
     from shoal.report.study import read_study
     from shoal.report.study_pages import write_pages
 
-    findings = write_study(root, tasks, scale, [data.description for data in chosen])
+    findings = write_study(root, tasks, scale, sources)
     write_pages(root, read_study(root / "study.json"))
     return findings
 
