@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-spark-matching clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-spark-matching bench-spark-partitions clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -76,6 +76,10 @@ bench-covering: install ## time to reduce 100,000 subscriptions to those that no
 bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's join by condition
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_matching.py $(WORKLOADS)
+
+bench-spark-partitions: install ## spreading on Spark: auto beside one dimension; WORKLOADS=large is 10,000,000
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_spark_partitions.py $(WORKLOADS)
 
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -115,13 +115,17 @@ class Spread(NamedTuple):
         rows: list[Numbers] = []
         tasks: list[Numbers] = []
         for dimension in self.plan.dimensions:
+            end = dimension.first + len(dimension.cuts) + 1
+            if not self.tasks[dimension.first : end].any():
+                continue
             ranges = ranges_of_batch(batch, dimension.attribute, is_text=dimension.is_text)
             whose, partitions = dimension.partitions_met(*ranges)
             counts = self.tasks[partitions]
             skipped = self.first[partitions] - (np.cumsum(counts) - counts)
             rows.append(np.repeat(whose, counts))
             tasks.append(np.arange(counts.sum()) + np.repeat(skipped, counts))
-        return np.concatenate(rows), np.concatenate(tasks)
+        nothing = np.empty(0, np.int64)
+        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *tasks])
 
 
 def places_of(batch: pa.RecordBatch, plan: Plan, columns: Mapping[str, str]) -> list[Doubles]:
