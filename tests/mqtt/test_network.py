@@ -2,83 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.broker.effects import Deliver, Notify, Received, Requested, Send
-from shoal.broker.machine import Broker
+from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish as PublishRequest
 from shoal.language import parse
 from shoal.matching import matches, topic_matches
 from shoal.model import EVERYTHING, MAX_CONJUNCTIONS, Publication, check_attributes
-from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import MAX_BATCH, network_attributes, network_filter, read_publication
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
-from shoal.overlays.tree.routing import TreeRouting
-from tests.mqtt.house import Client, House, will
-
-
-class Site(House):
-    """A house that is one broker of a network."""
-
-    def __init__(
-        self, network: Network, broker_id: str, neighbours: tuple[str, ...], **limits: Any
-    ) -> None:
-        super().__init__(**limits)
-        self.network = network
-        self.machine = Broker(broker_id, neighbours, TreeRouting)
-        self.clients = BrokerClients(
-            broker_id, self.now_us, limits=self.clients.limits, networked=True
-        )
-        self.notices: list[Notify] = []
-
-    def carry_out(self, effects: Any) -> None:
-        super().carry_out(effects)
-        requests, self.requests = self.requests, []
-        for request in requests:
-            self.network.inputs.append((self, request))
-        self.network.settle()
-
-
-class Network:
-    """Brokers in a line, and what is on its way between them."""
-
-    def __init__(self, *names: str, **limits: Any) -> None:
-        self.inputs: deque[tuple[Site, Any]] = deque()
-        self._settling = False
-        self.sites: dict[str, Site] = {}
-        for number, name in enumerate(names):
-            neighbours = names[max(0, number - 1) : number] + names[number + 1 : number + 2]
-            self.sites[name] = Site(self, name, neighbours, **limits)
-        for site in self.sites.values():
-            site.carry_out(site.clients.take_effects())
-
-    def __getitem__(self, name: str) -> Site:
-        return self.sites[name]
-
-    def settle(self) -> None:
-        """Let everything that is under way arrive."""
-        if self._settling:
-            return
-        self._settling = True
-        while self.inputs:
-            site, input = self.inputs.popleft()
-            for effect in site.machine.handle(input, site.now_us):
-                match effect:
-                    case Send(neighbour, message):
-                        self.inputs.append((self[neighbour], Received(site.machine.id, message)))
-                    case Deliver():
-                        site.carry_out(site.clients.deliver([effect], site.now_us))
-                    case Notify():
-                        site.notices.append(effect)
-        self._settling = False
+from tests.mqtt.house import Client, will
+from tests.mqtt.network_house import Network
 
 
 @pytest.fixture
@@ -209,7 +148,7 @@ def test_a_client_that_advertises_publishes_under_its_own_name(network: Network)
     here.subscribe("#")
     client = promising(network, "carrier = 'UA'", "carrier = 'DL'")
     rows = network["B1"].machine.tables.advertisements
-    assert [id for id in rows if id.startswith("promising")] == ["promising/0", "promising/1"]
+    assert [id for id in rows if id.startswith("promising")] == ["promising@B3/0", "promising@B3/1"]
     for carrier in ("UA", "DL", "AA"):
         properties = Properties(user_properties=(("carrier", carrier),))
         client.publish("a", carrier.encode(), properties=properties)

@@ -33,11 +33,12 @@ from shoal.mqtt.content import WishError, attributes_of, read_advertisements, re
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import Door
+from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect, SubscriptionRequest
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
+from shoal.mqtt.roaming import Roaming
 from shoal.mqtt.session import ClientSubscription, Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.statistics import Statistics
@@ -82,11 +83,12 @@ class BrokerClients:
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
         self.retained = RetainedStore(limits.maximum_retained_messages)
-        self.door = Door(broker_id) if networked else None
+        self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)
         self._access = access or Everyone()
         self._timers = Timers()
         self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
+        self._roaming = Roaming(self, self.door, self._timers) if self.door else None
         self._assigned = 0
         # Publications that sessions which have ended could not keep.
         self._dropped = 0
@@ -122,6 +124,8 @@ class BrokerClients:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
                     self._sessions.publish_will(self._sessions[client_id], now_us)
+                case (str(kind), tuple() as journey) if self._roaming is not None:
+                    self._roaming.due(kind, journey, now_us)
                 case _:
                     self._publish_statistics(now_us)
         return self.take_effects()
@@ -175,6 +179,8 @@ class BrokerClients:
         connection.session = session
         if self.door is not None:
             self.door.advertise(client_id, read_advertisements(connect.properties.user_properties))
+        if self._roaming is not None:
+            self._roaming.entered(session, now_us)
         session.outlet = connection.outlet
         self.subscriptions.presence_changed(session)
         if terms.keep_alive_us:
@@ -197,9 +203,50 @@ class BrokerClients:
             self._sessions.left(session, now_us, with_will=with_will)
             self.subscriptions.presence_changed(session)
 
-    def _forget(self, session: Session) -> None:
+    def _forget(self, session: Session, now_us: int) -> None:
         self._dropped += session.dropped
         self.subscriptions.forget(session)
+        if self._roaming is not None:
+            self._roaming.ended(session, now_us)
+
+    # --- sessions move between brokers --------------------------------------------------------
+
+    def must_wait(
+        self, connection: Connection, connect: Connect, admission: Admission, now_us: int
+    ) -> bool:
+        """Whether the client's session has to come from another broker first."""
+        return self._roaming is not None and self._roaming.must_wait(
+            connection, connect, admission, now_us
+        )
+
+    def new_session(self, client_id: str) -> Session:
+        """A session that will not stay."""
+        return Session(client_id, self.limits)
+
+    def adopt(self, client_id: str) -> Session:
+        """A session for what another broker has sent."""
+        return self._sessions.add(client_id)
+
+    def abandon(self, client_id: str, now_us: int) -> None:
+        """The client did not wait for its session: it is kept as long as any."""
+        session = self._sessions.get(client_id)
+        if session is not None:
+            session.expiry_interval_s = self.limits.maximum_session_expiry_s
+            self._sessions.left(session, now_us, with_will=False)
+
+    def release(self, client_id: str, is_wanted: bool, now_us: int) -> Session | None:
+        """The client connected at another broker: its session, if that is wanted there."""
+        session = self._sessions.get(client_id)
+        if session is not None and session.outlet is not None:
+            reason = "the client connected again elsewhere"
+            session.outlet.connection.disconnect(ReasonCode.SESSION_TAKEN_OVER, reason, now_us)
+            session = self._sessions.get(client_id)
+        if session is None:
+            return None
+        if is_wanted:
+            return self._sessions.release(client_id)
+        self._sessions.end(session, now_us)
+        return None
 
     # --- publications -------------------------------------------------------------------------
 
@@ -221,8 +268,14 @@ class BrokerClients:
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
         assert self.door is not None
+        assert self._roaming is not None
         for delivery in deliveries:
-            message = self.door.message(delivery.routed.publication, now_us)
+            publication = delivery.routed.publication
+            if TO_ATTRIBUTE in publication.attributes:
+                if publication.publisher != self.door.client:
+                    self._roaming.hear(publication.body, now_us)
+                continue
+            message = self.door.message(publication, now_us)
             if message is not None:
                 if message.retain:
                     self.retained.keep(message)

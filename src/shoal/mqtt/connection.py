@@ -150,8 +150,7 @@ class Connection:
         """The answer that `Access.admit` still owed; dropped if the client is gone."""
         if self.state is State.ADMISSION:
             self._answer_connect(admission, now_us)
-            held, self._held = self._held, []
-            self._handle_all(held, now_us)
+            self._go_on(now_us)
         return self._clients.take_effects()
 
     def pause(self) -> None:
@@ -266,6 +265,17 @@ class Connection:
         if admission is not None:
             self._answer_connect(admission, now_us)
 
+    def go_on(self, admission: Admission, now_us: int) -> None:
+        """The client's session has come, or will not: let the client in."""
+        self._enter(admission, now_us)
+        self._go_on(now_us)
+
+    def _go_on(self, now_us: int) -> None:
+        """Handle what came while the client was not let in yet."""
+        if self.state is not State.ADMISSION:
+            held, self._held = self._held, []
+            self._handle_all(held, now_us)
+
     def _answer_connect(self, admission: Admission, now_us: int) -> None:
         connect = self._connect
         assert connect is not None
@@ -276,7 +286,12 @@ class Connection:
                 code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
         if code >= FIRST_ERROR:
             self.disconnect(code, reason, now_us)
-            return
+        elif not self._clients.must_wait(self, connect, admission, now_us):
+            self._enter(admission, now_us)
+
+    def _enter(self, admission: Admission, now_us: int) -> None:
+        connect = self._connect
+        assert connect is not None
         self.permissions = admission.permissions
         terms = self.terms = agree(connect, self._clients.limits)
         client_id = connect.client_id or self._clients.new_client_id()

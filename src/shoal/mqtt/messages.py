@@ -31,6 +31,7 @@ class Message:
     __slots__ = (
         "_halves",
         "expires_us",
+        "key",
         "payload",
         "properties",
         "published_us",
@@ -58,6 +59,8 @@ class Message:
         self.retain = retain
         self.properties = properties
         self.expires_us: int | None = None
+        # Publisher and number of the publication that it travels in, in a network.
+        self.key: tuple[str, int] | None = None
         self._halves: dict[Any, Halves] = {}
         if properties is not NO_PROPERTIES:
             self.expires_from(published_us)

@@ -28,11 +28,13 @@ from shoal.model import (
     EVERYTHING,
     Advertisement,
     And,
+    Attributes,
     BrokerId,
     ClientId,
     Expression,
     Filter,
     Operator,
+    Or,
     Publication,
     Subscription,
     SubscriptionId,
@@ -52,6 +54,9 @@ from shoal.mqtt.session import ClientSubscription
 
 LEVELS_ATTRIBUTE = "$levels"
 RETAIN_ATTRIBUTE = "$retain"
+# What brokers' MQTT sides say to each other carries the name of the one it is for, or this.
+TO_ATTRIBUTE = "$to"
+EVERY_BROKER = "*"
 # Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
 MAX_LEVEL_ATTRIBUTES = 8
 # What one request to the machine holds: the wire between brokers has a limit for its frames.
@@ -60,7 +65,6 @@ MAX_BATCH_BYTES = 1_048_576
 # Messages remembered until they come back from the machine; those forgotten are read again.
 MAX_RECENT = 4_096
 
-_RETAINED = Filter(predicate(RETAIN_ATTRIBUTE, Operator.EQ, True))
 # A PUBLISH above QoS 0 needs an identifier; this one means nothing.
 _ANY_PACKET_ID = 1
 
@@ -114,9 +118,13 @@ def _level_attribute(number: int) -> str:
 
 
 class Door:
-    """One broker's MQTT clients, as clients of its machine.  `take` has what to ask of it."""
+    """One broker's MQTT clients, as clients of its machine.  `take` has what to ask of it.
 
-    def __init__(self, broker_id: BrokerId) -> None:
+    Publications are numbered from the time of the start on, so that no number ever comes again.
+    """
+
+    def __init__(self, broker_id: BrokerId, started_us: int) -> None:
+        self._broker_id = broker_id
         self.client: ClientId = f"{RESERVED_CLIENT_IDS}{broker_id}"
         self._requests: list[Requested] = []
         self._batch: list[Publication] = []
@@ -124,11 +132,17 @@ class Door:
         # How many subscriptions of clients a subscription of the door stands for.
         self._subscriptions: dict[tuple[str, Filter], tuple[SubscriptionId, int]] = {}
         self._next_id = 0
-        self._sequences: dict[ClientId, int] = {}
+        self._sequence = started_us
         self._advertised: dict[ClientId, int] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
         self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
-        self._ask(self.client, Subscribe(self._subscription(_RETAINED)))
+        everyone = Or(
+            (
+                predicate(RETAIN_ATTRIBUTE, Operator.EQ, True),
+                predicate(TO_ATTRIBUTE, Operator.IN, (broker_id, EVERY_BROKER)),
+            )
+        )
+        self._ask(self.client, Subscribe(self._subscription(Filter(everyone))))
 
     def take(self) -> list[Requested]:
         """What to ask the machine, in this order."""
@@ -172,37 +186,51 @@ class Door:
     def unadvertise(self, client_id: ClientId) -> None:
         """The client is gone, or takes back what it promised."""
         for number in range(self._advertised.pop(client_id, 0)):
-            self._ask(client_id, Unadvertise(_advertisement_id(client_id, number)))
-        self._sequences.pop(client_id, None)
+            self._ask(client_id, Unadvertise(self._advertisement_id(client_id, number)))
 
     def publish(self, message: Message) -> None:
         """Send a client's message through the network, and so back to this broker's clients."""
         publisher = message.publisher
         client = publisher if publisher in self._advertised else self.client
-        sequence = self._sequences.get(client, 0)
-        self._sequences[client] = sequence + 1
-        publication = Publication(
-            publisher=client,
-            sequence=sequence,
-            published_us=message.published_us,
-            attributes=network_attributes(message),
-            body=_write_body(message),
+        publication = self._publication(
+            client, message.published_us, network_attributes(message), write_body(message)
         )
+        message.key = publication.key
         if len(self._recent) >= MAX_RECENT:
             self._recent.clear()
-        self._recent[client, sequence] = message
+        self._recent[publication.key] = message
+        self._add(publication)
+
+    def send(self, to: str, body: bytes, now_us: int) -> None:
+        """Say something to the MQTT side of another broker, or of EVERY_BROKER."""
+        self._add(self._publication(self.client, now_us, {TO_ATTRIBUTE: to}, body))
+
+    def message(self, publication: Publication, now_us: int) -> Message | None:
+        """The message that a publication carries, from here or elsewhere."""
+        message = self._recent.pop(publication.key, None)
+        return read_publication(publication, now_us) if message is None else message
+
+    def _publication(
+        self, client: ClientId, published_us: int, attributes: Attributes, body: bytes
+    ) -> Publication:
+        self._sequence += 1
+        return Publication(
+            publisher=client,
+            sequence=self._sequence,
+            published_us=published_us,
+            attributes=attributes,
+            body=body,
+        )
+
+    def _add(self, publication: Publication) -> None:
         if self._batch and (
-            self._batch[0].publisher != client
+            self._batch[0].publisher != publication.publisher
             or len(self._batch) >= MAX_BATCH
             or self._batch_bytes + len(publication.body) > MAX_BATCH_BYTES
         ):
             self._end_batch()
         self._batch.append(publication)
         self._batch_bytes += len(publication.body)
-
-    def message(self, publication: Publication, now_us: int) -> Message | None:
-        """The message that a publication carries, from here or elsewhere."""
-        return self._recent.pop(publication.key, None) or read_publication(publication, now_us)
 
     def _end_batch(self) -> None:
         if self._batch:
@@ -217,15 +245,17 @@ class Door:
         self._next_id += 1
         return Subscription(id=f"{self.client}/{self._next_id}", client=self.client, filter=filter)
 
+    def _advertisement_id(self, client: ClientId, number: int) -> str:
+        # With the broker: a client that moves on advertises there before this is forgotten.
+        return f"{client}@{self._broker_id}/{number}"
+
     def _advertisement(self, client: ClientId, number: int, filter: Filter) -> Advertisement:
-        return Advertisement(id=_advertisement_id(client, number), publisher=client, filter=filter)
+        id = self._advertisement_id(client, number)
+        return Advertisement(id=id, publisher=client, filter=filter)
 
 
-def _advertisement_id(client: ClientId, number: int) -> str:
-    return f"{client}/{number}"
-
-
-def _write_body(message: Message) -> bytes:
+def write_body(message: Message) -> bytes:
+    """The publisher, and what it published, as bytes."""
     packet = PublishPacket(
         message.topic,
         message.payload,
@@ -237,9 +267,9 @@ def _write_body(message: Message) -> bytes:
     return write_string(message.publisher) + encode(packet, MQTT_5)
 
 
-def read_publication(publication: Publication, now_us: int) -> Message | None:
-    """The message that a publication carries; None if it is none of MQTT's."""
-    reader = Reader(publication.body, "body")
+def read_body(body: bytes, published_us: int) -> Message | None:
+    """The message that `write_body` wrote; None for anything else."""
+    reader = Reader(body, "body")
     decoder = Decoder(MQTT_5)
     try:
         publisher = reader.string("client identifier")
@@ -249,14 +279,21 @@ def read_publication(publication: Publication, now_us: int) -> Message | None:
     if len(packets) != 1 or type(packets[0]) is not PublishPacket:
         return None
     packet = packets[0]
-    message = Message(
+    return Message(
         packet.topic,
         packet.payload,
         publisher,
-        publication.published_us,
+        published_us,
         packet.qos,
         packet.retain,
         packet.properties,
     )
-    message.expires_from(now_us)
+
+
+def read_publication(publication: Publication, now_us: int) -> Message | None:
+    """The message that a publication carries; None if it is none of MQTT's."""
+    message = read_body(publication.body, publication.published_us)
+    if message is not None:
+        message.key = publication.key
+        message.expires_from(now_us)
     return message

@@ -17,7 +17,8 @@ Source: MQTT Version 5.0, sections 4.1, 4.3, 4.4, 4.6 and 4.9.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from shoal.model import Filter
 from shoal.mqtt.errors import protocol_error
@@ -46,6 +47,14 @@ class Outgoing:
         self.identifiers = identifiers
         self.packet_id = 0
         self.released = False
+
+
+class Diversion(Protocol):
+    """Takes a session's messages in its place."""
+
+    def deliver(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None: ...
 
 
 class ClientSubscription:
@@ -106,6 +115,7 @@ class Session:
         "_resend",
         "_waiting",
         "client_id",
+        "diversion",
         "dropped",
         "expiry_interval_s",
         "outlet",
@@ -123,6 +133,8 @@ class Session:
         # Identifiers of QoS 2 publications that came from the client and are not released yet.
         self.received: set[int] = set()
         self.dropped = 0
+        # Where messages go while the session moves between brokers (see `roaming`).
+        self.diversion: Diversion | None = None
         self._limits = limits
         self._last_id = 0
         # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
@@ -143,6 +155,15 @@ class Session:
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
     ) -> None:
         """Send a message, or keep it for later; `qos` is the lower of what both sides asked."""
+        if self.diversion is None:
+            self.accept(message, qos, retain, identifiers, now_us)
+        else:
+            self.diversion.deliver(message, qos, retain, identifiers, now_us)
+
+    def accept(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        """As `deliver`, for a session that is all here."""
         outlet = self.outlet
         if outlet is not None and outlet.writable:
             if qos == 0:
@@ -195,6 +216,20 @@ class Session:
                 self._send_new(outgoing, outlet, now_us)
             else:
                 outlet.send_now(message, outgoing.retain, outgoing.identifiers, now_us)
+
+    # --- moving to another broker -------------------------------------------------------------
+
+    def on_its_way(self) -> Iterator[Outgoing]:
+        """All that is in flight or waits, in its order."""
+        yield from self._inflight.values()
+        yield from self._waiting or ()
+
+    def restore(self, outgoing: Outgoing) -> None:
+        """Take over what was on its way; in flight if it has a packet identifier."""
+        if outgoing.packet_id:
+            self._inflight[outgoing.packet_id] = outgoing
+        else:
+            self._keep(outgoing)
 
     # --- what the client answers --------------------------------------------------------------
 

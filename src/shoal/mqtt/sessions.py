@@ -40,7 +40,7 @@ class Sessions:
         limits: Limits,
         timers: Timers,
         publish: Callable[[Message, int], object],
-        forget: Callable[[Session], None],
+        forget: Callable[[Session, int], None],
     ) -> None:
         self._limits = limits
         self._timers = timers
@@ -60,6 +60,22 @@ class Sessions:
     def __getitem__(self, client_id: str) -> Session:
         return self._sessions[client_id]
 
+    def get(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
+
+    def add(self, client_id: str) -> Session:
+        """A new session; its client comes to it next."""
+        session = self._sessions[client_id] = Session(client_id, self._limits)
+        return session
+
+    def release(self, client_id: str) -> Session:
+        """Take a session out without ending it: another broker has it now."""
+        self._timers.cancel((SESSION_TIMER, client_id))
+        self._timers.cancel((WILL_TIMER, client_id))
+        session = self._sessions.pop(client_id)
+        session.will = None
+        return session
+
     def enter(
         self, connect: Connect, client_id: str, expiry_interval_s: int, now_us: int
     ) -> tuple[Session, bool]:
@@ -74,7 +90,7 @@ class Sessions:
             session = None
         present = session is not None
         if session is None:
-            session = self._sessions[client_id] = Session(client_id, self._limits)
+            session = self.add(client_id)
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
         session.expiry_interval_s = expiry_interval_s
@@ -107,7 +123,7 @@ class Sessions:
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
         del self._sessions[client_id]
-        self._forget(session)
+        self._forget(session, now_us)
         self.publish_will(session, now_us)
 
     def publish_will(self, session: Session, now_us: int) -> None:

@@ -1,0 +1,164 @@
+"""What brokers' MQTT sides say to each other about clients that move between them (see `roaming`).
+
+>>> body = encode_control(Ended("c", "B1"))
+>>> decode_control(body), decode_control(b"garbage")
+(Ended(client_id='c', broker='B1'), None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from shoal.language import format_filter, parse
+from shoal.model import EVERYTHING, BrokerId
+from shoal.mqtt.messages import Message
+from shoal.mqtt.network import read_body, write_body
+from shoal.mqtt.session import ClientSubscription, Outgoing, Session
+
+# The client, and when it entered the broker it goes to, by that broker's stamp.
+Journey = tuple[str, int]
+
+
+class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client has connected at `broker`, at `at_us`; `asked` is to send its session, if any is.
+
+    `is_kept`: its session outlives the connection.
+    """
+
+    client_id: str
+    broker: BrokerId
+    at_us: int
+    is_kept: bool
+    asked: BrokerId | None
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client's session at `broker` has ended."""
+
+    client_id: str
+    broker: BrokerId
+
+
+class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A message on its way to the client; with a packet identifier it was sent to it already.
+
+    `left_us` is the time until it expires, `key` the publication's.
+    """
+
+    journey: Journey
+    body: bytes
+    published_us: int
+    left_us: int | None
+    key: tuple[str, int] | None
+    qos: int
+    retain: bool
+    identifiers: tuple[int, ...]
+    packet_id: int
+    released: bool
+
+
+class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
+    """One subscription; `where` is its content filter in SQL, empty if it asks for none."""
+
+    text: str
+    topic_filter: str
+    where: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifiers: tuple[int, ...]
+
+
+class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A session, behind its items; `exists` is False if there is none after all.
+
+    `received` are identifiers of QoS 2 publications from the client; `came` the keys of messages
+    that it has got already, and that may still be under way to brokers where it was shortly ago.
+    """
+
+    journey: Journey
+    exists: bool
+    subscriptions: tuple[SubscriptionState, ...] = ()
+    received: tuple[int, ...] = ()
+    came: tuple[tuple[str, int], ...] = ()
+
+
+class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Nothing more comes for the client from where it was."""
+
+    journey: Journey
+
+
+Control = Entered | Ended | Item | SessionState | Departed
+
+encode_control = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
+
+
+def decode_control(body: bytes) -> Control | None:
+    """What was said; None for anything else."""
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
+def item_of(outgoing: Outgoing, journey: Journey, now_us: int) -> Item:
+    """A message as it is sent on."""
+    message = outgoing.message
+    return Item(
+        journey,
+        write_body(message),
+        message.published_us,
+        None if message.expires_us is None else max(0, message.expires_us - now_us),
+        message.key,
+        outgoing.qos,
+        outgoing.retain,
+        outgoing.identifiers,
+        outgoing.packet_id,
+        outgoing.released,
+    )
+
+
+def message_of(item: Item, now_us: int) -> Message | None:
+    """The message that was sent on."""
+    message = read_body(item.body, item.published_us)
+    if message is not None:
+        message.key = item.key
+        message.expires_us = None if item.left_us is None else now_us + item.left_us
+    return message
+
+
+def state_of(
+    session: Session, journey: Journey, came: Iterable[tuple[str, int]] = ()
+) -> SessionState:
+    """A session without what is on its way."""
+    rows = tuple(
+        SubscriptionState(
+            each.text,
+            each.topic_filter,
+            "" if each.content == EVERYTHING else format_filter(each.content),
+            each.qos,
+            each.no_local,
+            each.retain_as_published,
+            each.identifiers,
+        )
+        for each in session.subscriptions.values()
+    )
+    return SessionState(journey, True, rows, tuple(sorted(session.received)), tuple(came))
+
+
+def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscription:
+    """A subscription, made anew."""
+    return ClientSubscription(
+        session,
+        row.text,
+        row.topic_filter,
+        parse(row.where) if row.where else EVERYTHING,
+        qos=row.qos,
+        no_local=row.no_local,
+        retain_as_published=row.retain_as_published,
+        identifiers=row.identifiers,
+    )

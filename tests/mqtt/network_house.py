@@ -1,0 +1,86 @@
+"""Several brokers' MQTT sides on their machines, in memory: links are as fast as a test wants."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Any
+
+from shoal.broker.effects import Deliver, Input, Notify, Received, Send
+from shoal.broker.machine import Broker
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.overlays.tree.routing import TreeRouting
+from tests.mqtt.house import House
+
+
+class Site(House):
+    """A house that is one broker of a network."""
+
+    def __init__(
+        self, network: Network, broker_id: str, neighbours: tuple[str, ...], **limits: Any
+    ) -> None:
+        super().__init__(**limits)
+        self.network = network
+        self.machine = Broker(broker_id, neighbours, TreeRouting)
+        self.clients = BrokerClients(
+            broker_id, self.now_us, limits=self.clients.limits, networked=True
+        )
+        self.notices: list[Notify] = []
+
+    def carry_out(self, effects: Any) -> None:
+        super().carry_out(effects)
+        requests, self.requests = self.requests, []
+        for request in requests:
+            self.handle(request)
+        if not self.network.is_slow:
+            self.network.settle()
+
+    def handle(self, input: Input) -> None:
+        """The machine takes an input; what it sends waits in a link."""
+        for effect in self.machine.handle(input, self.now_us):
+            match effect:
+                case Send(neighbour, message):
+                    self.network.links[self.machine.id, neighbour].append(message)
+                case Deliver():
+                    self.carry_out(self.clients.deliver([effect], self.now_us))
+                case Notify():
+                    self.notices.append(effect)
+
+
+class Network:
+    """Brokers in a line.  With `is_slow`, messages stay in their links until `step` or `settle`."""
+
+    def __init__(self, *names: str, **limits: Any) -> None:
+        self.is_slow = False
+        self.links: dict[tuple[str, str], deque[Any]] = {}
+        self.sites: dict[str, Site] = {}
+        for number, name in enumerate(names):
+            neighbours = names[max(0, number - 1) : number] + names[number + 1 : number + 2]
+            self.links |= {(name, neighbour): deque() for neighbour in neighbours}
+            self.sites[name] = Site(self, name, neighbours, **limits)
+        for site in self.sites.values():
+            site.carry_out(site.clients.take_effects())
+
+    def __getitem__(self, name: str) -> Site:
+        return self.sites[name]
+
+    def step(self, chance: Random) -> bool:
+        """One message of some link arrives; False if there is none."""
+        waiting = [ends for ends, link in self.links.items() if link]
+        if waiting:
+            self._arrive(*chance.choice(waiting))
+        return bool(waiting)
+
+    def settle(self) -> None:
+        """All messages arrive."""
+        while waiting := [ends for ends, link in self.links.items() if link]:
+            self._arrive(*waiting[0])
+
+    def after(self, seconds: float) -> None:
+        """Time passes everywhere."""
+        for site in self.sites.values():
+            site.after(seconds)
+
+    def _arrive(self, sender: str, receiver: str) -> None:
+        message = self.links[sender, receiver].popleft()
+        self[receiver].handle(Received(sender, message))

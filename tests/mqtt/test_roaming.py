@@ -1,0 +1,262 @@
+"""A client and its session at one broker after the other: as if they were one."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import ReasonCode
+from tests.mqtt.house import Client, will
+from tests.mqtt.network_house import Network
+
+KEPT: dict[str, Any] = {
+    "clean_start": False,
+    "properties": Properties(session_expiry_interval_s=1_000),
+}
+CODES = ReasonCode
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network("B1", "B2", "B3")
+
+
+def test_a_client_that_connects_elsewhere_loses_its_old_connection(network: Network) -> None:
+    watcher = network["B2"].connect("watcher")
+    watcher.subscribe("w", qos=1)
+    old = network["B1"].connect("c", will=will("w", qos=1))
+    old.subscribe("a")
+    new = network["B3"].connect("c")
+    assert old.closed
+    assert old.take()[-1].reason_code is CODES.SESSION_TAKEN_OVER
+    assert not new.connack.session_present
+    assert watcher.take_payloads() == [b"gone"]
+    watcher.publish("a", b"x")
+    assert new.take() == []
+    assert network["B1"].clients.subscriptions.count == 0
+
+
+def test_its_session_comes_with_it(network: Network) -> None:
+    publisher = network["B2"].connect("p")
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("a/+", qos=1, properties=Properties(subscription_identifiers=(7,)))
+    old.subscribe("f?x>5", qos=2)
+    old.subscribe("a/1", qos=1, no_local=True)
+    old.lose()
+    publisher.publish("a/1", b"1", qos=1)
+    new = network["B3"].connect("c", **KEPT)
+    assert new.connack.session_present
+    publisher.publish("a/1", b"2", qos=1)
+    for x in ("1", "9"):
+        properties = Properties(user_properties=(("x", x),))
+        publisher.publish("f", x.encode(), qos=2, properties=properties)
+    network.after(10)
+    found = new.take_publications()
+    assert [each.payload for each in found] == [b"1", b"2", b"9"]
+    assert found[0].properties.subscription_identifiers == (7,)
+    assert new.unsubscribe("a/+", "f?x>5", "a/1").reason_codes == (CODES.SUCCESS,) * 3
+    assert network["B1"].clients.subscriptions.count == 0
+
+
+def test_what_was_in_flight_is_sent_again_with_its_identifiers(network: Network) -> None:
+    publisher = network["B2"].connect("p")
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("a", qos=2)
+    for number in range(3):
+        publisher.publish("a", b"%d" % number, qos=2)
+    ids = {packet.payload: packet.packet_id for packet in old.take()}
+    old.send(Pubrec(ids[b"0"]))
+    old.send(Publish("b", b"mine", 2, packet_id=9))
+    new = network["B3"].connect("c", **KEPT)
+    assert old.closed
+    assert new.take() == [
+        Pubrel(ids[b"0"]),
+        Publish("a", b"1", 2, duplicate=True, packet_id=ids[b"1"]),
+        Publish("a", b"2", 2, duplicate=True, packet_id=ids[b"2"]),
+    ]
+    assert new.connection.session.received == {9}
+
+
+def test_a_clean_start_elsewhere_ends_the_session(network: Network) -> None:
+    watcher = network["B2"].connect("watcher")
+    watcher.subscribe("w")
+    delayed = will("w", properties=Properties(will_delay_interval_s=50))
+    network["B1"].connect("c", will=delayed, **KEPT).lose()
+    assert watcher.take() == []
+    new = network["B3"].connect("c", clean_start=True)
+    assert not new.connack.session_present
+    assert watcher.take_payloads() == [b"gone"]
+    new.disconnect()
+    assert not network["B1"].connect("c", **KEPT).connack.session_present
+
+
+def test_a_delayed_will_is_not_published_if_the_client_returns_elsewhere(network: Network) -> None:
+    """[MQTT-3.1.3-9]"""
+    watcher = network["B2"].connect("watcher")
+    watcher.subscribe("w")
+    delayed = will("w", properties=Properties(will_delay_interval_s=5))
+    network["B1"].connect("c", will=delayed, **KEPT).lose()
+    network["B3"].connect("c", **KEPT)
+    network.after(100)
+    assert watcher.take() == []
+
+
+def test_a_session_that_has_ended_is_not_waited_for(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).lose()
+    network.after(1_001)
+    assert not network["B3"].connect("c", **KEPT).connack.session_present
+
+
+def test_a_broker_that_does_not_answer_is_not_waited_for_long(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).lose()
+    network.is_slow = True
+    site = network["B3"]
+    client = site.open()
+    client.send(Connect("c", **KEPT), Publish("a", b"x", 1, packet_id=1))
+    site.after(1.9)
+    assert client.take() == []
+    site.after(0.1)
+    connack, puback = client.take()
+    assert (connack.session_present, puback.packet_id) == (False, 1)
+    network.settle()
+    network.after(10)
+    assert not client.closed
+    assert network["B1"].clients.subscriptions.count == 0
+
+
+def test_a_client_that_does_not_wait_for_its_session_keeps_it(network: Network) -> None:
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("a", qos=1)
+    old.lose()
+    network.is_slow = True
+    hasty = network["B3"].open()
+    hasty.send(Connect("c", **KEPT))
+    hasty.lose()
+    network.settle()
+    network.is_slow = False
+    network["B2"].connect("p").publish("a", b"x", qos=1)
+    network.after(10)
+    again = network["B3"].connect("c", **KEPT)
+    assert again.connack.session_present
+    assert again.take_payloads() == [b"x"]
+
+
+def test_a_client_that_connects_twice_while_its_session_is_under_way(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    network.is_slow = True
+    first, second = network["B3"].open(), network["B3"].open()
+    for each in (first, second):
+        each.send(Connect("c", **KEPT))
+    assert first.take()[0].reason_code is CODES.SERVER_BUSY
+    network.settle()
+    assert second.take()[0].session_present
+    third = network["B3"].open()
+    third.send(Connect("c", clean_start=True))
+    assert not third.take()[0].session_present
+    assert second.closed
+
+
+def test_of_two_that_connect_at_once_the_later_stays(network: Network) -> None:
+    network.is_slow = True
+    first = network["B1"].connect("c")
+    network["B3"].after(0.1)
+    second = network["B3"].connect("c")
+    network.settle()
+    assert first.closed
+    assert not second.closed
+
+
+def test_garbage_between_brokers_is_dropped(network: Network) -> None:
+    door = network["B1"].clients.door
+    for body in (b"", b"\x00", b"\xc1", bytes(range(50))):
+        door.send("*", body, 0)
+    network["B1"].carry_out(network["B1"].clients.take_effects())
+    assert network["B3"].connect("c").connack.reason_code is CODES.SUCCESS
+
+
+# --- at random ------------------------------------------------------------------------------------
+
+
+class Roamer:
+    """A subscriber that goes from broker to broker, and takes and acknowledges what comes."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self.network, self.name = network, name
+        self.client: Client | None = None
+        self.taken: list[tuple[bytes, int]] = []
+        self.held: set[int] = set()
+
+    def go_to(self, broker: str) -> None:
+        if self.client is not None and not self.client.closed:
+            self.client.lose()
+        self.client = self.network[broker].open()
+        self.client.send(Connect(self.name, **KEPT))
+
+    def look(self) -> None:
+        """Take what came and acknowledge it."""
+        client = self.client
+        while client is not None and (packets := client.take()):
+            for packet in packets:
+                if isinstance(packet, Publish):
+                    if packet.qos == 1:
+                        self.taken.append((packet.payload, 1))
+                        client.send(Puback(packet.packet_id))
+                    elif packet.packet_id not in self.held:
+                        self.held.add(packet.packet_id)
+                        self.taken.append((packet.payload, 2))
+                    if packet.qos == 2:
+                        client.send(Pubrec(packet.packet_id))
+                elif isinstance(packet, Pubrel):
+                    self.held.discard(packet.packet_id)
+                    client.send(Pubcomp(packet.packet_id))
+
+
+def wait_for_all(network: Network, roamer: Roamer) -> None:
+    for _ in range(40):
+        network.settle()
+        network.after(0.2)
+        roamer.look()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int) -> None:
+    """Links are slow and of random speed, and the client does not stay long anywhere."""
+    chance = Random(seed)
+    names = ("B1", "B2", "B3", "B4")
+    network = Network(*names)
+    roamer = Roamer(network, "roamer")
+    roamer.go_to("B1")
+    assert roamer.client is not None
+    roamer.client.take()
+    roamer.client.subscribe("a", qos=2)
+    publishers = [network[name].connect(f"p of {name}") for name in names]
+    network.is_slow = True
+    sent: list[list[tuple[bytes, int]]] = [[] for _ in publishers]
+    for step in range(300):
+        match chance.randrange(12):
+            case 0 if chance.random() < 0.5:
+                roamer.go_to(chance.choice(names))
+            case 1 | 2 | 3:
+                number = chance.randrange(len(publishers))
+                payload, qos = b"%d %d" % (number, step), chance.choice((1, 2))
+                publishers[number].publish("a", payload, qos=qos)
+                sent[number].append((payload, qos))
+            case 4 | 5:
+                roamer.look()
+            case _:
+                network.step(chance)
+        network.after(0.001)
+    wait_for_all(network, roamer)
+    if roamer.client.closed:
+        roamer.go_to("B2")
+        wait_for_all(network, roamer)
+    for number, expected in enumerate(sent):
+        prefix = b"%d " % number
+        got = [each for each in roamer.taken if each[0].startswith(prefix)]
+        twice = [each for each in got if each[1] == 2]
+        assert len(set(twice)) == len(twice), "QoS 2 twice"
+        assert list(dict.fromkeys(got)) == expected, f"lost or out of order: seed {seed}"
