@@ -184,7 +184,7 @@ def main(chosen: Sequence[str]) -> int:
     for name in chosen or ("skewed", "uniform"):
         with (
             tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder,
-            spark_session("bench", master="local[2]", memory="3g") as spark,
+            spark_session("bench", master="local[2]", memory="2g") as spark,
         ):
             started = time.perf_counter()
             results.append(works[name](spark, Path(folder)))

@@ -137,3 +137,13 @@ def test_places_of_strings() -> None:
     found = places_of_strings(["b", None, "a", "b", "äöüßé"])
     assert found.tolist() == [place_of("b"), LOWEST, place_of("a"), place_of("b"), place_of("äöü")]
     assert (np.diff(places_of_strings(sorted(["", "S1", "S10", "S2", "~", "é", "𝄞"]))) > 0).all()
+
+
+def test_an_aim_that_cannot_be_met_does_not_multiply_copies() -> None:
+    random = np.random.default_rng(7)
+    size = 10_000
+    low = random.normal(500, 10, size)
+    ranges = np.arange(size), low, low + 30.0
+    table = [Sampled("a", False, *ranges, random.normal(500, 10, 1_000))]
+    plan = make_plan(table, sample=size, subscriptions=size, aim=100, opening=0)
+    assert open_share(plan, table, size) < 4

@@ -57,7 +57,7 @@ def points_frame(spark: SparkSession, size: int) -> DataFrame:
 
 
 @pytest.mark.usefixtures("small_partitions")
-@pytest.mark.parametrize("dimension", [None, "b", "kind"])
+@pytest.mark.parametrize("dimension", [None, "kind"])
 def test_the_same_pairs_as_where_every_worker_has_all(
     spark: SparkSession, dimension: str | None
 ) -> None:
@@ -90,9 +90,8 @@ def test_conjunctions_of_every_kind(spark: SparkSession) -> None:
     }
     table = spark.createDataFrame(pa.table(columns | {"id": range(len(rows))}))
     frame = publications_frame(spark, publications)
-    for dimension in (None, "c"):
-        found = match_partitioned(frame, table, key=["number"], dimension=dimension)
-        assert pairs_of(found) == pairs_of(match_tables(frame, table, key=["number"]))
+    found = match_partitioned(frame, table, key=["number"])
+    assert pairs_of(found) == pairs_of(match_tables(frame, table, key=["number"]))
 
 
 def test_empty_tables_and_nothing_to_spread_by(spark: SparkSession) -> None:

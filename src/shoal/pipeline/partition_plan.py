@@ -35,9 +35,7 @@ import numpy.typing as npt
 from shoal.overlays.bluedove.segments import HIGHEST, LOWEST, place_of, quantile_cuts
 
 MOST_SEGMENTS = 512
-# Twice the segments have to make the largest partition at least so much smaller.
-WORTHWHILE = 0.9
-# More segments that store so much more will not come to store less.
+# So many more copies are too high a price, for partitions that fit too.
 TOO_MANY = 2.0
 # More candidates for a publication cost more copies than they save.
 MOST_DIMENSIONS = 4
@@ -138,9 +136,12 @@ class _Sized(NamedTuple):
     largest: float
 
     def is_better(self, other: _Sized, aim: int) -> bool:
-        if self.largest <= aim and other.largest <= aim:
-            return self.copies < other.copies
-        return self.largest < WORTHWHILE * other.largest if other.largest > aim else False
+        """Fitting at no great price, with fewer copies; else less of both together."""
+        if other.largest <= aim:
+            return self.largest <= aim and self.copies < other.copies
+        if self.largest <= aim:
+            return self.copies <= TOO_MANY * other.copies
+        return self.copies * self.largest < other.copies * other.largest
 
 
 def _plan(sampled: Sequence[Sampled], segments: int, scale: float, opening: int) -> _Sized:
