@@ -10,7 +10,7 @@ order of events can be played.  What is said is written down, one line per messa
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from random import Random
 
@@ -119,6 +119,7 @@ class Stage:
         self.records: list[msgspec.Struct] = []
         self.timers: dict[tuple[str, TimerKey], int] = {}
         self.everything_sent: list[tuple[str, str, Message]] = []
+        self.moves: Counter[str] = Counter()  # of each publisher, for who plays its part
 
     # --- what happens -------------------------------------------------------------------------
 

@@ -128,9 +128,10 @@ class FaultyNetwork:
                 machine = machine._broker
             migrations = getattr(machine._strategy, "_migrations", None)  # type: ignore[attr-defined]
             if migrations is not None:
-                left = {what: rows for what, rows in vars(migrations).items() if what != "_tree"}
                 problems += [
-                    f"{name} remembers {what}: {left[what]}" for what in left if left[what]
+                    f"{name} remembers {what}: {rows}"
+                    for what, rows in vars(migrations).items()
+                    if what not in ("_tree", "_arrived") and rows
                 ]
         return problems
 

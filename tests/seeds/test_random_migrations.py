@@ -133,9 +133,7 @@ class RandomMigrations:
 
     def _carry_something(self) -> bool:
         stage = self.stage
-        for broker, client, message in stage.notified[self.heard :]:
-            self.answers.setdefault((broker, client), deque()).append(message)
-        self.heard = len(stage.notified)
+        self._hear()
         channels = [
             *((stage.links, way) for way, queue in stage.links.items() if queue),
             *((self.words, way) for way, queue in self.words.items() if queue),
@@ -151,11 +149,18 @@ class RandomMigrations:
         else:
             broker, client = way
             message = self.answers[way].popleft()
+            if client not in self.publishers:
+                return True  # it has left
             if isinstance(message, Relocate):
                 self.told.discard(client)
             effects = self.publishers[client].notified(broker, message, stage.now_us)
             self._hand_over(client, effects)
         return True
+
+    def _hear(self) -> None:
+        for broker, client, message in self.stage.notified[self.heard :]:
+            self.answers.setdefault((broker, client), deque()).append(message)
+        self.heard = len(self.stage.notified)
 
     def _settle(self) -> None:
         while self._carry_something():
@@ -163,9 +168,12 @@ class RandomMigrations:
 
     # --- judging ------------------------------------------------------------------------------
 
+    def _judge_refusals(self) -> list[str]:
+        return [f"refused: {reason}" for reason in self.stage.refusals()]
+
     def _judge(self) -> list[str]:
         stage = self.stage
-        problems = [f"refused: {reason}" for reason in stage.refusals()]
+        problems = self._judge_refusals()
         homes = [
             (row, self.publishers[client].broker)
             for client, rows in self.advertised.items()

@@ -26,18 +26,34 @@ from shoal.model import (
 class AdvertisementEntry:
     """One row of the SRT, with the rows of the PRT that overlap it, oldest first.
 
-    `moves` counts the publisher's moves as far as this broker knows.  `turned_us` is when a move
-    turned the row, None when none has.
+    `moves` counts the publisher's moves as far as this broker knows.  `has_turned` says whether
+    the row ever had another last hop, `turned_us` when a move passed and turned it.  An `adopted`
+    row is kept for a publisher beyond a broken link, and gives way to any copy from there.
     """
 
-    __slots__ = ("advertisement", "last_hop", "moves", "overlapping", "turned_us")
+    __slots__ = (
+        "adopted",
+        "advertisement",
+        "has_turned",
+        "last_hop",
+        "moves",
+        "overlapping",
+        "turned_us",
+    )
 
     def __init__(self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int) -> None:
         self.advertisement = advertisement
         self.last_hop = last_hop
         self.moves = moves
+        self.has_turned = False
+        self.adopted = False
         self.turned_us: int | None = None
         self.overlapping: dict[SubscriptionEntry, None] = {}
+
+    @property
+    def rank(self) -> int:
+        """Words about the advertisement that count more moves than this are newer."""
+        return self.moves - self.adopted
 
 
 class SubscriptionEntry:

@@ -55,14 +55,16 @@ def announce(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advert
     """P, told to go, arrives at the target; its marker is still on the way to the source."""
     publisher = advertisements[0].publisher if advertisements else "P"
     send_away(stage, publisher, path)
-    stage.ask(path[-1], publisher, MigrationAdvertisement(path, advertisements or (A,), 1))
+    stage.moves[publisher] += 1
+    count = stage.moves[publisher]
+    stage.ask(path[-1], publisher, MigrationAdvertisement(path, advertisements or (A,), count))
 
 
 def move(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
     """A whole migration without anything in between."""
     publisher = advertisements[0].publisher if advertisements else "P"
     announce(stage, path, *advertisements)
-    stage.ask(path[0], publisher, Paused(path, 1))
+    stage.ask(path[0], publisher, Paused(path, stage.moves[publisher]))
     stage.settle()
 
 
@@ -87,7 +89,8 @@ def wishes() -> list:
 def assert_nothing_is_left(stage: Stage) -> None:
     for broker in stage.brokers.values():
         migrations = broker._strategy._migrations  # type: ignore[attr-defined]
-        left = {key: value for key, value in vars(migrations).items() if key != "_tree" and value}
+        kept = {"_tree", "_arrived"}
+        left = {key: rows for key, rows in vars(migrations).items() if key not in kept and rows}
         assert not left, broker.id
 
 

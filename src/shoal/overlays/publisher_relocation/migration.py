@@ -50,7 +50,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from shoal.broker.effects import CancelTimer, Effect, Notify, Send, SetTimer, TimerKey
-from shoal.broker.messages import MigrationAdvertisement, Paused, Relocate, Resume
+from shoal.broker.messages import (
+    Advertise,
+    MigrationAdvertisement,
+    Paused,
+    Relocate,
+    Resume,
+)
 from shoal.broker.strategy import ProtocolError
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
@@ -84,6 +90,8 @@ class Migrations:
         self._tree = tree
         # Migrations whose update has passed here and whose complete message has not.
         self._passing: dict[ClientId, _Move] = {}
+        # Local publishers, and the number of the move that brought each here.
+        self._arrived: dict[ClientId, int] = {}
         # At a source: publishers that were told to go and whose marker has not come.
         self._sent_away: set[ClientId] = set()
         # Publishers whose local rows wait for a while, as they may come back.
@@ -115,11 +123,16 @@ class Migrations:
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
         if self._is_outdated(publisher, move, message.advertisements):
-            raise ProtocolError(f"{publisher} has moved on since its move {move.moves}")
+            return  # it has given up meanwhile, and that was heard first
         self._tree.detach_publisher(publisher)
         self._tree.attach_publisher(publisher, message.advertisements)
+        self.arrived(publisher, move.moves)
         self._begin(publisher, move, message.advertisements, out)
         self._turn(publisher, move, message.advertisements, now_us, out)
+
+    def arrived(self, publisher: ClientId, moves: int) -> None:
+        """The publisher is here since that move."""
+        self._arrived[publisher] = moves
 
     def update(
         self, neighbour: BrokerId, message: MigrationUpdate, now_us: int, out: list[Effect]
@@ -135,6 +148,7 @@ class Migrations:
         for subscription_id in message.retracted:
             self._take_back(neighbour, subscription_id, out)
         if outdated:
+            self._tell_newer(neighbour, message.advertisements, move, out)
             out.append(Send(neighbour, MigrationComplete(publisher, *move, whole=False)))
         else:
             self._turn(publisher, move, message.advertisements, now_us, out)
@@ -162,6 +176,7 @@ class Migrations:
         elif self._tree.is_publisher(client):
             self._tree.detach_publisher(client)
             self._tree.unadvertise_all(client, out)
+            self._arrived.pop(client, None)
         self._tree.unsubscribe_all(client, out)
 
     def is_leaving(self, publisher: ClientId) -> bool:
@@ -186,7 +201,8 @@ class Migrations:
             return True
         self._held.discard(publisher)
         if not self._tree.is_publisher(publisher):
-            self._tree.unadvertise_all(publisher, out)
+            self._arrived.pop(publisher, None)
+        self._tree.unadvertise_all(publisher, out, but=self._tree.promises(publisher))
         return False
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
@@ -199,8 +215,7 @@ class Migrations:
         for row in self._tree.tables.advertisements.values():
             turned_us = row.turned_us
             if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
-                row.last_hop = None
-                row.moves -= 1  # a copy from where the publisher went is as good as a newer one
+                row.last_hop, row.adopted, row.has_turned = None, True, True
                 self._hold(row.advertisement.publisher, now_us, out)
         self._tree.link(neighbour, up, now_us, out)
         for key in [key for key in self._kept if key[0] == neighbour]:
@@ -232,6 +247,8 @@ class Migrations:
         passing = self._passing.get(publisher)
         if passing is not None and passing.moves >= move.moves:
             return True
+        if self._arrived.get(publisher, -1) >= move.moves:
+            return True
         rows = (self._tree.tables.advertisements.get(row.id) for row in advertisements)
         return any(row is not None and row.moves > move.moves for row in rows)
 
@@ -249,8 +266,17 @@ class Migrations:
         advertisements: tuple[Advertisement, ...],
         out: list[Effect],
     ) -> None:
-        """A move starts here.  One before it is over: all that it waited for has passed."""
-        self._drop_kept(publisher, out)
+        """A move starts here, and takes the place of one that has not come to its end.
+
+        In the same direction it waits for the same publications.  Going back it has come behind
+        them, and says so itself where the other led.  Elsewhere the other one ends here.
+        """
+        before = self._passing.get(publisher)
+        if before is not None and self._hop(before.path, 1) != self._hop(move.path, 1):
+            if self._hop(before.path, 1) == self._hop(move.path, -1):
+                self._drop_kept(publisher, out)
+            else:
+                self._finish(publisher, False, out)
         self._passing[publisher] = move
         if publisher in self._held:
             self._held.discard(publisher)
@@ -282,14 +308,16 @@ class Migrations:
             if row is None or row.advertisement != advertisement:
                 # The publisher's own word has overtaken the flood from its source.
                 row = tree.place(advertisement, target_hop, move.moves, source_hop, out)
-            row.last_hop, row.moves, row.turned_us = target_hop, move.moves, now_us
+            row.has_turned |= row.last_hop != target_hop
+            row.last_hop, row.moves = target_hop, move.moves
+            row.adopted, row.turned_us = False, now_us
             rows.append(row)
         if target_hop is not None:
             tree.follow(target_hop, rows, out)
         if source_hop is None:
             # Whom nobody sent away has said nothing here, since it announced itself or ever.
             if not self.is_leaving(publisher):
-                tree.detach_publisher(publisher)
+                self._detach(publisher)
                 self._finish(publisher, True, out)
         elif not tree.is_neighbour(source_hop):
             self._finish(publisher, False, out)
@@ -298,16 +326,34 @@ class Migrations:
             update = MigrationUpdate(publisher, move.path, advertisements, retracted, move.moves)
             out.append(Send(source_hop, update))
 
+    def _tell_newer(
+        self,
+        neighbour: BrokerId,
+        advertisements: tuple[Advertisement, ...],
+        move: _Move,
+        out: list[Effect],
+    ) -> None:
+        """The neighbour may not be on the path of the later move, and would never hear of it."""
+        for advertisement in advertisements:
+            row = self._tree.tables.advertisements.get(advertisement.id)
+            if row is not None and row.moves > move.moves and row.last_hop != neighbour:
+                out.append(Send(neighbour, Advertise(row.advertisement, row.rank)))
+
     def _let_go(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """At the source: nothing more comes from the publisher."""
         self._sent_away.discard(publisher)
         self._tree.detach_publisher(publisher)
         passing = self._passing.get(publisher)
         if passing is not None and passing.path[0] == self._tree.broker:
+            self._arrived.pop(publisher, None)
             self._finish(publisher, True, out)
             out.append(CancelTimer(_timer(publisher)))
         else:
             self._hold(publisher, now_us, out)
+
+    def _detach(self, publisher: ClientId) -> None:
+        self._arrived.pop(publisher, None)
+        self._tree.detach_publisher(publisher)
 
     def _hold(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         self._held.add(publisher)

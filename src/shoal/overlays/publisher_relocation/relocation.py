@@ -201,6 +201,7 @@ class Relocation(ABC):
             self._tree.attach_publisher(client, [advertisement])
             return
         self._tree.request(client, request, now_us, out)
+        self._migrations.arrived(client, request.moves)
         if known is not None and known.advertisement != advertisement:
             self._give_up(client, out)  # the brokers downstream have forgotten, too
 

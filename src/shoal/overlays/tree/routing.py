@@ -134,7 +134,7 @@ class TreeRouting:
         if up:
             self._neighbours = sorted([*self._neighbours, neighbour])
             rows = self.tables.advertisements.values()
-            out.extend(Send(neighbour, Advertise(row.advertisement, row.moves)) for row in rows)
+            out.extend(Send(neighbour, Advertise(row.advertisement, row.rank)) for row in rows)
 
     # --- what is refused ----------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class TreeRouting:
         Unless the publisher has moved since, as this one says.
         """
         known = self.tables.advertisements.get(advertisement_id)
-        if known is not None and known.last_hop is not None and known.moves >= moves:
+        if known is not None and known.last_hop is not None and known.rank >= moves:
             hop = known.last_hop
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
@@ -190,7 +190,7 @@ class TreeRouting:
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
             same = known.advertisement == advertisement
-            if moves <= known.moves and (same or known.last_hop != hop):
+            if moves <= known.rank and (same or known.last_hop != hop):
                 return
             if same:
                 self.turn(known, hop, moves, out)
@@ -205,10 +205,12 @@ class TreeRouting:
         self, row: AdvertisementEntry, hop: BrokerId | None, moves: int, out: list[Effect]
     ) -> None:
         """The advertisement is in another direction now: tell everybody there is."""
-        before, row.last_hop, row.moves, row.turned_us = row.last_hop, hop, moves, None
+        before, row.last_hop = row.last_hop, hop
+        row.moves, row.adopted, row.turned_us = moves, False, None
         self._flood(Advertise(row.advertisement, moves), (hop,), out)
         if before == hop:
             return
+        row.has_turned = True
         if hop is not None:
             self.follow(hop, [row], out)
         if before is not None:
@@ -236,6 +238,10 @@ class TreeRouting:
             return
         self.withdraw(row, out)
         if hop is not None:
+            if row.has_turned:
+                # The neighbour was told while the row was on this side, and may have believed
+                # that after it removed its own.
+                out.append(Send(hop, Unadvertise(advertisement_id)))
             out.extend(Send(hop, Unsubscribe(entry.id)) for entry in self.release(hop, [row]))
 
     def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
@@ -334,6 +340,10 @@ class TreeRouting:
     def is_publisher(self, client: ClientId) -> bool:
         """Whether the client has advertised here and not left."""
         return client in self._publishers
+
+    def promises(self, client: ClientId) -> Container[AdvertisementId]:
+        """The advertisements that the client has made here."""
+        return self._publishers.get(client, ())
 
     def _detach(self, client: ClientId, advertisement_id: AdvertisementId) -> None:
         promises = self._publishers[client]
