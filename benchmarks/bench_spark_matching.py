@@ -46,7 +46,11 @@ PUBLICATIONS = 100_000
 SAMPLES = (2_000, 10_000)
 ROUNDS = 3
 
-Answer = tuple[int, int]  # how many pairs, and the sum of (publication + 1) x (subscription + 1)
+# Keeps a product small enough for the sum of a billion of them.
+MODULUS = 2**31 - 1
+
+# How many pairs, and the sum of (publication + 1) x (subscription + 1), each modulo MODULUS.
+Answer = tuple[int, int]
 
 
 class Workload(NamedTuple):
@@ -99,7 +103,7 @@ def stocks() -> Workload:
 
 def summed(pairs: DataFrame) -> Answer:
     """Count and checksum of pairs, worked out by Spark."""
-    product = (F.col("id") + 1) * (F.col("subscription") + 1)
+    product = (F.col("id") + 1) * (F.col("subscription") + 1) % MODULUS
     row = pairs.agg(F.count("*"), F.coalesce(F.sum(product), F.lit(0))).collect()[0]
     return row[0], row[1]
 
@@ -112,7 +116,7 @@ def in_process(work: Workload) -> Answer:
     ids = columns.pop("id").to_numpy()
     plain = {name: column.to_numpy() for name, column in columns.items()}
     offsets, found = index.match_batch(plain)
-    return len(found), int((np.repeat(ids + 1, np.diff(offsets)) * (found + 1)).sum())
+    return len(found), int((np.repeat(ids + 1, np.diff(offsets)) * (found + 1) % MODULUS).sum())
 
 
 def joined(publications: DataFrame, subscriptions: DataFrame, equal: Sequence[str]) -> DataFrame:

@@ -68,7 +68,8 @@ def spread_subscriptions(table: DataFrame) -> SpreadSubscriptions:
     """
     id = check_subscription_table(table)
     if FILTER in table.columns:
-        parsed = parsed_subscriptions(table, id).persist()
+        # Parsed once for all that follows, and kept for as long as somebody needs it.
+        parsed = parsed_subscriptions(table, id).localCheckpoint()
         size = _checked_size(parsed, F.col("wrong"))
         frame = parsed.select("id", EXPRESSION)
         named = frame.mapInArrow(_attributes, "attribute string").distinct().collect()
