@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -128,6 +129,7 @@ def _requests(version: int) -> st.SearchStrategy[SubscriptionRequest]:
     ).filter(lambda request: not (request.no_local and request.topic_filter.startswith("$share/")))
 
 
+@cache
 def packets(version: int) -> st.SearchStrategy[Packet]:
     """Any packet of this version but CONNECT."""
 
@@ -180,9 +182,11 @@ def packets(version: int) -> st.SearchStrategy[Packet]:
     return st.one_of(*kinds, connack)
 
 
+@cache
 def publishes(version: int) -> st.SearchStrategy[Publish]:
     return _publishes(_held(version))
 
 
+@cache
 def connects(version: int) -> st.SearchStrategy[Connect]:
     return _connects(version, _held(version))

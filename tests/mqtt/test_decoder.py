@@ -61,7 +61,7 @@ def test_pieces_make_no_difference(version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", [None, *VERSIONS])
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_garbage_is_only_ever_a_failure(version: int | None, data: st.DataObject) -> None:
     """Also garbage that begins like a packet, whole and byte by byte."""
@@ -76,7 +76,6 @@ def test_garbage_is_only_ever_a_failure(version: int | None, data: st.DataObject
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=300)
 @given(data=st.data())
 def test_a_damaged_packet_is_only_ever_a_failure(version: int, data: st.DataObject) -> None:
     stream = bytearray(encode(data.draw(packets(version) | connects(version)), version))

@@ -89,7 +89,7 @@ def test_a_retained_message_replaces_one_of_a_broker_whose_clock_is_ahead(networ
     there.publish("a", b"old", retain=True)
     here.publish("a", b"new", retain=True)
     for name in ("B1", "B2", "B3"):
-        [message] = network[name].clients.retained.all()
+        [message] = network[name].clients.retained.history()
         assert message.payload == b"new"
 
 

@@ -30,7 +30,9 @@ from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissi
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
+from shoal.mqtt.controls import Hello, Here, Kept, Tell, Told, decode_control
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.joining import Joining
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
@@ -89,6 +91,12 @@ class BrokerClients:
         self._timers = Timers()
         self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
         self._roaming = Roaming(self, self.door, self._timers) if self.door else None
+        self._joining: Joining | None = None
+        if self.door is not None and self._roaming is not None:
+            self._joining = Joining(
+                broker_id, self.door, self.retained, self._timers, self._roaming.tell_clients
+            )
+            self._joining.join(now_us)
         self._assigned = 0
         # Publications that sessions which have ended could not keep.
         self._dropped = 0
@@ -124,8 +132,10 @@ class BrokerClients:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
                     self._sessions.publish_will(self._sessions[client_id], now_us)
-                case (str(kind), tuple() as journey) if self._roaming is not None:
+                case (str(kind), (str(), int()) as journey) if self._roaming is not None:
                     self._roaming.due(kind, journey, now_us)
+                case (str(kind), ()) if self._joining is not None:
+                    self._joining.due(kind, now_us)
                 case _:
                     self._publish_statistics(now_us)
         return self.take_effects()
@@ -219,6 +229,11 @@ class BrokerClients:
             connection, connect, admission, now_us
         )
 
+    def is_kept(self, client_id: str) -> bool:
+        """Whether a client has a session here that outlives its connection."""
+        session = self._sessions.get(client_id)
+        return session is not None and session.expiry_interval_s > 0
+
     def new_session(self, client_id: str) -> Session:
         """A session that will not stay."""
         return Session(client_id, self.limits)
@@ -268,12 +283,11 @@ class BrokerClients:
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
         assert self.door is not None
-        assert self._roaming is not None
         for delivery in deliveries:
             publication = delivery.routed.publication
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:
-                    self._roaming.hear(publication.body, now_us)
+                    self._hear(publication.body, now_us)
                 continue
             message = self.door.message(publication, now_us)
             if message is not None:
@@ -281,6 +295,21 @@ class BrokerClients:
                     self.retained.keep(message)
                 self.route(message, now_us)
         return self.take_effects()
+
+    def _hear(self, body: bytes, now_us: int) -> None:
+        """Another broker's MQTT side says something; what cannot be read is dropped."""
+        control = decode_control(body)
+        if self._roaming is None or self._joining is None or control is None:
+            return
+        if isinstance(control, Hello | Here | Tell | Kept | Told):
+            self._joining.hear(control, now_us)
+        else:
+            self._roaming.hear(control, now_us)
+
+    def rejoin(self, now_us: int) -> None:
+        """A link to the rest of the network is back: find out what was missed."""
+        if self._joining is not None:
+            self._joining.join(now_us)
 
     def route(self, message: Message, now_us: int) -> int:
         """Deliver to the subscribers of this broker; how many subscriptions matched.

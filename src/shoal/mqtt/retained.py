@@ -17,9 +17,13 @@ Source: MQTT Version 5.0, section 3.3.1.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 
 from shoal.matching import TopicStore
 from shoal.mqtt.messages import Message
+
+# Removals remembered, so that a broker which missed one does not bring the message back.
+MAX_REMOVALS = 100_000
 
 
 class RetainedStore:
@@ -33,6 +37,10 @@ class RetainedStore:
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
         self._messages: TopicStore[Message] = TopicStore()
+        # The message that removed each topic's, oldest first.
+        self._removals: dict[str, Message] = {}
+        # A number that is the same where the same messages are kept, in whatever order.
+        self.digest = 0
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -42,23 +50,31 @@ class RetainedStore:
 
         The clock of the broker where that one was published may be ahead of ours.
         """
-        known = self._messages.get(message.topic)
+        known = self._last(message.topic)
         if known is not None and known.published_us >= message.published_us:
             message.published_us = known.published_us + 1
 
     def keep(self, message: Message) -> bool:
         """Take a message in, or with an empty payload the topic's out; False if full."""
         topic = message.topic
-        known = self._messages.get(topic)
+        known = self._last(topic)
         if known is not None and _age(message) < _age(known):
             return True
         if not message.payload:
-            if known is not None:
-                del self._messages[topic]
+            self._drop(topic)
+            self._removals.pop(topic, None)
+            self._removals[topic] = message
+            if len(self._removals) > MAX_REMOVALS:
+                del self._removals[next(iter(self._removals))]
             return True
-        if known is None and len(self._messages) >= self._maximum:
+        replaced = self._messages.get(topic)
+        if replaced is not None:
+            self._fold(replaced)
+        elif len(self._messages) >= self._maximum:
             return False
+        self._removals.pop(topic, None)
         self._messages[topic] = message
+        self._fold(message)
         return True
 
     def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
@@ -66,14 +82,34 @@ class RetainedStore:
         for topic in list(self._messages.matching(topic_filter)):
             message = self._messages[topic]
             if message.has_expired(now_us):
-                del self._messages[topic]
+                self._drop(topic)
             else:
                 yield message
 
-    def all(self) -> Iterator[Message]:
-        """Every message, to tell another broker."""
-        yield from list(self._messages.values())
+    def history(self) -> Iterator[Message]:
+        """Every message and every removal that is remembered, to tell another broker."""
+        for messages in (self._messages, self._removals):
+            yield from (each for topic, each in messages.items() if not _is_own(topic))
+
+    def _drop(self, topic: str) -> None:
+        message = self._messages.pop(topic, None)
+        if message is not None:
+            self._fold(message)
+
+    def _fold(self, message: Message) -> None:
+        """Put a message into the digest, or take it out."""
+        if not _is_own(message.topic):
+            entry = f"{message.published_us} {message.publisher} {message.topic}".encode()
+            self.digest ^= int.from_bytes(blake2b(entry, digest_size=7).digest(), "big")
+
+    def _last(self, topic: str) -> Message | None:
+        return self._messages.get(topic) or self._removals.get(topic)
 
 
 def _age(message: Message) -> tuple[int, str]:
     return message.published_us, message.publisher
+
+
+def _is_own(topic: str) -> bool:
+    """Whether a topic is this broker's own, like its statistics."""
+    return topic.startswith("$SYS/")

@@ -30,14 +30,14 @@ import msgspec
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
-from shoal.mqtt.journeys import (
+from shoal.mqtt.controls import (
+    Control,
     Departed,
     Ended,
     Entered,
     Item,
     Journey,
     SessionState,
-    decode_control,
     encode_control,
     item_of,
     message_of,
@@ -200,6 +200,14 @@ class Roaming:
             del self._entered[client_id]
             self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
 
+    def tell_clients(self, broker: BrokerId, now_us: int) -> None:
+        """Say to a broker which clients are here."""
+        for client_id, (at_us, at_broker) in self._entered.items():
+            if at_broker == self._broker_id:
+                is_kept = self._clients.is_kept(client_id)
+                entered = Entered(client_id, self._broker_id, at_us, is_kept, None)
+                self._say(broker, entered, now_us)
+
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
         match kind:
@@ -227,14 +235,13 @@ class Roaming:
         self._say(EVERY_BROKER, entered, now_us)
         return client_id, at_us
 
-    def _say(self, to: str, control: msgspec.Struct, now_us: int) -> None:
+    def _say(self, to: str, control: Control, now_us: int) -> None:
         self._door.send(to, encode_control(control), now_us)
 
     # --- what other brokers say ---------------------------------------------------------------
 
-    def hear(self, body: bytes, now_us: int) -> None:
-        """Another broker's MQTT side says something; what cannot be read is dropped."""
-        control = decode_control(body)
+    def hear(self, control: Control, now_us: int) -> None:
+        """Another broker's MQTT side says something about a client."""
         match control:
             case Entered():
                 self._on_entered(control, now_us)

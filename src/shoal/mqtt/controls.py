@@ -1,4 +1,5 @@
-"""What brokers' MQTT sides say to each other about clients that move between them (see `roaming`).
+"""What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
+and about retained messages when one joins (see `joining`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -91,9 +92,42 @@ class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     journey: Journey
 
 
-Control = Entered | Ended | Item | SessionState | Departed
+class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker wants to know who is there and what is retained."""
 
-encode_control = msgspec.msgpack.Encoder().encode
+    broker: BrokerId
+
+
+class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker is there; the digest is of all that it has retained."""
+
+    broker: BrokerId
+    digest: int
+
+
+class Tell(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Tell this broker all that is retained."""
+
+    broker: BrokerId
+
+
+class Kept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A retained message, or with an empty payload a removal."""
+
+    body: bytes
+    published_us: int
+    left_us: int | None
+
+
+class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker has told all."""
+
+    broker: BrokerId
+
+
+Control = Entered | Ended | Item | SessionState | Departed | Hello | Here | Tell | Kept | Told
+
+encode_control: Callable[[Control], bytes] = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
 
 
@@ -112,7 +146,7 @@ def item_of(outgoing: Outgoing, journey: Journey, now_us: int) -> Item:
         journey,
         write_body(message),
         message.published_us,
-        None if message.expires_us is None else max(0, message.expires_us - now_us),
+        _left_us(message, now_us),
         message.key,
         outgoing.qos,
         outgoing.retain,
@@ -129,6 +163,23 @@ def message_of(item: Item, now_us: int) -> Message | None:
         message.key = item.key
         message.expires_us = None if item.left_us is None else now_us + item.left_us
     return message
+
+
+def kept_of(message: Message, now_us: int) -> Kept:
+    """A retained message as it is told."""
+    return Kept(write_body(message), message.published_us, _left_us(message, now_us))
+
+
+def message_of_kept(kept: Kept, now_us: int) -> Message | None:
+    """The retained message that was told."""
+    message = read_body(kept.body, kept.published_us)
+    if message is not None:
+        message.expires_us = None if kept.left_us is None else now_us + kept.left_us
+    return message
+
+
+def _left_us(message: Message, now_us: int) -> int | None:
+    return None if message.expires_us is None else max(0, message.expires_us - now_us)
 
 
 def state_of(

@@ -1,0 +1,122 @@
+"""A broker that joins late, or was away, knows what the others know."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.properties import Properties
+from tests.mqtt.network_house import Network
+
+NAMES = ("B1", "B2", "B3")
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(*NAMES)
+    network.after(20)
+    return network
+
+
+def restart(network: Network, name: str) -> None:
+    """The MQTT side of a broker begins anew, without memory."""
+    site = network[name]
+    site.clients = BrokerClients(name, site.now_us, limits=site.clients.limits, networked=True)
+    site.carry_out(site.clients.take_effects())
+
+
+def retained(network: Network, name: str) -> dict[str, bytes]:
+    store = network[name].clients.retained
+    return {each.topic: each.payload for each in store.matching("#", network[name].now_us)}
+
+
+def test_retained_messages_are_learnt(network: Network) -> None:
+    publisher = network["B1"].connect("p")
+    for number in range(5):
+        publisher.publish(f"a/{number}", b"x", qos=1, retain=True)
+    publisher.publish("a/0", b"", retain=True)
+    restart(network, "B3")
+    assert retained(network, "B3") == {}
+    network.after(1)
+    assert retained(network, "B3") == {f"a/{number}": b"x" for number in range(1, 5)}
+    client = network["B3"].connect("c")
+    client.subscribe("a/1", qos=1)
+    assert [packet.qos for packet in client.take_publications()] == [1]
+
+
+def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    restart(network, "B3")
+    told: list[str] = []
+    for name in ("B1", "B2"):
+        door = network[name].clients.door
+        assert door is not None
+        send = door.send
+
+        def listen(to: str, body: bytes, now_us: int, name: str = name, send=send) -> None:  # type: ignore[no-untyped-def]
+            if b"Kept" in body:
+                told.append(name)
+            send(to, body, now_us)
+
+        door.send = listen  # type: ignore[method-assign]
+    network.after(20)
+    assert len(told) == 1
+
+
+def test_what_was_removed_meanwhile_does_not_come_back(network: Network) -> None:
+    publisher = network["B1"].connect("p")
+    publisher.publish("a", b"x", retain=True)
+    network.is_slow = True
+    publisher.publish("a", b"", retain=True)
+    publisher.publish("b", b"y", retain=True)
+    for link in network.links.values():
+        link.clear()
+    network.is_slow = False
+    assert retained(network, "B3") == {"a": b"x"}
+    for name in NAMES:
+        network[name].clients.rejoin(network[name].now_us)
+    network.after(20)
+    assert [retained(network, name) for name in NAMES] == [{"b": b"y"}] * 3
+
+
+def test_what_expires_goes_on_expiring(network: Network) -> None:
+    properties = Properties(message_expiry_interval_s=60)
+    network["B1"].connect("p").publish("a", b"x", retain=True, properties=properties)
+    network.after(30)
+    restart(network, "B3")
+    network.after(1)
+    client = network["B3"].connect("c")
+    client.subscribe("a")
+    assert client.take()[0].properties.message_expiry_interval_s == 29
+    network.after(30)
+    assert retained(network, "B3") == {}
+
+
+def test_it_learns_where_clients_are(network: Network) -> None:
+    kept = Properties(session_expiry_interval_s=1_000)
+    old = network["B1"].connect("c", properties=kept)
+    old.subscribe("a", qos=1)
+    restart(network, "B3")
+    network.after(1)
+    new = network["B3"].connect("c", clean_start=False, properties=kept)
+    assert new.connack.session_present
+    assert old.closed
+
+
+def test_an_asked_broker_that_died_is_not_waited_for(network: Network) -> None:
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    restart(network, "B3")
+    network.is_slow = True
+    network["B3"].after(1)
+    chance = Random(1)
+    joining = network["B3"].clients._joining
+    assert joining is not None
+    while joining._asked is None:
+        network.step(chance)
+    for link in network.links.values():
+        link.clear()
+    network.is_slow = False
+    network.after(60)
+    assert retained(network, "B3") == {"a": b"x"}
