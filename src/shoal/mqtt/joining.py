@@ -36,7 +36,7 @@ from shoal.mqtt.timers import Timers
 
 # A broker's first words may be lost, since its subscriptions have yet to reach the others.
 HELLO_AFTER_US = (MICROSECONDS // 2, 2 * MICROSECONDS, 10 * MICROSECONDS)
-# Whoever is asked and does not tell within this has died; the next one is asked.
+# Whoever is asked and has not told within this has died; it begins again with Hello.
 TOLD_US = 30 * MICROSECONDS
 
 HELLO_TIMER = "hello"
@@ -78,7 +78,7 @@ class Joining:
         """One of this module's timers."""
         if kind == TOLD_TIMER:
             self._asked = None
-            self._ask_next(now_us)
+            self.join(now_us)
             return
         self._say(EVERY_BROKER, Hello(self._broker_id), now_us)
         self._hellos += 1
