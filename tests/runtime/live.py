@@ -42,7 +42,7 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     @wraps(test)
     def run(*, loop: Callable[[], asyncio.AbstractEventLoop], **options: Any) -> None:
         with asyncio.Runner(loop_factory=loop) as runner:
-            runner.run(test(**options))
+            runner.run(asyncio.wait_for(test(**options), 3 * PATIENCE_S))
 
     signature = inspect.signature(test)
     parameter = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)

@@ -1,0 +1,194 @@
+"""One whole broker: its listeners, its admin port, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from shoal.client import Client
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.network_file import Network, parse_network
+from shoal.runtime.supervisor import free_ports, get_json
+from tests.runtime.live import PATIENCE_S, on_loop, until
+
+
+def network(brokers: int = 1, **changes: Any) -> Network:
+    ports = free_ports("127.0.0.1", brokers)
+    keys = ("mqtt", "websocket", "admin")
+    sections = [
+        {"name": f"B{n}", "peers": f"127.0.0.1:{port}"} | dict.fromkeys(keys, "127.0.0.1:0")
+        for n, port in enumerate(ports, 1)
+    ]
+    links = [[f"B{n}", f"B{n + 1}"] for n in range(1, brokers)]
+    data = {"name": "n", "brokers": sections, "links": links, "access": {"anonymous": True}}
+    return parse_network(data | changes)
+
+
+@asynccontextmanager
+async def running(network: Network, *names: str) -> AsyncIterator[list[BrokerService]]:
+    services = [BrokerService(network, name) for name in names]
+    for service in services:
+        await service.start()
+    try:
+        yield services
+    finally:
+        for service in services:
+            await service.stop()
+
+
+@on_loop
+async def test_clients_over_websocket() -> None:
+    async with running(network(), "B1") as (service,):
+        address = service.listening["websocket"]
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            aiomqtt.Client(
+                address.host, address.port, transport="websockets", websocket_path="/mqtt"
+            ) as over_websocket,
+            Client(str(service.listening["mqtt"])) as over_tcp,
+        ):
+            await over_websocket.subscribe("a", qos=1)
+            payload = bytes(range(256)) * 1_000
+            await over_tcp.publish("a", payload)
+            assert (await anext(over_websocket.messages)).payload == payload
+            async with over_tcp.subscribe("b") as subscription:
+                await over_websocket.publish("b", payload, qos=2)
+                assert (await subscription.get()).payload == payload
+
+
+WRONG = [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00",
+    b"\xff" * 200,
+]
+
+
+@on_loop
+async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.runtime.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
+    async with running(network(), "B1") as (service,):
+        for data in WRONG:
+            reader, writer = await asyncio.open_connection(*service.listening["websocket"])
+            writer.write(data)
+            async with asyncio.timeout(PATIENCE_S):
+                answer = await reader.read()
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer
+            writer.close()
+        assert service.door.clients.statistics.connected == 0
+
+
+@on_loop
+async def test_text_over_websocket_ends_the_connection() -> None:
+    hello = WRONG[1][:-2] + b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+    async with running(network(), "B1") as (service,):
+        reader, writer = await asyncio.open_connection(*service.listening["websocket"])
+        writer.write(hello)
+        assert b"101" in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x81\x82\0\0\0\0hi")
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.read())[:4] == b"\x88\x10\x03\xeb"  # 1003, unsupported data
+        writer.close()
+
+
+async def get_text(service: BrokerService, path: str) -> str:
+    url = f"http://{service.listening['admin']}{path}"
+
+    def get() -> str:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as found:
+            return str(found.read().decode())
+
+    return await asyncio.to_thread(get)
+
+
+@on_loop
+async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
+    both = network(2)
+    async with running(both, "B1") as (first,):
+        admin = first.listening["admin"]
+        assert await get_json(admin, "/health") == {"alive": True}
+        assert await get_json(admin, "/ready") == {"ready": False, "missing": ["link to B2"]}
+        async with (
+            running(both, "B2") as (second,),
+            Client(str(second.listening["mqtt"])) as client,
+        ):
+            await until(lambda: not first.missing())
+            assert await get_json(admin, "/ready") == {"ready": True, "missing": []}
+            subscription = client.subscribe("a", "x > 1")
+            await subscription.granted()
+            await until(lambda: len(first.node.machine.tables.subscriptions) == 3)
+            async with Client(str(first.listening["mqtt"])) as writer:
+                await writer.publish("a", attributes={"x": 2})
+                await subscription.get()
+            status = json.loads(await get_text(first, "/status"))
+            assert status["links"][0]["neighbour"] == "B2"
+            assert status["counts"]["publications_in"] >= 1
+            families = {
+                family.name: family.samples
+                for family in text_string_to_metric_families(await get_text(first, "/metrics"))
+            }
+            (up,) = families["shoal_link_up"]
+            assert (up.labels, up.value) == ({"neighbour": "B2"}, 1)
+            assert families["shoal_publications_received"][0].value >= 1
+            assert families["shoal_routing_subscriptions"][0].value == 3
+            assert not [name for name in families if not name.startswith("shoal_")]
+
+
+@on_loop
+async def test_a_broker_that_stops_sends_what_it_has_first() -> None:
+    both = network(2)
+    async with running(both, "B2") as (second,), Client(str(second.listening["mqtt"])) as reader:
+        subscription = reader.subscribe("a")
+        await subscription.granted()
+        async with running(both, "B1") as (first,):
+            await until(lambda: len(first.node.machine.tables.subscriptions) == 3)
+            writer = Client(str(first.listening["mqtt"]))
+            async with writer:
+                await asyncio.gather(*(writer.publish("a", b"%d" % n) for n in range(500)))
+        found = [int((await subscription.get()).payload) for _ in range(500)]
+        assert found == list(range(500))
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_trace_is_written(tmp_path: Path, brokers: int) -> None:
+    both = network(brokers, trace={"folder": str(tmp_path)})
+
+    async def run() -> None:
+        async with (
+            running(both, "B1") as (service,),
+            Client(str(service.listening["mqtt"])) as client,
+            client.subscribe("a") as subscription,
+        ):
+            await client.publish("a")
+            await subscription.get()
+
+    asyncio.run(run())
+    deliveries = pq.read_table(tmp_path / "deliveries.parquet").to_pylist()
+    assert {row["broker"] for row in deliveries} == {"B1"}
+    assert pq.read_table(tmp_path / "publications.parquet").num_rows >= 1
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    async def run() -> None:
+        async with running(network(), "B1") as (service,):
+            taken = str(service.listening["mqtt"])
+            section = {"name": "B1", "peers": "127.0.0.1:0", "mqtt": taken}
+            other = BrokerService(parse_network({"name": "n", "brokers": [section]}), "B1")
+            try:
+                with pytest.raises(OSError, match=f"mqtt: cannot listen at {taken}"):
+                    await other.start()
+            finally:
+                await other.stop()
+
+    asyncio.run(run())
