@@ -8,10 +8,11 @@ hears which homes those are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect, Record, SetTimer, Work
 from shoal.broker.strategy import ProtocolError
+from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, MessageId, SubscriptionId
 from shoal.overlays.bluedove.forwarding import Load, has_changed
 from shoal.overlays.bluedove.members import NOTHING, Segment
@@ -28,7 +29,7 @@ from shoal.overlays.bluedove.messages import (
     Stored,
 )
 from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.queues import DimensionQueue, SubscriptionSet, Waiting
+from shoal.overlays.bluedove.queues import DimensionQueue, Index, SubscriptionSet, Waiting
 from shoal.overlays.bluedove.records import ServedRecord
 
 # A report that nothing has changed, now and then: who hears nothing assumes the worst.
@@ -51,19 +52,19 @@ class _Job:
 class Matcher:
     """What one matcher stores and matches."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, make_index: Callable[[], Index] = MatchIndex) -> None:
         self._node = node
         parameters = node.parameters
         self.segments: list[Segment] = [NOTHING for _ in node.dimensions]
         # What the sets are being filled for, beside what is served.
         self.incoming: list[Segment] = [NOTHING for _ in node.dimensions]
-        self.sets = [SubscriptionSet(dimension) for dimension in node.dimensions]
+        self.sets = [SubscriptionSet(dimension, make_index()) for dimension in node.dimensions]
         self.queues = [DimensionQueue(parameters.rate_window_us) for _ in node.dimensions]
         self._jobs: dict[int, _Job] = {}
         self._next_queue = 0
         # Publications that a dimension had taken in before its segment shrank, still to match.
         self._before_shrinking = [0 for _ in node.dimensions]
-        self._work_us = self._searched = self._reported_us = self._reported_work_us = 0
+        self.work_us = self._searched = self._reported_us = self._reported_work_us = 0
         self._reported: dict[BrokerId, tuple[tuple[Load, ...], int]] = {}
 
     def dimension(self, number: int) -> int:
@@ -188,7 +189,7 @@ class Matcher:
         job = self._jobs.pop(core)
         if job.is_void:
             return
-        self._work_us += now_us - job.since_us
+        self.work_us += now_us - job.since_us
         self._searched += job.searched
         matched: dict[BrokerId, list[Found]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}
@@ -233,8 +234,8 @@ class Matcher:
         """Tell each dispatcher the load, if it changed enough since it was told."""
         parameters = self._node.parameters
         search_ns = (
-            self._work_us * 1_000 / self._searched
-            if self._searched and self._work_us
+            self.work_us * 1_000 / self._searched
+            if self._searched and self.work_us
             else float(parameters.search_prior_ns)
         )
         loads = tuple(
@@ -242,8 +243,8 @@ class Matcher:
             for queue, rows in zip(self.queues, self.sets, strict=True)
         )
         passed_us = max(1, now_us - self._reported_us) * parameters.cores
-        utilisation = (self._work_us - self._reported_work_us) / passed_us
-        self._reported_us, self._reported_work_us = now_us, self._work_us
+        utilisation = (self.work_us - self._reported_work_us) / passed_us
+        self._reported_us, self._reported_work_us = now_us, self.work_us
         share = parameters.load_change_percent / 100
         for dispatcher in self._node.dispatchers:
             told, skipped = self._reported.get(dispatcher, (None, 0))

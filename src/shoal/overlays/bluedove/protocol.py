@@ -17,10 +17,13 @@ Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import Message
 from shoal.broker.routing_table import RoutingTable
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.bluedove.dispatcher import Dispatcher
 from shoal.overlays.bluedove.matcher import Matcher
@@ -45,16 +48,22 @@ from shoal.overlays.bluedove.messages import (
 )
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.queues import Index
 
 
 class Bluedove:
-    """One broker of a cluster."""
+    """One broker of a cluster; `make_index` makes what searches a matcher's sets."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        parameters: Parameters,
+        make_index: Callable[[], Index] = MatchIndex,
+    ) -> None:
         self.node = node = Node(context, parameters)
         role = parameters.role(context.broker)
         self.dispatcher = Dispatcher(node) if role.dispatches else None
-        self.matcher = Matcher(node) if role.matches else None
+        self.matcher = Matcher(node, make_index) if role.matches else None
         self.membership = None if self.matcher is None else Membership(node, self.matcher)
         self._tables = RoutingTable()
         self._revision = 0

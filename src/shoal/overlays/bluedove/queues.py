@@ -11,27 +11,37 @@ Source: Li et al., BlueDove, sections III-A and III-B.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
-from shoal.model import Attributes, BrokerId, SubscriptionId
+from shoal.model import Attributes, BrokerId, Filter, SubscriptionId
 from shoal.overlays.bluedove.forwarding import Load
 from shoal.overlays.bluedove.members import Segment
 from shoal.overlays.bluedove.messages import Row
 from shoal.overlays.bluedove.segments import Dimension, Range
 
 
+class Index(Protocol):
+    """What finds the filters that match, as `shoal.matching.MatchIndex` does."""
+
+    def add(self, id: SubscriptionId, filter: Filter) -> None: ...
+
+    def remove(self, id: SubscriptionId) -> None: ...
+
+    def match(self, attributes: Attributes) -> list[Any]: ...
+
+
 class SubscriptionSet:
     """The subscriptions whose range meets a matcher's segment of one dimension."""
 
-    def __init__(self, dimension: Dimension) -> None:
+    def __init__(self, dimension: Dimension, index: Index | None = None) -> None:
         self._dimension = dimension
         self.rows: dict[SubscriptionId, Row] = {}
         # Kept for others, not searched.
         self.replicas: dict[SubscriptionId, Row] = {}
         self._ranges: dict[SubscriptionId, tuple[Range, ...]] = {}
-        self._index = MatchIndex()
+        self._index: Index = MatchIndex() if index is None else index
 
     def __len__(self) -> int:
         return len(self.rows)

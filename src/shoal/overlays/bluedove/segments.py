@@ -36,6 +36,7 @@ import math
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -51,6 +52,9 @@ from shoal.model import Attributes, Filter
 LOWEST = -math.inf
 # Everything above lies here too, so that a segment that ends at infinity has it.
 HIGHEST = sys.float_info.max
+
+# A subscription's ranges are asked for wherever it is stored, passed on or rebuilt.
+CACHED_RANGES = 65_536
 
 # As many bytes of a string as a double holds exactly: enough to order most of them.
 _STRING_BYTES = 6
@@ -114,13 +118,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def ranges(self, filter: Filter) -> tuple[Range, ...]:
         """Where the publications that a filter matches can lie; apart, ascending."""
-        found: list[Range] = []
-        for region in regions(filter):
-            values = region.get(self.attribute)
-            if values is None:
-                return EVERYWHERE
-            found += self._ranges(values)
-        return _merged(found)
+        return _ranges(filter, self.attribute, self.is_text)
 
     def cuts(self, count: int) -> tuple[float, ...]:
         """The places that divide the line into `count` segments: equal ones, or as given."""
@@ -134,17 +132,29 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             return tuple(place_of(value) for value in self.boundaries)
         return uniform_cuts(place_of(self.low), place_of(self.high), count)
 
-    def _ranges(self, values: Values) -> Iterable[Range]:
-        numbers, strings = values.numbers, values.strings.ordered
-        own, other = (strings, numbers) if self.is_text else (numbers, strings)
-        if values.absent or values.booleans or not is_empty(other):
-            yield _ELSEWHERE
-        if own.points is not None:
-            for point in own.points:
-                place = place_of(point)
-                yield Range(place, place)
-        else:
-            yield Range(place_of(own.low), _last_place(own))
+
+@lru_cache(CACHED_RANGES)
+def _ranges(filter: Filter, attribute: str, is_text: bool) -> tuple[Range, ...]:
+    found: list[Range] = []
+    for region in regions(filter):
+        values = region.get(attribute)
+        if values is None:
+            return EVERYWHERE
+        found += _ranges_of_values(values, is_text)
+    return _merged(found)
+
+
+def _ranges_of_values(values: Values, is_text: bool) -> Iterable[Range]:
+    numbers, strings = values.numbers, values.strings.ordered
+    own, other = (strings, numbers) if is_text else (numbers, strings)
+    if values.absent or values.booleans or not is_empty(other):
+        yield _ELSEWHERE
+    if own.points is not None:
+        for point in own.points:
+            place = place_of(point)
+            yield Range(place, place)
+    else:
+        yield Range(place_of(own.low), _last_place(own))
 
 
 def place_of(value: float | str) -> float:

@@ -1,0 +1,98 @@
+"""A linear index of boxes, as the paper's prototype has: every subscription is looked at.
+
+It holds filters that are one conjunction of ranges of numbers, as arrays, and compares a
+publication with all of them at once; so a simulated cluster can hold millions of copies.  It gives
+what `shoal.matching.MatchIndex` gives for such filters, in the order they were added.
+
+>>> from shoal.language import parse
+>>> index = LinearIndex(("x", "y"))
+>>> index.add("s", parse("x >= 1 AND x < 3 AND y >= 0"))
+>>> index.match({"x": 1, "y": 9.5}), index.match({"x": 3, "y": 9.5}), index.match({"x": 1})
+(['s'], [], [])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from shoal.matching.relations import Values, regions
+from shoal.model import Attributes, Filter
+from shoal.overlays.bluedove.segments import Dimension
+
+_FIRST_ROOM = 64
+
+
+class LinearIndex:
+    """Boxes over the same attributes."""
+
+    def __init__(self, attributes: tuple[str, ...]) -> None:
+        self._attributes = attributes
+        self._ids: list[Hashable] = []
+        self._rows: dict[Hashable, int] = {}
+        # By attribute, then row: so that a comparison runs along memory.
+        self._low = np.empty((len(attributes), _FIRST_ROOM))
+        self._high = np.empty((len(attributes), _FIRST_ROOM))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, id: Hashable, filter: Filter) -> None:
+        """File a filter, in place of the one with this id; ValueError when it is no box."""
+        low, high = _box(filter, self._attributes)
+        row = self._rows.get(id)
+        if row is None:
+            row = self._rows[id] = len(self._ids)
+            self._ids.append(id)
+            if row == self._low.shape[1]:
+                self._low = np.concatenate([self._low, np.empty_like(self._low)], axis=1)
+                self._high = np.concatenate([self._high, np.empty_like(self._high)], axis=1)
+        self._low[:, row] = low
+        self._high[:, row] = high
+
+    def remove(self, id: Hashable) -> None:
+        """Forget a filter; the last one takes its row."""
+        row, last = self._rows.pop(id), len(self._ids) - 1
+        if row < last:
+            self._ids[row] = self._ids[last]
+            self._rows[self._ids[row]] = row
+            self._low[:, row] = self._low[:, last]
+            self._high[:, row] = self._high[:, last]
+        self._ids.pop()
+
+    def match(self, attributes: Attributes) -> list[Any]:
+        """The ids of the boxes that hold a publication; none unless it has all attributes."""
+        count = len(self._ids)
+        found = np.ones(count, bool)
+        for number, name in enumerate(self._attributes):
+            value = attributes.get(name)
+            if type(value) is not float and type(value) is not int:
+                return []
+            found &= self._low[number, :count] <= value
+            found &= self._high[number, :count] >= value
+        return [self._ids[row] for row in np.flatnonzero(found)]
+
+
+def _is_interval(values: Values) -> bool:
+    numbers = values.numbers
+    return numbers.points is None and not (numbers.excluded or values.absent or values.booleans)
+
+
+@lru_cache(65_536)
+def _box(filter: Filter, attributes: tuple[str, ...]) -> tuple[tuple[float, ...], ...]:
+    """The lowest and highest value on each attribute, both included."""
+    made = regions(filter)
+    if len(made) != 1 or set(made[0]) - set(attributes):
+        raise ValueError(f"{filter!r} is not one conjunction over {', '.join(attributes)}")
+    lows, highs = [], []
+    for name in attributes:
+        found = Dimension(attribute=name).ranges(filter)
+        values = made[0].get(name)
+        if len(found) != 1 or (values is not None and not _is_interval(values)):
+            raise ValueError(f"{filter!r} is not a range of numbers on {name}")
+        lows.append(found[0].low)
+        highs.append(found[0].high)
+    return tuple(lows), tuple(highs)

@@ -1,0 +1,290 @@
+"""The runs of the evaluation as tasks: each builds clusters, measures, and leaves one file.
+
+A run's file holds a key of everything it depended on; one with the right key is not made again.
+Rates and numbers of subscriptions are given in the paper's units: times the slowdown of the
+servers, and times the share of the paper's subscriptions that a run has.
+
+Source: Li et al., BlueDove, sections IV-C to IV-F.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from shoal.experiments.bluedove.saturation import (
+    LEAST_TRIAL_S,
+    highest,
+    saturation_rate,
+    sustains,
+)
+from shoal.experiments.bluedove.testbed import SECOND_US, LoadedCluster, Responses, Setting
+from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
+
+PAPER_SUBSCRIPTIONS = 40_000
+# Messages per second at which the most subscriptions are looked for (figure 6b).
+PAPER_RATE_PER_S = 100_000
+# Below and above saturation in figure 5: 100,000 and 150,000 of 114,000 messages a second.
+BELOW, ABOVE = 100 / 114, 150 / 114
+# A response is back to normal at this multiple of what it was before the load rose.
+NORMAL = 2.0
+
+Kind = Literal["rate", "profile", "subscriptions", "elasticity", "faults"]
+Series = list[tuple[float, float | None]]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run measured."""
+
+    key: str
+    name: str
+    values: dict[str, float]
+    series: dict[str, Series]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to be made; call it, here or on another machine that sees the same folder.
+
+    messages   in one trial of a rate, at least
+    """
+
+    name: str
+    kind: Kind
+    setting: Setting
+    messages: int
+    cost: float
+    folder: str
+
+    @property
+    def file(self) -> Path:
+        return Path(self.folder) / f"{self.name}.json"
+
+    @property
+    def key(self) -> str:
+        described = msgspec.to_builtins([self.kind, self.setting, self.messages])
+        text = msgspec.json.encode([version("shoal"), described])
+        return hashlib.sha256(text).hexdigest()
+
+    @property
+    def is_done(self) -> bool:
+        return self.result is not None
+
+    @property
+    def result(self) -> Result | None:
+        """What an earlier call left, if it was of the very same run."""
+        try:
+            found = msgspec.json.decode(self.file.read_bytes(), type=Result)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return found if found.key == self.key else None
+
+    def __call__(self) -> None:
+        values, series = _KINDS[self.kind](self.setting, self.messages)
+        result = Result(key=self.key, name=self.name, values=values, series=series)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_suffix(".partial")
+        partial.write_bytes(msgspec.json.encode(result))
+        partial.rename(self.file)
+
+
+Measured = tuple[dict[str, float], dict[str, Series]]
+
+
+# --- rates ------------------------------------------------------------------------------------
+
+
+def measure_rate(setting: Setting, messages: int) -> Measured:
+    """The saturation rate."""
+    rate = saturation_rate(LoadedCluster(setting), messages)
+    return {"rate_per_s": rate * setting.slowdown}, {}
+
+
+def measure_profile(setting: Setting, messages: int) -> Measured:
+    """The saturation rate; responses below and above it; loads and overhead just below it."""
+    testbed = LoadedCluster(setting)
+    rate = saturation_rate(testbed, messages)
+    series: dict[str, Series] = {}
+    for name, share in (("below", BELOW), ("above", ABOVE)):
+        testbed.responses()
+        testbed.publish(share * rate, 3 * LEAST_TRIAL_S)
+        testbed.drain()
+        series[name] = response_series(testbed.responses(), 1.0)
+    worked, told, from_us = testbed.work_us(), testbed.overhead_bytes(), testbed.now_us
+    testbed.publish(BELOW * rate, max(2 * LEAST_TRIAL_S, messages / rate))
+    passed_us = testbed.now_us - from_us
+    loads = [
+        (done - worked[name]) / passed_us / setting.cores
+        for name, done in testbed.work_us().items()
+    ]
+    matchers = testbed.parameters.matchers
+    received = sum(testbed.overhead_bytes()[name] - told[name] for name in matchers)
+    reported = sum(
+        testbed.overhead_bytes()[name] - told[name] for name in testbed.parameters.dispatchers
+    )
+    series["load"] = [(number + 1.0, load) for number, load in enumerate(loads)]
+    per_matcher = 1e6 / passed_us / len(matchers)
+    values = {
+        "rate_per_s": rate * setting.slowdown,
+        "load_spread": float(np.std(loads) / np.mean(loads)),
+        "overhead_bytes_per_s": (received + reported) * per_matcher,
+        "dispatcher_bytes_per_s": reported * per_matcher / len(testbed.parameters.dispatchers),
+    }
+    return values, series
+
+
+def measure_subscriptions(setting: Setting, messages: int) -> Measured:
+    """The most subscriptions that are sustained at the paper's rate."""
+    rate = PAPER_RATE_PER_S / setting.slowdown
+    testbeds: dict[int, LoadedCluster] = {}
+
+    def holds(count: float) -> bool:
+        smaller = [size for size in testbeds if size <= count]
+        size = round(count)
+        if smaller:
+            testbed = testbeds.pop(max(smaller))
+            testbed.store(size - testbed.setting.subscriptions)
+            testbed.setting = msgspec.structs.replace(testbed.setting, subscriptions=size)
+        else:
+            testbed = LoadedCluster(msgspec.structs.replace(setting, subscriptions=size))
+        held = sustains(testbed, rate, messages)
+        if held:
+            testbeds[size] = testbed  # to be filled further
+        return held
+
+    most = highest(holds, setting.subscriptions)
+    paper_search_ns = 100
+    return {"subscriptions": most * setting.search_ns / paper_search_ns}, {}
+
+
+# --- what changes over time -------------------------------------------------------------------
+
+STEP_S = 30.0
+STEPS = 6
+
+
+def measure_elasticity(setting: Setting, messages: int) -> Measured:
+    """The load rises step by step; matchers are added; how soon responses are normal again.
+
+    The first rate is well below what the first matchers sustain; a step adds a quarter of that.
+    """
+    alone = LoadedCluster(msgspec.structs.replace(setting, spares=0))
+    sustained = saturation_rate(alone, messages)
+    testbed = LoadedCluster(setting)
+    start_us, rates = testbed.now_us, []
+    for step in range(STEPS):
+        rate = sustained * (0.6 + 0.25 * step)
+        rates.append((step * STEP_S, rate * setting.slowdown))
+        testbed.publish(rate, STEP_S)
+    testbed.drain()
+    responses = testbed.responses()
+    added_us = [
+        row.at_us
+        for row in testbed.world.trace.records
+        if isinstance(row, ScaleRecord) and row.action == "add" and row.matcher is not None
+    ]
+    shifted = Responses(responses.published_us - start_us, responses.took_us)
+    recovered = [
+        recovery_s(shifted, (at_us - start_us) / 1e6, STEP_S) for at_us in added_us if at_us
+    ]
+    known = [seconds for seconds in recovered if seconds is not None]
+    values = {
+        "added": float(len(added_us)),
+        "recovered": float(len(known)),
+        "lost": float(np.isinf(responses.took_us).sum()),
+    }
+    if known:
+        values["recovery_s"] = float(np.mean(known))
+    return values, {
+        "response": response_series(shifted, 1.0),
+        "added": [((at_us - start_us) / 1e6, 0.0) for at_us in added_us],
+        "rate": list(rates),
+    }
+
+
+KILLS = 3
+KILL_EVERY_S = 30.0
+
+
+def measure_faults(setting: Setting, messages: int) -> Measured:
+    """Matchers die one after the other, at half the saturation rate."""
+    testbed = LoadedCluster(setting)
+    rate = saturation_rate(testbed, messages) / 2
+    testbed.responses()
+    start_us = testbed.now_us
+    victims = testbed.parameters.matchers[2::5][:KILLS]
+    for number, name in enumerate(victims):
+        testbed.world.crash(start_us + round((number + 0.5) * KILL_EVERY_S * 1e6), name)
+    testbed.publish(rate, KILL_EVERY_S * len(victims) + 10)
+    testbed.drain()
+    published_us, took_us = testbed.responses()
+    responses = Responses(published_us - start_us, took_us)
+    lost = np.isinf(took_us)
+    before = responses.took_us[responses.published_us < KILL_EVERY_S / 2 * 1e6]
+    normal_us = float(np.mean(before))
+    slow = [
+        time_s
+        for time_s, mean_ms in response_series(responses, 1.0)
+        if mean_ms is not None and mean_ms > NORMAL * normal_us / 1e3
+    ]
+    deaths = [row for row in testbed.world.trace.records if isinstance(row, DeathRecord)]
+    return {
+        "lost_share": float(lost.mean()),
+        "slow_s_per_kill": len(slow) / len(victims),
+        "worst_s": float(np.max(took_us)) / 1e6,
+        "missed": float(len({row.dead for row in deaths})),
+        "killed": float(len(victims)),
+    }, {
+        "response": response_series(responses, 1.0),
+        "loss": loss_series(responses, 1.0),
+        "killed": [((number + 0.5) * KILL_EVERY_S, 0.0) for number in range(len(victims))],
+    }
+
+
+def response_series(responses: Responses, window_s: float) -> Series:
+    """The mean response in each window, ms, over time from the first window, s."""
+    return _by_window(responses, window_s, lambda took_us: float(np.mean(took_us)) / 1e3)
+
+
+def loss_series(responses: Responses, window_s: float) -> Series:
+    """The share of messages that never came through, in each window."""
+    return _by_window(responses, window_s, lambda took_us: float(np.isinf(took_us).mean()))
+
+
+def _by_window(responses: Responses, window_s: float, measure: Callable[..., float]) -> Series:
+    published_us, took_us = responses
+    if not len(published_us):
+        return []
+    numbers = ((published_us - published_us[0]) // (window_s * SECOND_US)).astype(int)
+    found: Series = []
+    for number in range(int(numbers.max()) + 1):
+        inside = took_us[numbers == number]
+        found.append((number * window_s, measure(inside) if len(inside) else None))
+    return found
+
+
+def recovery_s(responses: Responses, added_s: float, within_s: float) -> float | None:
+    """How long after a matcher is added responses fall to normal; None when they do not.
+
+    Normal is up to twice the median of the calm quarter of all windows.
+    """
+    rows = [(time_s, mean) for time_s, mean in response_series(responses, 0.5) if mean is not None]
+    calm = float(np.quantile([mean for _, mean in rows], 0.25))
+    for time_s, mean in rows:
+        if added_s <= time_s < added_s + within_s and mean <= NORMAL * calm:
+            return time_s - added_s
+    return None
+
+
+_KINDS: Mapping[Kind, Callable[[Setting, int], Measured]] = {
+    "rate": measure_rate,
+    "profile": measure_profile,
+    "subscriptions": measure_subscriptions,
+    "elasticity": measure_elasticity,
+    "faults": measure_faults,
+}

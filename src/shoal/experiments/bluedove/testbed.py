@@ -1,0 +1,248 @@
+"""A simulated cluster under load: subscriptions stored, messages at a rate, response times.
+
+The matchers' cost is that of a linear index, a time per subscription searched; a run may be slower
+than the paper's servers by a factor, and then messages come slower by the same.  One subscriber
+asks for everything, so that every message has a delivery: the time from its arrival at a
+dispatcher to that delivery is its response time (IV-B).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shoal.broker.messages import Message, Publish
+from shoal.broker.strategy import BrokerContext
+from shoal.experiments.bluedove.linear_index import LinearIndex
+from shoal.experiments.bluedove.workload import ATTRIBUTES, LENGTH, Workload
+from shoal.model import EVERYTHING, BrokerId, Publication, Subscription
+from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.gossip import encoded_bytes
+from shoal.overlays.bluedove.messages import Digest, LoadReport, News, Pull
+from shoal.overlays.bluedove.parameters import Parameters, full_replication, peer_to_peer
+from shoal.overlays.bluedove.protocol import Bluedove
+from shoal.overlays.bluedove.segments import Dimension
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.world import World
+
+SECOND_US = 1_000_000
+# One way in a data centre, and to its clients.
+LATENCY_US = 250
+# A matcher of the paper takes about 0.7 ms for a message: 80 cores, 114,000 messages a second
+# (IV-C, figure 5), with some 7,000 subscriptions in the least of four sets.
+SEARCH_NS = 100
+# Dispatching is almost two orders of magnitude faster (IV-B).
+DISPATCH_NS = 1_000
+SUBSCRIBERS = 10
+WATCHER = "watcher"
+# What keeps a dispatcher's and a matcher's tables and loads up to date (IV-C).
+OVERHEAD = (Digest, News, Pull, LoadReport)
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a testbed is made of.
+
+    system          bluedove, or a baseline
+    matchers        how many, with `cores` each; `spares` wait to be added
+    subscriptions   how many are stored before the first message
+    dimensions      so many of the four attributes are searchable (IV-F)
+    slowdown        servers are slower than the paper's by this factor
+    search_ns       to search one subscription, before slowing down
+    """
+
+    system: str = "bluedove"
+    matchers: int = 20
+    dispatchers: int = 2
+    cores: int = 4
+    spares: int = 0
+    subscriptions: int = 4_000
+    dimensions: int = 4
+    policy: Policy = Policy.ADAPTIVE
+    deviation: float = 250.0
+    adverse: int = 0
+    slowdown: int = 100
+    search_ns: int = SEARCH_NS
+    seed: int = 1
+
+
+def parameters_of(setting: Setting) -> Parameters:
+    """What every node is set by; the dispatchers are D1 and so on, the matchers M001."""
+    dimensions = tuple(Dimension(attribute=name, low=0.0, high=LENGTH) for name in ATTRIBUTES)
+    options = {
+        "dispatchers": tuple(f"D{number + 1}" for number in range(setting.dispatchers)),
+        "matchers": tuple(f"M{number + 1:03}" for number in range(setting.matchers)),
+        "cores": setting.cores,
+        "publications_per_job": 1,
+        "elastic": setting.spares > 0,
+    }
+    if setting.system == "peer-to-peer":
+        return peer_to_peer(dimensions[0], **options)
+    if setting.system == "full replication":
+        return full_replication(dimensions[0], **options)
+    searchable = dimensions[: setting.dimensions]
+    return Parameters(dimensions=searchable, policy=setting.policy, **options)  # type: ignore[arg-type]
+
+
+class Responses(NamedTuple):
+    """When messages came, and how long each took; both µs, in the order they came.
+
+    A message that never came through took infinitely long.
+    """
+
+    published_us: npt.NDArray[np.float64]
+    took_us: npt.NDArray[np.float64]
+
+
+class _Counted(Bluedove):
+    """Counts the bytes that come for tables and loads."""
+
+    overhead_bytes = 0
+
+    def receive(self, neighbour: BrokerId, message: Message, now_us: int, out: list) -> None:  # type: ignore[type-arg]
+        if isinstance(message, OVERHEAD):
+            self.overhead_bytes += encoded_bytes(message)
+        super().receive(neighbour, message, now_us, out)
+
+
+class LoadedCluster:
+    """One cluster; time goes on from one measurement to the next."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.parameters = parameters_of(setting)
+        self.strategies: dict[BrokerId, _Counted] = {}
+        spares = [f"S{number + 1}" for number in range(setting.spares)]
+        self.world = World(
+            [],
+            self._system,
+            ConstantUnderlay(LATENCY_US, local_latency_us=LATENCY_US),
+            brokers=[*self.parameters.dispatchers, *self.parameters.matchers, *spares],
+            seed=setting.seed,
+            costs=ServiceCosts(
+                processing_us=DISPATCH_NS * setting.slowdown // 1_000,
+                matching_per_subscription_ns=setting.search_ns * setting.slowdown,
+            ),
+        )
+        self._random = Random(setting.seed)
+        self.workload = Workload(self._random, deviation=setting.deviation, adverse=setting.adverse)
+        self._sequence = 0
+        self._stored = 0
+        self._published: list[tuple[str, int, int]] = []
+        self._add_clients()
+        self.store(setting.subscriptions)
+
+    def _system(self, context: BrokerContext) -> _Counted:
+        made = _Counted(context, self.parameters, lambda: LinearIndex(ATTRIBUTES))
+        self.strategies[context.broker] = made
+        return made
+
+    @property
+    def now_us(self) -> int:
+        return self.world.queue.now_us
+
+    # --- subscriptions ------------------------------------------------------------------------
+
+    def _add_clients(self) -> None:
+        homes = self.parameters.dispatchers
+        for number in range(SUBSCRIBERS):
+            self.world.add_subscriber(f"C{number}", "clients")
+        self.world.add_subscriber(WATCHER, "clients")
+        everything = Subscription(id="everything", client=WATCHER, filter=EVERYTHING)
+        self.world.subscribe(2 * SECOND_US, homes[0], everything)
+        for home in homes:
+            self.world.add_publisher(f"P{home}", home, "clients")
+        self.world.run(4 * SECOND_US)
+
+    def store(self, count: int) -> None:
+        """Have so many more subscriptions, all stored when this returns."""
+        homes, world = self.parameters.dispatchers, self.world
+        spacing_us = 2 * DISPATCH_NS * self.setting.slowdown // 1_000
+        at_us = self.now_us
+        for _ in range(count):
+            number = self._stored = self._stored + 1
+            subscription = Subscription(
+                id=f"s{number}", client=f"C{number % SUBSCRIBERS}", filter=self.workload.filter()
+            )
+            at_us += spacing_us
+            world.subscribe(at_us, homes[number % len(homes)], subscription)
+        world.run(at_us + SECOND_US)
+        while any(len(self.strategies[home].dispatcher.home.unstored) for home in homes):  # type: ignore[union-attr]
+            world.run(self.now_us + SECOND_US)
+        # Loads are reported before the first message.
+        world.run(self.now_us + 2 * SECOND_US)
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def publish(self, rate_per_s: float, duration_s: float) -> None:
+        """Let messages come at an even rate, the next from the next dispatcher."""
+        from_us, count = self.now_us, round(rate_per_s * duration_s)
+        sent, homes = 0, self.parameters.dispatchers
+
+        def send(now_us: int, _: None) -> None:
+            nonlocal sent
+            client = f"P{homes[sent % len(homes)]}"
+            publication = Publication(
+                publisher=client,
+                sequence=self._sequence,
+                published_us=now_us + LATENCY_US,
+                attributes=self.workload.message(),
+            )
+            self._published.append((client, self._sequence, now_us + LATENCY_US))
+            self.world.request(now_us, client, Publish((publication,)))
+            self._sequence += 1
+            sent += 1
+            if sent < count:
+                self.world.queue.push(from_us + round(sent * 1e6 / rate_per_s), send, None)
+
+        self.world.queue.push(from_us, send, None)
+        self.world.run(from_us + round(duration_s * 1e6))
+
+    def drain(self, most_s: float = 600.0) -> None:
+        """Let time pass until every message has its response, or for so long."""
+        until_us = self.now_us + round(most_s * 1e6)
+        while self.backlog and self.now_us < until_us:
+            self.world.run(self.now_us + SECOND_US)
+
+    @property
+    def backlog(self) -> int:
+        """Messages that dispatchers keep."""
+        return sum(
+            len(strategy.dispatcher.outbox)
+            for strategy in self.strategies.values()
+            if strategy.dispatcher is not None
+        )
+
+    def responses(self) -> Responses:
+        """Of all messages since the last call; what was delivered before is forgotten."""
+        arrived = {
+            row.publication.key: row.delivered_us
+            for row in self.world.trace.deliveries
+            if row.client == WATCHER
+        }
+        published = np.array([at_us for _, _, at_us in self._published], np.float64)
+        took = [
+            arrived.get((client, number), np.inf) - at_us
+            for client, number, at_us in self._published
+        ]
+        self._published.clear()
+        self.world.trace.deliveries.clear()
+        return Responses(published, np.array(took, np.float64))
+
+    # --- load ---------------------------------------------------------------------------------
+
+    def work_us(self) -> dict[BrokerId, int]:
+        """How long each matcher's cores have matched so far, together."""
+        return {
+            name: strategy.matcher.work_us
+            for name, strategy in self.strategies.items()
+            if strategy.matcher is not None
+        }
+
+    def overhead_bytes(self) -> dict[BrokerId, int]:
+        """What has come to each node for tables and loads so far."""
+        return {name: strategy.overhead_bytes for name, strategy in self.strategies.items()}

@@ -1,0 +1,150 @@
+"""The evaluation's runs, as small as they can be, and what is concluded from results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import numpy as np
+import pytest
+
+from shoal.experiments.bluedove import runs, saturation
+from shoal.experiments.bluedove.claims import Evidence, judge_claims
+from shoal.experiments.bluedove.grid import SCALES, SYSTEMS, grid, rate_name
+from shoal.experiments.bluedove.runs import Kind, Result, Run, recovery_s, response_series
+from shoal.experiments.bluedove.study import write_study
+from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.workload import ATTRIBUTES, Workload
+from shoal.matching.semantics import matches
+from shoal.report.study import read_study
+from shoal.report.study_pages import write_pages
+
+# Six milliseconds a subscription: some ten messages a second are too many.
+TINY = Setting(matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2)
+
+
+def run(folder: Path, kind: Kind, **options: object) -> Run:
+    setting = msgspec.structs.replace(TINY, **options)  # type: ignore[arg-type]
+    return Run(name="tiny", kind=kind, setting=setting, messages=200, cost=1, folder=str(folder))
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials of a few seconds."""
+    monkeypatch.setattr(saturation, "LEAST_TRIAL_S", 2.0)
+    monkeypatch.setattr(runs, "KILLS", 1)
+    monkeypatch.setattr(runs, "KILL_EVERY_S", 20.0)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_message_reaches_who_asked_for_it(system: str) -> None:
+    testbed = LoadedCluster(msgspec.structs.replace(TINY, system=system))
+    testbed.publish(20, 3)
+    testbed.drain()
+    assert testbed.backlog == 0
+    delivered = {}
+    for row in testbed.world.trace.deliveries:
+        names = delivered.setdefault(row.publication.key, set())
+        names |= set(row.subscriptions)
+    assert len(delivered) == 60
+    wishes = {
+        id: wish.row.subscription.filter
+        for home in ("D1", "D2")
+        for id, wish in testbed.strategies[home].dispatcher.home._wishes.items()
+    }
+    for row in testbed.world.trace.deliveries:
+        attributes = row.publication.attributes
+        expected = {id for id, filter in wishes.items() if matches(filter, attributes)}
+        assert delivered[row.publication.key] == expected
+    responses = testbed.responses()
+    assert len(responses.took_us) == 60
+    assert np.isfinite(responses.took_us).all()
+    assert testbed.responses().took_us.size == 0
+
+
+@pytest.mark.usefixtures("short")
+def test_a_run_is_made_once_and_repeats_to_the_digit(tmp_path: Path) -> None:
+    made = run(tmp_path, "rate")
+    assert not made.is_done
+    made()
+    first = made.result
+    assert first is not None
+    assert first.values["rate_per_s"] > 0
+    again = run(tmp_path / "again", "rate")
+    again()
+    assert again.result == first
+    assert not run(tmp_path, "rate", seed=2).is_done
+
+
+@pytest.mark.usefixtures("short")
+def test_matchers_are_missed_and_nothing_is_lost(tmp_path: Path) -> None:
+    faults = run(tmp_path, "faults", matchers=8)
+    faults()
+    assert faults.result is not None
+    assert faults.result.values["lost_share"] == 0
+    assert faults.result.values["missed"] == faults.result.values["killed"] == 1
+
+
+def test_workloads_are_skewed_as_asked() -> None:
+    even, skewed = (Workload(Random(1), deviation=100.0, adverse=n) for n in (0, 4))
+    for workload, least, most in ((even, 250, 330), (skewed, 80, 110)):
+        messages = [workload.message() for _ in range(2_000)]
+        spread = np.std([message["a2"] for message in messages])
+        assert least < spread < most
+    filters = [even.filter() for _ in range(500)]
+    share = np.mean([matches(filter, {name: 125.0 + 250 * n for n, name in enumerate(ATTRIBUTES)})
+                     for filter in filters])  # fmt: skip
+    assert share > 0.2
+
+
+def test_recovery_is_the_time_until_responses_are_normal() -> None:
+    times_us = np.arange(0.0, 60e6, 100_000.0)
+    took_us = np.where((times_us > 20e6) & (times_us < 27e6), 900_000.0, 100_000.0)
+    responses = Responses(times_us, took_us)
+    assert recovery_s(responses, 24.0, 30.0) == pytest.approx(3.0, abs=0.6)
+    assert recovery_s(responses, 24.0, 2.0) is None
+    assert [mean for _, mean in response_series(responses, 10.0)][:2] == [100.0, 100.0]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_the_grid_has_every_run_once(name: str, tmp_path: Path) -> None:
+    names = [made.name for made in grid(SCALES[name], tmp_path, 1)]
+    assert len(names) == len(set(names))
+    assert {rate_name(system, 20) for system in SYSTEMS} <= set(names)
+
+
+def fake(name: str, rate: float, **values: float) -> Result:
+    return Result(key="", name=name, values={"rate_per_s": rate, **values}, series={})
+
+
+def test_claims_are_judged_from_the_runs_there_are() -> None:
+    scale = SCALES["small"]
+    found = judge_claims(Evidence({}, scale))
+    assert {one.verdict for one in found} == {"not run"}
+    results = {
+        rate_name("bluedove", 20): fake("", 420.0, load_spread=0.2, overhead_bytes_per_s=2_000.0),
+        rate_name("bluedove", 5): fake("", 100.0),
+        rate_name("peer-to-peer", 20): fake("", 100.0, load_spread=0.8),
+        rate_name("full replication", 20): fake("", 100.0),
+    }
+    verdicts = {one.id: one.verdict for one in judge_claims(Evidence(results, scale))}
+    assert verdicts["peers-20"] == verdicts["linear"] == verdicts["overhead"] == "met"
+    assert verdicts["spread"] == verdicts["full-20"] == "missed"
+    assert verdicts["spread-peers"] == "met"
+    assert verdicts["random"] == "not run"
+
+
+def test_the_study_becomes_pages(tmp_path: Path) -> None:
+    made = grid(SCALES["small"], tmp_path / "runs", 1)
+    for one in made[:3]:
+        one.file.parent.mkdir(parents=True, exist_ok=True)
+        result = Result(
+            key=one.key, name=one.name, values={"rate_per_s": 5.0}, series={"below": [(0.0, 1.0)]}
+        )
+        one.file.write_bytes(msgspec.json.encode(result))
+    write_study(tmp_path, made, SCALES["small"])
+    write_pages(tmp_path, read_study(tmp_path / "study.json"))
+    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert "not run" in text
+    assert (tmp_path / "figures" / "figure-6a.svg").is_file()

@@ -1,0 +1,40 @@
+"""Saturation is found where it is, and only linear growth counts as such."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shoal.experiments.bluedove.saturation import highest, is_growing
+from shoal.experiments.bluedove.testbed import Responses
+
+TIMES_US = np.arange(0.0, 30e6, 5_000.0)
+NOISE = np.random.default_rng(5).exponential(50_000.0, len(TIMES_US))
+
+
+@pytest.mark.parametrize("limit", [0.7, 3.0, 40.0, 1_000.0])
+@pytest.mark.parametrize("first", [1.0, 64.0, 5_000.0])
+def test_the_highest_value_is_found_from_anywhere(limit: float, first: float) -> None:
+    found = highest(lambda value: value <= limit, first)
+    assert limit / 1.05 < found <= limit
+
+
+@pytest.mark.parametrize(
+    ("extra_us", "growing"),
+    [
+        (np.zeros(len(TIMES_US)), False),
+        (0.2 * TIMES_US, True),
+        (np.where(np.arange(len(TIMES_US)) % 40 == 0, 0.3 * TIMES_US, 0), True),  # one of forty
+        (np.where(TIMES_US < 5e6, 200_000.0, 0.0), False),  # at first only
+        (200_000 * np.sin(TIMES_US / 2e6), False),
+        (np.where(TIMES_US[99] == TIMES_US, np.inf, 0.0), True),
+    ],
+)
+def test_linear_growth_is_saturation(extra_us: np.ndarray, growing: bool) -> None:
+    assert is_growing(Responses(TIMES_US, 300_000 + NOISE + extra_us)) is growing
+
+
+def test_nothing_does_not_grow() -> None:
+    empty = np.array([])
+    assert not is_growing(Responses(empty, empty))
+    assert not is_growing(Responses(TIMES_US, np.full(len(TIMES_US), 7.0)))
