@@ -45,6 +45,7 @@ from shoal.broker.messages import (
     Publish,
     Rejected,
     Relocate,
+    Resume,
     RoutedPublication,
     Subscribe,
     Unadvertise,
@@ -262,8 +263,10 @@ def describe(message: Message) -> str:
             return f"{name} {session} {_list([trace.broker for trace in traces])}"
         case MigrationUpdate(publisher, _, _, retracted):
             return f"{name} {publisher} retracted {_list(retracted)}"
-        case MigrationComplete(publisher):
-            return f"{name} {publisher}"
+        case MigrationComplete(publisher, _, _, whole):
+            return f"{name} {publisher}" + ("" if whole else " broken")
+        case Resume(_, whole):
+            return name + ("" if whole else " broken")
         case TraceResult(publication, subscribers):
             return f"{name} {publication}: {subscribers}"
         case RelocationRequest(publisher, subscribers, path):
