@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import uvloop
 
+from shoal.broker.courier import CourierLimits
 from shoal.broker.effects import Deliver
 from shoal.broker.link_session import CONTROLS, LinkLimits
 from shoal.broker.machine import Broker
@@ -24,6 +25,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
 from shoal.runtime.clients import LocalClient
 from shoal.runtime.clock import Clock
+from shoal.runtime.couriers import Couriers
 from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.tls import TlsContexts
@@ -61,16 +63,19 @@ class LiveNetwork:
         parameters: msgspec.Struct | None = None,
         limits: LinkLimits | None = None,
         tls: Callable[[BrokerId], TlsContexts] | None = None,
+        courier_limits: CourierLimits | None = None,
     ) -> None:
         self.joins = tuple(links)
         self.system = system
         self.parameters = parameters
         self.limits = limits or LinkLimits()
         self.tls = tls
+        self.courier_limits = courier_limits
         self.names = list(dict.fromkeys(name for link in self.joins for name in link))
         self.addresses: dict[BrokerId, Address] = {}
         self.nodes: dict[BrokerId, Node] = {}
         self.links: dict[BrokerId, PeerLinks] = {}
+        self.couriers: dict[BrokerId, Couriers] = {}
         self.records: list[msgspec.Struct] = []
 
     async def start(self, name: BrokerId) -> None:
@@ -91,7 +96,10 @@ class LiveNetwork:
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings)
+        self.couriers[name] = Couriers(node, settings, self.courier_limits)
+        self.links[name].couriers = self.couriers[name]
         node.start()
+        self.couriers[name].start()
         self.addresses[name] = await self.links[name].start(self.addresses.get(name, ANYWHERE))
 
     def published(self, request: Publish) -> None: ...
@@ -104,6 +112,7 @@ class LiveNetwork:
     async def kill(self, name: BrokerId) -> None:
         """Stop a broker; whatever it kept is gone."""
         self.nodes.pop(name).stop()
+        await self.couriers.pop(name).stop()
         await self.links.pop(name).stop()
 
     async def connected(self) -> None:

@@ -23,6 +23,7 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
 from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.node import Node
+from shoal.runtime.publishers import LivePublishers
 from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, on_loop, until
 from tests.runtime.test_peer_links import LINE
 
@@ -35,10 +36,14 @@ class MqttNetwork:
     def __init__(self, network: LiveNetwork) -> None:
         self.network = network
         self.doors: dict[BrokerId, MqttDoor] = {}
+        self.publishers: dict[BrokerId, LivePublishers] = {}
         self.addresses: dict[BrokerId, Address] = {}
 
     async def open(self, broker: BrokerId) -> None:
-        door = MqttDoor(self.network.nodes[broker], DEFAULT_LIMITS)
+        node = self.network.nodes[broker]
+        publishers = LivePublishers(node, self.network.couriers[broker])
+        self.publishers[broker] = publishers
+        door = MqttDoor(node, DEFAULT_LIMITS, publishers=publishers)
         door.start()
         self.doors[broker] = door
         self.addresses[broker] = await door.listen(ANYWHERE, MqttSocket)
@@ -54,8 +59,10 @@ class MqttNetwork:
 
 
 @asynccontextmanager
-async def mqtt(links: Iterable[tuple[str, str]] = LINE) -> AsyncIterator[MqttNetwork]:
-    async with live(links) as network:
+async def mqtt(
+    links: Iterable[tuple[str, str]] = LINE, **options: object
+) -> AsyncIterator[MqttNetwork]:
+    async with live(links, **options) as network:
         found = MqttNetwork(network)
         for broker in network.names:
             await found.open(broker)
@@ -64,6 +71,8 @@ async def mqtt(links: Iterable[tuple[str, str]] = LINE) -> AsyncIterator[MqttNet
         yield found
         for door in found.doors.values():
             door.shut_down()
+        for publishers in found.publishers.values():
+            publishers.stop()
 
 
 async def payloads(client: aiomqtt.Client, count: int) -> list[bytes]:

@@ -45,6 +45,13 @@ class Control(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What the ends of a link say to each other beside the brokers' messages."""
 
 
+class Purpose(enum.Enum):
+    """What a connection is for: a link of the overlay, or a courier (`shoal.broker.courier`)."""
+
+    LINK = "link"
+    COURIER = "courier"
+
+
 class Hello(Control, frozen=True):
     """First on a connection, the dialling end first.
 
@@ -57,6 +64,7 @@ class Hello(Control, frozen=True):
     session: SessionName
     other: SessionName | None
     handled: int
+    purpose: Purpose = Purpose.LINK
 
 
 class Refuse(Control, frozen=True):
@@ -120,6 +128,7 @@ class LinkSession:
         incarnation: int,
         codec: Codec,
         limits: LinkLimits | None = None,
+        purpose: Purpose = Purpose.LINK,
     ) -> None:
         self.neighbour = neighbour
         self.state = State.IDLE
@@ -129,6 +138,7 @@ class LinkSession:
         self._codec = codec
         self._limits = limits or LinkLimits()
         self._incarnation = incarnation
+        self._purpose = purpose
         self._begun = 0
         self._other: SessionName | None = None
         self._said: Hello | None = None
@@ -171,7 +181,7 @@ class LinkSession:
 
     def _greeting(self) -> Hello:
         name = (self._incarnation, self._begun)
-        return Hello(self._network, self._broker, name, self._other, self._handled)
+        return Hello(self._network, self._broker, name, self._other, self._handled, self._purpose)
 
     def connected(self, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Both ends have said hello; what changed for the broker.
@@ -225,6 +235,10 @@ class LinkSession:
     def buffered_bytes(self) -> int:
         """What is kept because the other end has not handled it."""
         return self._buffered_bytes
+
+    def unhandled(self) -> list[bytes]:
+        """The frames that the other end has not handled, as far as is known, oldest first."""
+        return [*self._in_flight, *self._waiting]
 
     def send(self, message: Message) -> bool:
         """Keep a message and send it when there is room; False when the link must be given up.

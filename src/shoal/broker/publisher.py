@@ -20,12 +20,15 @@ move, so that brokers know which is the last.
 | where it goes is lost, or timeout | ignored | going back | the other way |
 | the broker there came back | advertise anew | going back | announced again |
 | where it came from is lost | ignored | goes on here, whole or not | no difference |
+| come home: its brokers count as gone | advertise anew there | attached there | attached there |
+| again: what was never handled | sent to the broker | held back, first | held back, first |
 | leave | gone | gone | gone |
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -88,6 +91,7 @@ class Publisher:
         self.client = client
         self.broker = broker
         self.gone = False
+        self.moved = 0  # how often it has gone on at another broker
         self._moves = moves
         self._advertisements: dict[AdvertisementId, Advertisement] = {}
         self._attempt: _Attempt | None = None  # while moving
@@ -98,6 +102,16 @@ class Publisher:
     @property
     def moving(self) -> bool:
         return self._attempt is not None
+
+    @property
+    def brokers(self) -> tuple[BrokerId, ...]:
+        """Where it is; while it moves, where it comes from and where it goes."""
+        return (self.broker,) if self._attempt is None else self._attempt.ends
+
+    @property
+    def held_back(self) -> int:
+        """How many requests wait until it has moved."""
+        return len(self._held_back)
 
     def request(self, request: Message, now_us: int) -> list[PublisherEffect]:
         """The application asks: Advertise, Unadvertise or Publish."""
@@ -167,9 +181,32 @@ class Publisher:
             return []
         return self._turn_round(now_us)
 
+    def again(self, requests: Iterable[Message], now_us: int) -> list[PublisherEffect]:
+        """What a broker has not handled and never will: ask it before all that is held back."""
+        if self.moving:
+            self._held_back.extendleft(reversed(tuple(requests)))
+            return []
+        return [effect for request in requests for effect in self.request(request, now_us)]
+
+    def come_home(
+        self, home: BrokerId, requests: Iterable[Message], now_us: int
+    ) -> list[PublisherEffect]:
+        """Its brokers are gone and have not handled these: it goes on at one that lives.
+
+        What is published before the advertisements have spread does not reach everybody.
+        """
+        self._moves += 1
+        self.broker, self._attempt, self._pings = home, None, None
+        rows = self._advertisements.values()
+        effects: list[PublisherEffect] = [
+            ToBroker(home, Advertise(row, self._moves)) for row in rows
+        ]
+        self._held_back.extendleft(reversed(tuple(requests)))
+        return effects + self._catch_up(now_us)
+
     def leave(self) -> list[PublisherEffect]:
         """The application is done: nothing stays behind, wherever the publisher is."""
-        brokers = (self.broker,) if self._attempt is None else self._attempt.ends
+        brokers = self.brokers
         self.gone, self._attempt, self._pings = True, None, None
         self._advertisements.clear()
         self._held_back.clear()
@@ -210,6 +247,7 @@ class Publisher:
     def _resume(self, path: Path, now_us: int) -> list[PublisherEffect]:
         source, target = self.broker, path[-1]
         self.broker = target
+        self.moved += source != target
         self._attempt = None
         effects: list[PublisherEffect] = [
             Record(
@@ -231,10 +269,13 @@ class Publisher:
                 )
             )
         ]
+        return effects + self._catch_up(now_us)
+
+    def _catch_up(self, now_us: int) -> list[PublisherEffect]:
+        """Ask what was held back."""
         waiting, self._held_back = self._held_back, deque()
-        for request in _join_publications(waiting):
-            effects += self.request(request, now_us)
-        return effects
+        joined = _join_publications(waiting)
+        return [effect for request in joined for effect in self.request(request, now_us)]
 
 
 class _Attempt:

@@ -118,7 +118,7 @@ class Codec:
         self._write: dict[type, Callable[[Any], msgspec.Struct]] = {}
         self._read: dict[type, Callable[[Any], Any]] = {
             PublicationBatch: _check_batch,
-            Publish: _check_publish,
+            Publish: check_publish,
         }
         kinds: list[Any] = []
         for entry in vocabulary:
@@ -285,7 +285,8 @@ def _check_batch(message: PublicationBatch) -> PublicationBatch:
     return message
 
 
-def _check_publish(message: Publish) -> Publish:
+def check_publish(message: Publish) -> Publish:
+    """WireError when a publication has attributes that none can have."""
     for publication in message.publications:
         _check_attributes(publication.attributes)
     return message

@@ -24,10 +24,12 @@ from shoal.runtime.access import NetworkAccess
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.admin import AdminServer
 from shoal.runtime.clock import Clock
+from shoal.runtime.couriers import Couriers
 from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
+from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import load_client_context, load_contexts
 from shoal.runtime.websocket import WebSocket
 
@@ -69,7 +71,16 @@ class BrokerService:
         # A broker without a network is all there is: the machine has nothing to add.
         networked = len(network.brokers) > 1 or self.trace is not None
         access = NetworkAccess(network.access)
-        self.door = MqttDoor(self.node, network.limits, access, networked=networked)
+        self.couriers = Couriers(self.node, settings)
+        self.links.couriers = self.couriers
+        self.publishers = LivePublishers(self.node, self.couriers)
+        self.door = MqttDoor(
+            self.node,
+            network.limits,
+            access,
+            networked=networked,
+            publishers=self.publishers if networked else None,
+        )
         self.admin = AdminServer(self.status, self.missing)
 
     async def start(self) -> None:
@@ -80,6 +91,7 @@ class BrokerService:
             self.trace.start()
         self.node.start()
         await self._listen("peers", section.address("peers"))
+        self.couriers.start()
         self.door.start()
         for key in ("mqtt", "mqtts", "websocket"):
             await self._listen(key, section.address(key))
@@ -110,10 +122,14 @@ class BrokerService:
         self.door.shut_down()
         self.node.flush()
         try:
-            await asyncio.wait_for(self.links.drained(), DRAIN_S)
+            async with asyncio.timeout(DRAIN_S):
+                await self.couriers.drained()
+                await self.links.drained()
         except TimeoutError:
             _log.warning("stopped before all neighbours had taken everything")
+        await self.couriers.stop()
         await self.links.stop()
+        self.publishers.stop()
         self.node.stop()
         if self.trace is not None:
             await self.trace.stop()
@@ -157,6 +173,8 @@ class BrokerService:
                 "publications": statistics.publications_received,
                 "deliveries": statistics.deliveries,
             },
+            "publishers": self.publishers.status(),
+            "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
         }
 

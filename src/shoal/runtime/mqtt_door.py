@@ -14,8 +14,9 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from shoal.broker.effects import Deliver
+from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Message
+from shoal.model import ClientId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
@@ -23,6 +24,7 @@ from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.limits import Limits
 from shoal.runtime.addresses import Address
 from shoal.runtime.node import Node
+from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import certified_names
 
 _MICROSECONDS = 1_000_000
@@ -65,12 +67,14 @@ class MqttDoor:
         access: LateAccess | None = None,
         *,
         networked: bool = True,
+        publishers: LivePublishers | None = None,
     ) -> None:
         self.node = node
         self.clients = BrokerClients(
             node.id, node.clock.now_us(), limits=limits, access=access, networked=networked
         )
         self._access = access
+        self._publishers = publishers
         self._delivered: list[Deliver] = []
         self._sockets: dict[Connection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
@@ -81,6 +85,8 @@ class MqttDoor:
         self._timer_us: int | None = None
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
+        if publishers is not None:
+            publishers.at_wait = self._slow_down
         node.at_flush.append(self.flush)
         node.at_hold.append(self._hold)
 
@@ -155,18 +161,39 @@ class MqttDoor:
                     socket = self._sockets.get(connection)
                     if socket is not None:
                         socket.write(data)
-                case Ask(request):
-                    self.node.request(request.client, request.request)
+                case Ask(requested):
+                    self._ask(requested)
                 case Close(connection):
                     socket = self._sockets.pop(connection, None)
                     if socket is not None:
                         socket.close()
 
+    def _ask(self, requested: Requested) -> None:
+        door = self.clients.door
+        if self._publishers is None or door is None or requested.client == door.client:
+            self.node.request(requested.client, requested.request)
+        else:
+            self._publishers.request(requested)
+
     def _hold(self, full: bool) -> None:
         for connection, socket in self._sockets.items():
             if full:
                 socket.pause_reading()
-            elif connection.wants_reading:
+            elif self._may_read(connection):
+                socket.resume_reading()
+
+    def _may_read(self, connection: Connection) -> bool:
+        if self.node.is_holding or not connection.wants_reading:
+            return False
+        client = connection.client_id
+        return self._publishers is None or not self._publishers.is_waiting(client)
+
+    def _slow_down(self, client: ClientId, wait: bool) -> None:
+        """A client's publisher cannot go on for now, or can again."""
+        for connection, socket in self._sockets.items():
+            if connection.client_id == client and wait:
+                socket.pause_reading()
+            elif connection.client_id == client and self._may_read(connection):
                 socket.resume_reading()
 
     # --- admission ----------------------------------------------------------------------------
@@ -196,7 +223,7 @@ class MqttDoor:
         for connection in [each for each in self._waiting if each.wants_reading]:
             del self._waiting[connection]
             socket = self._sockets.get(connection)
-            if socket is not None and not self.node.is_holding:
+            if socket is not None and self._may_read(connection):
                 socket.resume_reading()
 
     # --- the machine's side -------------------------------------------------------------------

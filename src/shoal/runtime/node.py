@@ -228,14 +228,18 @@ class Node:
                 timer = self._timers.pop(key, None)
                 if timer is not None:
                     timer.cancel()
-            case Record(record):
-                self.counts[type(record).__name__] += 1
-                if self._trace is not None:
-                    self._trace.record(record)
+            case Record(row):
+                self.record(row)
             case OpenLink(neighbour, address) if self.links is not None:
                 self.links.open(neighbour, address)
             case CloseLink(neighbour) if self.links is not None:
                 self.links.close(neighbour)
+
+    def record(self, row: msgspec.Struct) -> None:
+        """Count something that happened, and trace it."""
+        self.counts[type(row).__name__] += 1
+        if self._trace is not None:
+            self._trace.record(row)
 
     def _set_timer(self, key: TimerKey, at_us: int, now_us: int) -> None:
         former = self._timers.get(key)
@@ -296,6 +300,10 @@ class Node:
 
     def detach(self, name: ClientId) -> None:
         self._clients.pop(name, None)
+
+    def client(self, name: ClientId) -> Client | None:
+        """Where this client's deliveries go now."""
+        return self._clients.get(name)
 
     def changed(self, changes: Iterable[LinkChanged]) -> None:
         """Links went down or came up."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import Any, Protocol, cast
 
 from shoal.broker.link_session import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
-from shoal.runtime.tls import certified_names
+from shoal.runtime.addresses import Address
+from shoal.runtime.tls import TlsContexts, certified_names
 
 # A hello takes a hundred bytes; what is not one is not read on.
 MAX_HELLO_BYTES = 4_096
@@ -102,6 +104,10 @@ class PeerConnection(asyncio.Protocol):
 
     # --- the door's side ----------------------------------------------------------------------
 
+    def hand_to(self, door: Door) -> None:
+        """From now on another door has it."""
+        self._door = door
+
     @property
     def peer(self) -> str:
         """The other end's address, for logs."""
@@ -138,3 +144,22 @@ class PeerConnection(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+async def dial(door: Door, address: Address, tls: TlsContexts | None) -> PeerConnection | None:
+    """A new connection to a broker; None when it cannot be made."""
+    loop = asyncio.get_running_loop()
+    try:
+        _, connection = await asyncio.wait_for(
+            loop.create_connection(
+                lambda: PeerConnection(door, is_dialled=True),
+                address.host,
+                address.port,
+                ssl=tls.outgoing if tls else None,
+            ),
+            HELLO_TIMEOUT_S,
+        )
+    except (OSError, ssl.SSLError, TimeoutError) as error:
+        _log.debug("cannot connect", extra={"address": str(address), "problem": str(error)})
+        return None
+    return connection

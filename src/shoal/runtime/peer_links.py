@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -18,13 +17,13 @@ from typing import Any
 import msgspec
 
 from shoal.broker.effects import LinkChanged
-from shoal.broker.link_session import Hello, LinkLimits, LinkSession, State
+from shoal.broker.link_session import Hello, LinkLimits, LinkSession, Purpose, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.node import Node
-from shoal.runtime.peer_connections import HELLO_TIMEOUT_S, PeerConnection
+from shoal.runtime.peer_connections import Door, PeerConnection, dial
 from shoal.runtime.tls import TlsContexts
 
 TICK_S = 1.0
@@ -81,6 +80,8 @@ class PeerLinks:
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        # Where connections go that are no links.
+        self.couriers: Door | None = None
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
         node.links = self
@@ -222,7 +223,7 @@ class PeerLinks:
         while True:
             connection = None
             if link.connection is None:
-                connection = await self._try(address)
+                connection = await dial(self, address, self._settings.tls)
             if connection is not None:
                 self._say_hello(connection, link)
                 await connection.ended
@@ -236,24 +237,6 @@ class PeerLinks:
                 return
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-
-    async def _try(self, address: Address) -> PeerConnection | None:
-        loop = asyncio.get_running_loop()
-        tls = self._settings.tls
-        try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
-                    lambda: PeerConnection(self, is_dialled=True),
-                    address.host,
-                    address.port,
-                    ssl=tls.outgoing if tls else None,
-                ),
-                HELLO_TIMEOUT_S,
-            )
-        except (OSError, ssl.SSLError, TimeoutError) as error:
-            _log.debug("cannot connect", extra={"address": str(address), "problem": str(error)})
-            return None
-        return connection
 
     def _say_hello(self, connection: PeerConnection, link: _Link) -> None:
         if link.connection is not None:
@@ -286,6 +269,11 @@ class PeerLinks:
 
     def greeted(self, connection: PeerConnection, hello: Hello) -> None:
         now_us = self._node.clock.now_us()
+        if hello.purpose is Purpose.COURIER and self.couriers is not None:
+            self._strangers.discard(connection)
+            connection.hand_to(self.couriers)
+            self.couriers.greeted(connection, hello)
+            return
         self._check(connection, hello)
         link = self._by_connection.get(connection)
         if link is None:
@@ -309,15 +297,13 @@ class PeerLinks:
 
     def _check(self, connection: PeerConnection, hello: Hello) -> None:
         settings = self._settings
-        if hello.network != settings.network:
-            raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
+        check_peer(connection, hello, self._node.id, settings)
         known = hello.broker in self._links or (
             settings.open_to_all and hello.broker in settings.addresses
         )
-        if not known or hello.broker == self._node.id:
+        if hello.purpose is not Purpose.LINK or not known:
             raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
-        if settings.tls is not None and hello.broker not in connection.certified_names():
-            raise WireError(f"the certificate is not made out to {hello.broker!r}")
+        check_certificate(connection, hello, settings)
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
         link = self._by_connection.get(connection)
@@ -364,3 +350,19 @@ class PeerLinks:
                 self._to_flush[link] = None
         if not full:
             self._node.hold(any(link.session.is_full for link in self._links.values()))
+
+
+def check_peer(
+    connection: PeerConnection, hello: Hello, broker: BrokerId, settings: PeerSettings
+) -> None:
+    """WireError unless the other end is another broker of this network, as far as is known."""
+    if hello.network != settings.network:
+        raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
+    if hello.broker == broker:
+        raise WireError(f"{broker} has no link to broker {hello.broker!r}")
+
+
+def check_certificate(connection: PeerConnection, hello: Hello, settings: PeerSettings) -> None:
+    """WireError unless the other end has proved its name, where that is asked for."""
+    if settings.tls is not None and hello.broker not in connection.certified_names():
+        raise WireError(f"the certificate is not made out to {hello.broker!r}")

@@ -1,0 +1,152 @@
+"""The door's end of a courier: the direct channel to a broker where clients of the door publish.
+
+What clients ask waits until the other broker is there, goes over in order and exactly once, and
+is kept until that broker has handled it.  When that broker has forgotten (it started again), or
+is away for too long, what it has not handled is given back, so that it can be asked again.
+
+A pure machine around a `LinkSession`; the driver dials for as long as the courier lives.
+
+| state | hello, same session | hello, any other | away for lost_us | away for stranded_us |
+| --- | --- | --- | --- | --- |
+| new | (cannot be) | → up: what waited is sent | Lost | Stranded |
+| up | (closes the connection before) | | | |
+| away | → up | → up: Forgotten | Lost | Stranded → new |
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.broker.courier_messages import ClientRequest
+from shoal.broker.link_session import Hello, LinkSession, State
+from shoal.broker.messages import Publish
+from shoal.broker.wire import Codec, FrameReader, WireError
+from shoal.model import BrokerId
+
+
+class CourierLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of a courier.
+
+    lost_us       away for so long, the other broker counts as lost to whoever moves there
+    stranded_us   away for so long, who publishes there is brought home
+    idle_us       unused for so long, it is closed
+    """
+
+    lost_us: int = 3_000_000
+    stranded_us: int = 15_000_000
+    idle_us: int = 60_000_000
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Event: the broker does not answer, and may do so again."""
+
+    broker: BrokerId
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """Event: the broker is back and knows nothing; `requests` it may not have handled."""
+
+    broker: BrokerId
+    requests: tuple[ClientRequest, ...]
+
+
+class Stranded(msgspec.Struct, frozen=True):
+    """Event: the broker counts as gone; `requests` it may not have handled."""
+
+    broker: BrokerId
+    requests: tuple[ClientRequest, ...]
+
+
+CourierEvent = Lost | Forgotten | Stranded
+
+
+class Courier:
+    """The courier to the other end of a session that is idle; it does not last for ever."""
+
+    def __init__(
+        self, session: LinkSession, codec: Codec, limits: CourierLimits, now_us: int
+    ) -> None:
+        self.session = session
+        self.broker = session.neighbour
+        self._codec = codec
+        self._limits = limits
+        self._waiting: list[ClientRequest] = []
+        self._away_us = now_us
+        self._is_lost = False
+        self._used_us = now_us
+
+    @property
+    def is_full(self) -> bool:
+        """Whether those who publish over it must wait."""
+        return self.session.is_full
+
+    def ask(self, request: ClientRequest, now_us: int) -> list[CourierEvent]:
+        """Pass a request on; WireError when it cannot be written."""
+        self._used_us = now_us
+        if self.session.state is State.IDLE:
+            self._waiting.append(request)
+        elif not self._send(request):
+            return [self._strand(now_us)]
+        return []
+
+    def _send(self, request: ClientRequest) -> bool:
+        try:
+            return self.session.send(request)
+        except WireError:
+            asked = request.request
+            if not isinstance(asked, Publish) or len(asked.publications) < 2:
+                raise
+        # Too long together: what a client published while it was moved goes in one request.
+        middle = len(asked.publications) // 2
+        halves = asked.publications[:middle], asked.publications[middle:]
+        sent = [self._send(ClientRequest(request.client, Publish(half))) for half in halves]
+        return all(sent)
+
+    def connected(self, hello: Hello, now_us: int) -> list[CourierEvent]:
+        """Both ends have said hello; WireError as `LinkSession.connected`."""
+        was_idle, unhandled = self.session.state is State.IDLE, self.session.unhandled()
+        is_fresh = bool(self.session.connected(hello, now_us))
+        self._is_lost = False
+        if was_idle:
+            waiting, self._waiting = self._waiting, []
+            for request in waiting:
+                self._send(request)
+        elif is_fresh:
+            return [Forgotten(self.broker, self._read(unhandled))]
+        return []
+
+    def disconnected(self, now_us: int) -> None:
+        """The connection is gone."""
+        if self.session.state is State.UP:
+            self._away_us = now_us
+        self.session.lost(now_us)
+
+    def tick(self, now_us: int) -> list[CourierEvent]:
+        """To be called about every second."""
+        if self.session.state is State.UP:
+            self.session.tick(now_us)
+            return []
+        away_us = now_us - self._away_us
+        if away_us > self._limits.stranded_us:
+            return [self._strand(now_us)]
+        if away_us > self._limits.lost_us and not self._is_lost:
+            self._is_lost = True
+            return [Lost(self.broker)]
+        return []
+
+    def is_idle(self, now_us: int) -> bool:
+        """Whether nobody has asked anything for long, and nothing is left to be handled."""
+        if self._waiting or self.session.buffered_bytes:
+            return False
+        return now_us - self._used_us > self._limits.idle_us
+
+    def _strand(self, now_us: int) -> Stranded:
+        requests = (*self._read(self.session.unhandled()), *self._waiting)
+        self._waiting.clear()
+        self.session.give_up()
+        self._away_us, self._is_lost = now_us, False
+        return Stranded(self.broker, requests)
+
+    def _read(self, frames: list[bytes]) -> tuple[ClientRequest, ...]:
+        bodies = FrameReader().feed(b"".join(frames))
+        return tuple(self._codec.decode(body) for body in bodies)

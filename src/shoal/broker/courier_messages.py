@@ -1,0 +1,75 @@
+"""What two brokers say to each other about a client that is at neither end of a link between them.
+
+A broker whose client publishes elsewhere (its door) passes the client's requests on to the broker
+where it publishes, and gets back what that broker tells the client.
+
+>>> from shoal.broker.messages import Ping
+>>> from shoal.model import MessageId
+>>> from shoal.broker.wire import Codec, FrameReader
+>>> codec = Codec(COURIERS)
+>>> frame = codec.encode(ClientRequest("c", Ping(MessageId("B1", "p", 0))))
+>>> [codec.decode(body).client for body in FrameReader().feed(frame)]
+['c']
+"""
+
+from __future__ import annotations
+
+from shoal.broker.link_session import CONTROLS
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    Ping,
+    PingRequest,
+    PingTimes,
+    Pong,
+    Publish,
+    Rejected,
+    Relocate,
+    Resume,
+    Unadvertise,
+)
+from shoal.broker.wire import Form, Vocabulary, check_publish
+from shoal.model import ClientId
+
+
+class ClientRequest(Message, frozen=True):
+    """From a door: its client asks."""
+
+    client: ClientId
+    request: (
+        Advertise
+        | Unadvertise
+        | Publish
+        | Ping
+        | PingTimes
+        | Paused
+        | MigrationAdvertisement
+        | Goodbye
+    )
+
+
+class ClientNotice(Message, frozen=True):
+    """To a door: the broker tells its client."""
+
+    client: ClientId
+    notice: PingRequest | Pong | Relocate | Resume | Rejected
+
+
+def _as_it_is(message: ClientRequest) -> ClientRequest:
+    return message
+
+
+def _check(message: ClientRequest) -> ClientRequest:
+    if isinstance(message.request, Publish):
+        check_publish(message.request)
+    return message
+
+
+COURIERS: Vocabulary = (
+    *CONTROLS,
+    Form(ClientRequest, ClientRequest, _as_it_is, _check),
+    ClientNotice,
+)

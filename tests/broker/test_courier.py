@@ -1,0 +1,179 @@
+"""The door's end of a courier: nothing is lost while it is away, all given back if for too long."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker import wire
+from shoal.broker.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
+from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
+from shoal.broker.link_session import LinkLimits, LinkSession, Purpose, State
+from shoal.broker.messages import Goodbye, Publish, Rejected
+from shoal.broker.wire import Codec, WireError
+from shoal.model import Publication
+from tests.broker.transcript import publish
+
+CODEC = Codec(COURIERS)
+LIMITS = CourierLimits(lost_us=3_000, stranded_us=15_000, idle_us=60_000)
+
+
+class Channel:
+    """A door's courier, the other broker's end, and what that has been asked."""
+
+    def __init__(self, links: LinkLimits | None = None) -> None:
+        self.links = links or LinkLimits()
+        self.courier = Courier(self.session("B1", "B9", 1), CODEC, LIMITS, now_us=0)
+        self.restart(1)
+        self.asked: list[int] = []
+        self.sent = 0
+
+    def session(self, broker: str, other: str, incarnation: int) -> LinkSession:
+        return LinkSession("net", broker, other, incarnation, CODEC, self.links, Purpose.COURIER)
+
+    def restart(self, incarnation: int) -> None:
+        self.other = self.session("B9", "B1", incarnation)
+
+    def ask(self, count: int, now_us: int) -> list[CourierEvent]:
+        events = []
+        for _ in range(count):
+            events += self.courier.ask(ClientRequest("P", publish(self.sent)), now_us)
+            self.sent += 1
+        return events
+
+    def connect(self, now_us: int) -> list[CourierEvent]:
+        said = self.courier.session.hello()
+        answer = self.other.hello()
+        self.other.connected(said, now_us)
+        return self.courier.connected(answer, now_us)
+
+    def cut(self, now_us: int) -> None:
+        self.courier.disconnected(now_us)
+        self.other.lost(now_us)
+
+    def carry(self, now_us: int, *, is_handled: bool = True) -> None:
+        self.other.receive(self.courier.session.to_write(), now_us)
+        if is_handled:
+            self.asked += numbers(self.other.take())
+            self.courier.session.receive(self.other.to_write(), now_us)
+
+
+def numbers(requests: object) -> list[int]:
+    assert isinstance(requests, list | tuple)
+    return [publication.sequence for each in requests for publication in each.request.publications]
+
+
+def test_what_is_asked_before_the_broker_is_there_waits() -> None:
+    channel = Channel()
+    channel.ask(3, 10)
+    assert channel.connect(20) == []
+    channel.ask(2, 30)
+    channel.carry(40)
+    assert channel.asked == [0, 1, 2, 3, 4]
+
+
+def test_a_connection_that_drops_for_a_while_loses_nothing() -> None:
+    channel = Channel()
+    channel.connect(0)
+    channel.ask(3, 10)
+    channel.carry(20, is_handled=False)
+    channel.cut(30)
+    channel.ask(2, 40)
+    assert channel.courier.tick(3_000) == []
+    assert channel.courier.tick(3_031) == [Lost("B9")]
+    assert channel.courier.tick(4_000) == []  # said once
+    assert channel.connect(10_030) == []
+    channel.carry(10_040)
+    assert channel.asked == [0, 1, 2, 3, 4]
+
+
+def test_a_broker_that_has_forgotten_gives_back_what_it_had_not_handled() -> None:
+    channel = Channel()
+    channel.connect(0)
+    channel.ask(2, 10)
+    channel.carry(20)
+    channel.ask(2, 30)
+    channel.carry(40, is_handled=False)
+    channel.cut(50)
+    channel.ask(1, 60)
+    channel.restart(2)
+    (event,) = channel.connect(70)
+    assert isinstance(event, Forgotten)
+    assert numbers(event.requests) == [2, 3, 4]
+    channel.ask(1, 80)
+    channel.carry(90)
+    assert channel.asked == [0, 1, 5]
+
+
+def test_a_broker_away_for_long_gives_back_all_and_is_new_when_it_comes() -> None:
+    channel = Channel()
+    channel.connect(0)
+    channel.ask(1, 10)
+    channel.cut(20)
+    channel.ask(1, 30)
+    (event,) = channel.courier.tick(15_021)
+    assert isinstance(event, Stranded)
+    assert numbers(event.requests) == [0, 1]
+    channel.ask(1, 15_030)
+    assert channel.connect(15_040) == []
+    channel.carry(15_050)
+    assert channel.asked == [2]
+
+
+def test_a_broker_that_never_comes_is_lost_and_stranded() -> None:
+    channel = Channel()
+    channel.ask(1, 10)
+    assert channel.courier.tick(3_001) == [Lost("B9")]
+    (event,) = channel.courier.tick(15_001)
+    assert isinstance(event, Stranded)
+    assert numbers(event.requests) == [0]
+
+
+def test_more_than_is_ever_kept_strands() -> None:
+    channel = Channel(LinkLimits(high_bytes=500, low_bytes=200, limit_bytes=4_000))
+    channel.connect(0)
+    assert channel.ask(20, 10) == []
+    assert channel.courier.is_full
+    events = channel.ask(200, 20)
+    assert isinstance(events[0], Stranded)
+    assert numbers(events[0].requests)[:10] == list(range(10))
+    assert channel.courier.session.state is State.IDLE
+
+
+def test_publications_too_long_together_go_in_several_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1_000)
+    channel = Channel()
+    channel.connect(0)
+    many = tuple(
+        Publication(publisher="P", sequence=number, published_us=0, attributes={}, body=b"x" * 200)
+        for number in range(10)
+    )
+    channel.courier.ask(ClientRequest("P", Publish(many)), 10)
+    channel.carry(20)
+    assert channel.asked == list(range(10))
+    alone = Publication(publisher="P", sequence=1, published_us=0, attributes={}, body=b"x" * 2_000)
+    with pytest.raises(WireError, match="more than 1000"):
+        channel.courier.ask(ClientRequest("P", Publish((alone,))), 30)
+
+
+def test_idle_is_who_is_asked_nothing_and_owes_nothing() -> None:
+    channel = Channel()
+    channel.connect(0)
+    channel.ask(1, 10)
+    assert not channel.courier.is_idle(60_011)
+    channel.carry(20)
+    assert not channel.courier.is_idle(60_010)
+    assert channel.courier.is_idle(60_011)
+
+
+def test_what_is_no_request_of_a_client_is_refused() -> None:
+    bad = Publication(publisher="P", sequence=1, published_us=0, attributes={"": 1})
+    body = CODEC.encode(ClientRequest("P", Publish((bad,))))[4:]
+    with pytest.raises(WireError, match="an attribute without a name"):
+        CODEC.decode(body)
+    for message in (ClientRequest("P", Goodbye()), ClientNotice("P", Rejected("no"))):
+        assert CODEC.decode(CODEC.encode(message)[4:]) == message
+    swapped = CODEC.encode(ClientNotice("P", Goodbye()))  # type: ignore[arg-type]
+    with pytest.raises(WireError, match="Invalid value 'Goodbye'"):
+        CODEC.decode(swapped[4:])
