@@ -124,16 +124,10 @@ def match(
     options = SparkOptions(
         out, overwrite, master, memory, engine is Engine.SPARK_SQL, partition, stream, once
     )
-    if engine.is_spark:
-        options.check(publications)
-    elif option := "--out" if out else "--partition" if partition else "--stream" if stream else "":
-        raise UserError(f"{option} is for tables; that needs --engine spark or --engine spark-sql")
-    for path in (subscriptions, publications):
-        if is_table(path) and not engine.is_spark and not path.is_dir():
-            raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
-        if is_table(path) and engine.is_spark and (skip_bad or only or syntax is not Syntax.SQL):
-            option = "--skip-bad" if skip_bad else "--only" if only else "--syntax"
-            raise UserError(f"{option} is for JSON lines, and {path} is a table")
+    line_option = "--skip-bad" if skip_bad else "--only" if only else ""
+    if syntax is not Syntax.SQL:
+        line_option = "--syntax"
+    _check_tables(engine, options, subscriptions, publications, line_option)
     wanted, given = _read(subscriptions, publications, engine, syntax, skip_bad=skip_bad)
     if only and not isinstance(wanted, Path):
         wanted = _chosen(wanted, only)
@@ -150,6 +144,25 @@ def match(
         return
     names = [publication.id for publication in given]
     _print(zip(names, _match(engine, wanted, given), strict=True))
+
+
+def _check_tables(
+    engine: Engine,
+    options: SparkOptions,
+    subscriptions: Path,
+    publications: Path,
+    line_option: str,
+) -> None:
+    """UserError for tables and options that do not go with the engine or with each other."""
+    if engine.is_spark:
+        options.check(publications)
+    elif option := options.given():
+        raise UserError(f"{option} is for tables; that needs --engine spark or --engine spark-sql")
+    for path in (subscriptions, publications):
+        if is_table(path) and not engine.is_spark and not path.is_dir():
+            raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
+        if is_table(path) and engine.is_spark and line_option:
+            raise UserError(f"{line_option} is for JSON lines, and {path} is a table")
 
 
 def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:

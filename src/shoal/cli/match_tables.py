@@ -36,6 +36,11 @@ class SparkOptions(NamedTuple):
     stream: bool
     once: bool
 
+    def given(self) -> str:
+        """An option that was given and is for tables only; empty if none was."""
+        chosen = {"--out": self.out, "--partition": self.partition, "--stream": self.stream}
+        return next((option for option, value in chosen.items() if value), "")
+
     def check(self, publications: Path) -> None:
         """UserError for options that do not go together."""
         if self.partition and self.sql:
