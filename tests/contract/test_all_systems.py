@@ -8,7 +8,15 @@ import pytest
 
 from shoal.broker.effects import Effect, Input, LinkChanged, Received, Requested, Started
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    Publish,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
 from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.overlays.registry import SYSTEMS, strategy_factory
@@ -47,6 +55,20 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     )
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
+
+
+def test_who_says_goodbye_gets_nothing_more(system: str) -> None:
+    network = run(system, 11)
+    world, before = network.world, len(network.world.trace.deliveries)
+    for wish, home in network.wishes:
+        request = Requested(wish.subscription.client, Goodbye())
+        world.queue.push(UNTIL_US, world.brokers[home].receive, request)
+    for publication in network.publications[-40:]:
+        world.request(UNTIL_US + SETTLE_US, publication.publisher, Publish((publication,)))
+    world.run(UNTIL_US + 2 * SETTLE_US)
+    assert before > 0
+    assert len(world.trace.deliveries) == before
+    assert not [row for row in world.trace.refused if "Goodbye" in row.reason]
 
 
 def test_all_that_is_said_between_brokers_can_travel(

@@ -21,7 +21,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker
+from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.wire import COMMON, Codec
 from shoal.language import parse
 from shoal.model import (
@@ -125,8 +125,14 @@ class LocalClient:
             match effect:
                 case ToBroker(broker, request) if broker in self._nodes:
                     self._nodes[broker].request(self.name, request)
+                case WakeUp(at_us):
+                    delay_s = max(0, at_us - self._node.clock.now_us()) / 1_000_000
+                    self._node.loop.call_later(delay_s, self._wake)
                 case Record(record) if self._records is not None:
                     self._records(record)
+
+    def _wake(self) -> None:
+        self._carry_out(self._publisher.woken(self._node.clock.now_us()))
 
     def notified(self, broker: BrokerId, message: Message) -> None:
         """A broker tells something; handled once the broker is done with what it is at."""

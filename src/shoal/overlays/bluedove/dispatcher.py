@@ -11,6 +11,7 @@ from __future__ import annotations
 from shoal.broker.effects import Effect, Notify, Record, SetTimer
 from shoal.broker.messages import (
     Advertise,
+    Goodbye,
     Message,
     Publish,
     Rejected,
@@ -89,6 +90,8 @@ class Dispatcher:
                 self.home.subscribe(client, subscription, now_us, out)
             case Unsubscribe(subscription_id):
                 self.home.unsubscribe(client, subscription_id, now_us, out)
+            case Goodbye():
+                self.home.leave(client, now_us, out)
             case Advertise() | Unadvertise():
                 pass  # nothing is routed by them here
             case OpenMailbox():

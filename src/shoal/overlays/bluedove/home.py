@@ -92,6 +92,12 @@ class Home:
             raise ProtocolError(f"{client} has no subscription {subscription_id} here")
         self._forget(wish, now_us, out)
 
+    def leave(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
+        """The client is gone, and with it all it asked for."""
+        for wish in [*self._wishes.values()]:
+            if wish.row.subscription.client == client:
+                self._forget(wish, now_us, out)
+
     def _check(self, client: ClientId, subscription: Subscription) -> None:
         known = self._wishes.get(subscription.id)
         owner = subscription.client if known is None else known.row.subscription.client

@@ -24,8 +24,8 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
     local, held               announcement, newer flood      local, attached | elsewhere
     local, held               HOLD_US pass                   none: withdrawn
     turned by a move          update of a later move         turned; what was marked goes
-    turned by a move          update of an earlier move      as they are; complete (not whole) back
-    turned within HOLD_US     link towards the row breaks    local, held, giving way to any copy
+    turned by a move          update of an earlier move      as they are; that and complete back
+    turned within HOLD_US     link towards the row breaks    local, held, adopted: yields to copies
     turned, not complete      link towards the source breaks as they are; complete (not whole)
 
 - *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
@@ -35,8 +35,10 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
   notices that the target is gone (`shoal.broker.publisher`).
 - *The source dies*: its rows are turned already, and the publisher goes on at the target; or the
   update has not passed the source's neighbour, and the target advertises anew.
-- *The publisher dies*: its target withdraws its advertisements behind the update, its source
-  HOLD_US after the marker.
+- *The publisher dies* (`Goodbye`): its target withdraws its advertisements behind the update, its
+  source HOLD_US after the marker.
+- *Client libraries that know of no relocation* ignore being told to go, and count as any other
+  after LEAVE_TIMEOUT_US.
 - *Nothing twice, nothing out of order*: a publication is handed over once, and the publisher
   resumes only behind a complete message, which follows all that it has sent before.
 
