@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.connection import MAX_HELD
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.packets import (
     Auth,
@@ -253,6 +254,15 @@ def test_mqtt_3_1_4_6_and_is_dropped_after_a_refusal() -> None:
     house.carry_out(client.connection.admitted(refusal, house.now_us))
     assert refused(client).reason_code is CODES.NOT_AUTHORIZED
     assert listener.take() == []
+
+
+def test_a_client_that_does_not_wait_for_its_answer_is_not_kept_for_ever() -> None:
+    client = House(Doorkeeper()).open()
+    client.send(Connect("c"))
+    client.send(*[Pingreq()] * MAX_HELD)
+    assert not client.closed
+    client.send(Pingreq())
+    assert refused(client).reason_code is CODES.QUOTA_EXCEEDED
 
 
 def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:

@@ -405,10 +405,10 @@ def test_mqtt_3_1_2_24_and_25_nothing_larger_than_the_client_takes() -> None:
 
 
 def test_mqtt_3_2_2_15_packets_larger_than_the_broker_takes() -> None:
-    house = House(maximum_packet_size=50)
+    house = House(maximum_packet_size=64)
     publisher = house.connect("p")
-    assert publisher.connack.properties.maximum_packet_size == 50
-    publisher.send(Publish("a", bytes(50)))
+    assert publisher.connack.properties.maximum_packet_size == 64
+    publisher.send(Publish("a", bytes(64)))
     assert publisher.take()[0].reason_code is CODES.PACKET_TOO_LARGE
     assert publisher.closed
 

@@ -74,7 +74,6 @@ def connack_properties(
 ) -> Properties:
     """What a successful CONNACK tells a client of MQTT 5; what is as it asked is not said."""
     asked_s = connect.properties.session_expiry_interval_s or 0
-    wants_response_topic = connect.properties.request_response_information == 1
     return Properties(
         session_expiry_interval_s=None
         if terms.session_expiry_s == asked_s
@@ -86,9 +85,21 @@ def connack_properties(
         server_keep_alive_s=None
         if terms.keep_alive_s == connect.keep_alive_s
         else terms.keep_alive_s,
-        # A place for answers that is this client's alone, as long as all keep to it (4.10.1).
-        response_information=f"responses/{client_id}/" if wants_response_topic else None,
+        response_information=_response_information(connect, client_id),
     )
+
+
+def _response_information(connect: Connect, client_id: str) -> str | None:
+    """A place for answers that is this client's alone, as long as all keep to it (4.10.1)."""
+    if connect.properties.request_response_information != 1:
+        return None
+    topic = f"responses/{client_id}/"
+    try:
+        # Below it there must be room for at least one level more.
+        check_topic(topic + "x")
+    except TopicError:
+        return None
+    return topic
 
 
 def check_connect(connect: Connect) -> None:

@@ -58,6 +58,9 @@ from shoal.mqtt.session import Session
 if TYPE_CHECKING:
     from shoal.mqtt.broker_clients import BrokerClients
 
+# Packets that wait for the answer to a CONNECT; a driver that minds `wants_reading` brings fewer.
+MAX_HELD = 10_000
+
 _PINGRESP = bytes((0xD0, 0))
 
 
@@ -137,6 +140,9 @@ class Connection:
         statistics.packets_received += len(packets)
         if self.state is State.ADMISSION:
             self._held += packets
+            if len(self._held) > MAX_HELD:
+                reason = "too many packets before the answer to CONNECT"
+                self.disconnect(ReasonCode.QUOTA_EXCEEDED, reason, now_us)
         else:
             self._handle_all(packets, now_us)
         return self._clients.take_effects()

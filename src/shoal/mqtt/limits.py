@@ -12,6 +12,25 @@ MICROSECONDS = 1_000_000
 NEVER_S = 0xFFFF_FFFF
 
 
+_LARGE = 2**62
+_RANGES = (
+    ("maximum_packet_size", 64, 268_435_460),
+    ("receive_maximum", 1, 65_535),
+    ("topic_alias_maximum", 0, 65_535),
+    ("outgoing_topic_aliases", 0, 65_535),
+    ("maximum_inflight", 1, 65_535),
+    ("maximum_queued_messages", 0, _LARGE),
+    ("maximum_queued_bytes", 0, _LARGE),
+    ("maximum_session_expiry_s", 0, NEVER_S),
+    ("maximum_subscriptions", 1, _LARGE),
+    ("maximum_retained_messages", 0, _LARGE),
+    ("server_keep_alive_s", 0, 65_535),
+    ("connect_timeout_s", 1, _LARGE),
+    ("maximum_connections", 1, _LARGE),
+    ("statistics_interval_s", 0, _LARGE),
+)
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """All may be set; what is reached is answered with the reason code named here."""
 
@@ -44,6 +63,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     statistics_interval_s: int = 10
     # `topic?attribute=value` in a topic filter; without, a question mark is like any character.
     queries_in_topic_filters: bool = True
+
+    def __post_init__(self) -> None:
+        """ValueError for what MQTT cannot say, or no broker can keep to."""
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from shoal.mqtt.session import Outgoing
 
 _PUBREL = 0x62
+# The part of a reason that is sent; strings end at 65,535 bytes, and patience before that.
+MAX_REASON_CHARACTERS = 1_024
 # Packets that explain themselves, and whose explanation can be left out.
 Answer = Connack | Acknowledgement | Suback | Unsuback | Disconnect
 
@@ -111,7 +113,7 @@ class Outlet:
         always = type(packet) is Connack or type(packet) is Disconnect
         if not (self._with_reasons or always):
             packet = _unexplained(packet)
-        data = encode(packet, self.version)
+        data = encode(_shortened(packet), self.version)
         if len(data) > self._maximum_packet_size:
             data = encode(_unexplained(packet), self.version)
         if len(data) <= self._maximum_packet_size:
@@ -177,6 +179,15 @@ class Outlet:
             return before, after
         self._aliases[message.topic] = alias
         return before, after
+
+
+def _shortened(packet: Answer) -> Answer:
+    reason = packet.properties.reason_string
+    if reason is None or (len(reason) <= MAX_REASON_CHARACTERS and "\0" not in reason):
+        return packet
+    reason = reason.replace("\0", " ")[: MAX_REASON_CHARACTERS - 1] + "…"
+    properties = msgspec.structs.replace(packet.properties, reason_string=reason)
+    return msgspec.structs.replace(packet, properties=properties)
 
 
 def _unexplained(packet: Answer) -> Answer:
