@@ -20,6 +20,7 @@ from shoal.broker.link_session import (
 from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 from shoal.model import MessageId, Publication
+from shoal.overlays.registry import SYSTEMS
 
 CODEC = Codec(COMMON + CONTROLS)
 SMALL = LinkLimits(window_bytes=200, high_bytes=500, low_bytes=200, limit_bytes=4_000)
@@ -28,6 +29,12 @@ UP, DOWN = True, False
 
 def end(name: str, other: str, incarnation: int = 1, limits: LinkLimits = SMALL) -> LinkSession:
     return LinkSession("net", name, other, incarnation, CODEC, limits)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_links_say_is_told_from_every_systems_messages(system: str) -> None:
+    codec = Codec(COMMON + CONTROLS + SYSTEMS[system].messages)
+    assert codec.decode(codec.encode(Heartbeat(1))[4:]) == Heartbeat(1)
 
 
 def changes(found: list[LinkChanged]) -> list[bool]:

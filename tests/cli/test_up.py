@@ -192,6 +192,8 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("subscribe", "--broker", "a b"), "--broker: 'a b:1883' is not host:port"),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
+        (("up", "--system", "bluedove", "--matchers", "0"), "--matchers 0: use 1 to 200"),
+        (("up", "--system", "bluedove", "--dimension", "x"), "--dimension x: write NAME=LOW:HIGH"),
         (("up", "--port", "65534"), "--port 65534: is not a port that leaves room for 3 brokers"),
         (("up", "--system", "forest"), "--system forest: use one of tree, "),
     ]

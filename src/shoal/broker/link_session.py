@@ -41,8 +41,8 @@ from shoal.model import BrokerId
 SessionName = tuple[int, int]
 
 
-class Control(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What the ends of a link say to each other beside the brokers' messages."""
+class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", array_like=True):
+    """What the ends of a link say to each other; tags that no system's messages have."""
 
 
 class Purpose(enum.Enum):

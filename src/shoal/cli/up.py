@@ -15,6 +15,7 @@ from shoal.cli.errors import UserError
 if TYPE_CHECKING:
     import asyncio
 
+    from shoal.overlays.bluedove.segments import Dimension
     from shoal.runtime.network_file import Network
 
 MAX_BROKERS = 200
@@ -25,7 +26,17 @@ def up(
     port: Annotated[
         int, typer.Option(help="The first broker's MQTT port, the others after it; 0: any free.")
     ] = 1883,
-    system: Annotated[str, typer.Option(help="What the brokers run: tree, grape or pop.")] = "tree",
+    system: Annotated[
+        str, typer.Option(help="What the brokers run: tree, grape, pop or bluedove.")
+    ] = "tree",
+    dispatchers: Annotated[int, typer.Option(help="BlueDove: brokers for clients.")] = 2,
+    matchers: Annotated[int, typer.Option(help="BlueDove: brokers that match.")] = 4,
+    dimensions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dimension", metavar="NAME=LOW:HIGH", help="BlueDove: what to divide by; repeatable."
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where MQTT clients connect.")] = "127.0.0.1",
     websockets: Annotated[
         bool, typer.Option("--websockets", help="Let MQTT clients in over WebSocket, too.")
@@ -36,22 +47,31 @@ def up(
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
-    The brokers are linked as a balanced tree.  A broker whose process dies is started again.
+    The brokers are linked as a balanced tree, those of BlueDove each with each.  A broker whose
+    process dies is started again.
     """
     from shoal.overlays.registry import SYSTEMS
     from shoal.runtime.network_file import dump_network
     from shoal.runtime.serving import run_until_signal
-    from shoal.runtime.supervisor import StartError, Supervisor, local_network
+    from shoal.runtime.supervisor import StartError, Supervisor, local_cluster, local_network
 
-    if not 1 <= brokers <= MAX_BROKERS:
-        raise UserError(f"--brokers {brokers}: use 1 to {MAX_BROKERS}")
-    if not 0 <= port <= 65_535 - brokers:
-        raise UserError(f"--port {port}: is not a port that leaves room for {brokers} brokers")
-    trees = [name for name, each in SYSTEMS.items() if each.needs_tree]
-    if system not in trees:
-        raise UserError(f"--system {system}: use one of {', '.join(trees)}")
+    if system not in SYSTEMS:
+        raise UserError(f"--system {system}: use one of {', '.join(SYSTEMS)}")
+    is_tree = SYSTEMS[system].needs_tree
+    _check_count("--brokers", brokers)
+    _check_count("--dispatchers", dispatchers)
+    _check_count("--matchers", matchers)
+    doors = brokers if is_tree else dispatchers
+    if not 0 <= port <= 65_535 - doors:
+        raise UserError(f"--port {port}: is not a port that leaves room for {doors} brokers")
     try:
-        network = local_network(brokers, system, host=host, port=port, websockets=websockets)
+        if is_tree:
+            network = local_network(brokers, system, host=host, port=port, websockets=websockets)
+        else:
+            axes = tuple(_dimension(text) for text in dimensions or ("x=0:1000",))
+            network = local_cluster(
+                dispatchers, matchers, axes, host=host, port=port, websockets=websockets
+            )
         home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
         home.mkdir(parents=True, exist_ok=True)
         path = home / "network.toml"
@@ -75,6 +95,22 @@ def up(
     except TimeoutError:
         raise UserError(f"the brokers did not get ready; see the logs in {home}") from None
     print("stopped")
+
+
+def _check_count(option: str, count: int) -> None:
+    if not 1 <= count <= MAX_BROKERS:
+        raise UserError(f"{option} {count}: use 1 to {MAX_BROKERS}")
+
+
+def _dimension(text: str) -> Dimension:
+    from shoal.overlays.bluedove.segments import Dimension
+
+    name, _, bounds = text.partition("=")
+    low, _, high = bounds.partition(":")
+    try:
+        return Dimension(attribute=name, low=float(low), high=float(high))
+    except ValueError as error:
+        raise UserError(f"--dimension {text}: write NAME=LOW:HIGH, such as x=0:1000") from error
 
 
 def _show(network: Network, path: Path) -> None:

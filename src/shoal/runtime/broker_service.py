@@ -15,10 +15,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from shoal.broker.link_session import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
+from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.access import NetworkAccess
 from shoal.runtime.addresses import Address, read_address
@@ -51,7 +54,7 @@ class BrokerService:
         self.listening: dict[str, Address] = {}
         self._started_s = time.monotonic()
         system = SYSTEMS[network.system]
-        factory = strategy_factory(network.system, network.system_parameters)
+        factory = strategy_factory(network.system, _parameters(network))
         clock = Clock()
         self.trace = _trace_writer(network.trace, name, clock.now_us())
         self.node = Node(Broker(name, (), factory, network.seed), clock, self.trace)
@@ -186,3 +189,12 @@ def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWr
     from shoal.runtime.trace_writer import TraceWriter
 
     return TraceWriter(section, name, now_us)
+
+
+def _parameters(network: Network) -> msgspec.Struct | None:
+    """The system's; where they do not say which brokers do what, all do all."""
+    parameters = network.system_parameters
+    if network.system == "bluedove":
+        named = parameters if isinstance(parameters, BluedoveParameters) else BluedoveParameters()
+        return named.for_brokers([each.name for each in network.brokers])
+    return parameters

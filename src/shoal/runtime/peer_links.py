@@ -65,6 +65,12 @@ class _Link:
         self.since_us: int | None = None  # when the oldest of what it holds back came
         self.bytes_in = self.bytes_out = self.connections = 0
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is there, or somebody sees to it; else it is one that was opened and ended."""
+        is_dialled = self.dialling is not None and not self.dialling.done()
+        return self.is_lasting or is_dialled or self.session.state is not State.IDLE
+
 
 class PeerLinks:
     """All links of one node."""
@@ -144,7 +150,7 @@ class PeerLinks:
 
     def open(self, neighbour: BrokerId, address: str) -> None:
         link = self._links.get(neighbour)
-        if link is not None or neighbour == self._node.id:
+        if neighbour == self._node.id or (link is not None and link.is_kept):
             return
         place = self._settings.addresses.get(neighbour)
         if place is None:
@@ -153,7 +159,8 @@ class PeerLinks:
             except ValueError:
                 self._node.changed([LinkChanged(neighbour, False)])
                 return
-        link = self._add(neighbour, is_lasting=False)
+        if link is None:
+            link = self._add(neighbour, is_lasting=False)
         self._dial(neighbour, link, place)
 
     def close(self, neighbour: BrokerId) -> None:
@@ -184,6 +191,7 @@ class PeerLinks:
             {
                 "neighbour": name,
                 "state": link.session.state.value,
+                "is_lasting": link.is_lasting,
                 "is_full": link.session.is_full,
                 "buffered_bytes": link.session.buffered_bytes,
                 "delay_us": link.session.delay_us,

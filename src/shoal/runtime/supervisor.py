@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.model import BrokerId
+from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.tree.shapes import balanced_tree
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import AccessSection, BrokerSection, Network
@@ -28,6 +30,7 @@ START_TIMEOUT_S = 60.0
 # A broker drains before it stops; one that has not stopped by then is killed.
 STOP_TIMEOUT_S = 15.0
 RESTART_PAUSE_S = 1.0
+_OPEN = AccessSection(anonymous=True)
 _HTTP_TIMEOUT_S = 2.0
 _POLL_S = 0.1
 
@@ -49,20 +52,49 @@ def local_network(
     MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
     """
     names = [f"B{number}" for number in range(1, brokers + 1)]
-    free = iter(free_ports(host, 4 * brokers))
-    sections = tuple(
+    links = tuple(balanced_tree(names, 2))
+    sections = _sections(names, [], host, port, websockets)
+    return Network(name="local", brokers=sections, system=system, links=links, access=_OPEN)
+
+
+def local_cluster(
+    dispatchers: int,
+    matchers: int,
+    dimensions: tuple[Dimension, ...],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 1883,
+    websockets: bool = False,
+) -> Network:
+    """BlueDove on this machine: dispatchers D1, ... that clients connect to, matchers M1, ..."""
+    front = [f"D{number}" for number in range(1, dispatchers + 1)]
+    back = [f"M{number}" for number in range(1, matchers + 1)]
+    parameters = Parameters(dispatchers=tuple(front), matchers=tuple(back), dimensions=dimensions)
+    return Network(
+        name="local",
+        brokers=_sections(front, back, host, port, websockets),
+        system="bluedove",
+        access=_OPEN,
+        parameters={"bluedove": parameters},
+    )
+
+
+def _sections(
+    doors: list[BrokerId], others: list[BrokerId], host: str, port: int, websockets: bool
+) -> tuple[BrokerSection, ...]:
+    """Brokers on this machine: those that clients connect to, then those that have none."""
+    free = iter(free_ports(host, 4 * (len(doors) + len(others))))
+    return tuple(
         BrokerSection(
             name=name,
             peers=str(Address("127.0.0.1", next(free))),
-            mqtt=str(Address(host, port + number if port else next(free))),
-            websocket=str(Address(host, next(free))) if websockets else "",
+            mqtt=str(Address(host, port + number if port else next(free))) if is_door else "",
+            websocket=str(Address(host, next(free))) if websockets and is_door else "",
             admin=str(Address("127.0.0.1", next(free))),
         )
-        for number, name in enumerate(names)
+        for number, name in enumerate((*doors, *others))
+        for is_door in (number < len(doors),)
     )
-    links = tuple(balanced_tree(names, 2))
-    access = AccessSection(anonymous=True)
-    return Network(name="local", brokers=sections, system=system, links=links, access=access)
 
 
 def free_ports(host: str, count: int) -> list[int]:
