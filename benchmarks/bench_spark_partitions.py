@@ -127,11 +127,13 @@ def bench(spark: SparkSession, folder: Path, sizes: tuple[int, int], *, skewed: 
     pairs = match_partitioned(publications, subscriptions)
     right = check_on_sample(publications, subscriptions, pairs)
     times: dict[str | None, list[float]] = {}
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         for dimension in (None, *NAMES):
             took_s, found = timed(lambda dimension=dimension: run(dimension))
             times.setdefault(dimension, []).append(took_s)
             right = agreed(f"--partition {dimension or 'auto'}", answer, found) and right
+        each = ", ".join(f"{taken[-1]:.2f}" for taken in times.values())
+        print(f"  round {number + 1}: {each} s", flush=True)
     for dimension, each in times.items():
         name = f"--partition {dimension or 'auto'}"
         print(f"  {name:<27} {statistics.median(each):>12.2f} s")
@@ -172,8 +174,8 @@ def read(
 
 def main(chosen: Sequence[str]) -> int:
     works: dict[str, Callable[[SparkSession, Path], bool]] = {
-        "skewed": lambda spark, at: bench(spark, at, (2_000_000, 400_000), skewed=True),
-        "uniform": lambda spark, at: bench(spark, at, (2_000_000, 400_000), skewed=False),
+        "skewed": lambda spark, at: bench(spark, at, (1_000_000, 200_000), skewed=True),
+        "uniform": lambda spark, at: bench(spark, at, (1_000_000, 200_000), skewed=False),
         "large": bench_large,
     }
     unknown = [name for name in chosen if name not in works]
