@@ -20,7 +20,7 @@ to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.broker.effects import Deliver
@@ -41,7 +41,7 @@ from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.roaming import Roaming
-from shoal.mqtt.session import ClientSubscription, Session
+from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscriptions import Subscriptions
@@ -49,6 +49,7 @@ from shoal.mqtt.timers import Timers
 
 _SILENCE_TIMER = "silence"
 _STATISTICS_TIMER = "statistics"
+_MORE_TIMER = "more"
 _NEVER_RETAIN = 2
 _RETAIN_IF_NEW = 1
 
@@ -128,6 +129,9 @@ class BrokerClients:
                     again_us = connection.check_silence(now_us)
                     if again_us is not None:
                         self._timers.set(key, again_us)
+                case (str(kind), Connection() as connection) if kind == _MORE_TIMER:
+                    if connection.session is not None and not connection.is_closed:
+                        connection.session.pump(now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
@@ -155,6 +159,9 @@ class BrokerClients:
         if self.door is not None:
             effects += map(Ask, self.door.take())
         for connection in self.touched:
+            if connection.outlet.is_full:
+                # There is more, once this is written and unless the driver pauses: at once.
+                self._timers.set((_MORE_TIMER, connection), 0)
             self.statistics.packets_sent += len(connection.outlet.chunks)
             data = connection.outlet.take()
             if data:
@@ -419,14 +426,19 @@ class BrokerClients:
     def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
         """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
         session = subscription.session
+        session.feed(subscription.text, self._retained_for(subscription, now_us), now_us)
+
+    def _retained_for(self, subscription: ClientSubscription, now_us: int) -> Iterator[Outgoing]:
+        """What is retained for a subscription; ends when it is taken back or replaced."""
+        session, content = subscription.session, subscription.content
         for message in self.retained.matching(subscription.topic_filter, now_us):
+            if session.subscriptions.get(subscription.text) is not subscription:
+                return
             if subscription.no_local and session.client_id == message.publisher:
                 continue
-            if subscription.content == EVERYTHING or matches(
-                subscription.content, attributes_of(message)
-            ):
+            if content == EVERYTHING or matches(content, attributes_of(message)):
                 qos = min(message.qos, subscription.qos)
-                session.deliver(message, qos, True, subscription.identifiers, now_us)
+                yield Outgoing(message, qos, True, subscription.identifiers)
 
     # --- statistics ---------------------------------------------------------------------------
 

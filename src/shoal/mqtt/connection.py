@@ -161,11 +161,11 @@ class Connection:
 
     def pause(self) -> None:
         """The client reads more slowly than it is written to; what can wait waits."""
-        self.outlet.writable = False
+        self.outlet.pause(True)
 
     def resume(self, now_us: int) -> list[ClientEffect]:
         """What was to be written is nearly all written."""
-        self.outlet.writable = True
+        self.outlet.pause(False)
         if self.session is not None:
             self.session.pump(now_us)
         return self._clients.take_effects()

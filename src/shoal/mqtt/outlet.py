@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from shoal.mqtt.connection import Connection
     from shoal.mqtt.session import Outgoing
 
+# What is gathered for one client before the driver must have taken it: the rest waits, so that a
+# subscription to a million retained messages is not written in one piece.
+MAX_GATHERED_BYTES = 1_048_576
+
 _PUBREL = 0x62
 # The part of a reason that is sent; strings end at 65,535 bytes, and patience before that.
 MAX_REASON_CHARACTERS = 1_024
@@ -48,18 +52,21 @@ class Outlet:
     """The way out of one connection.
 
     `touched` collects the connections that have something to take.  `writable` is False while the
-    driver has more to write than it likes: what can wait then waits in the session.
+    driver has more to write than it likes (`is_paused`), or has yet to take what is gathered: what
+    can wait then waits in the session.
     """
 
     __slots__ = (
         "_alias_maximum",
         "_aliases",
+        "_gathered_bytes",
         "_is_touched",
         "_maximum_packet_size",
         "_touched",
         "_with_reasons",
         "chunks",
         "connection",
+        "is_paused",
         "version",
         "window",
         "writable",
@@ -69,10 +76,12 @@ class Outlet:
         self.version = MQTT_5
         self.window = 1
         self.writable = True
+        self.is_paused = False
         self.chunks: list[bytes] = []
         self.connection = connection
         self._touched = touched
         self._is_touched = False
+        self._gathered_bytes = 0
         self._maximum_packet_size = MAX_PACKET_BYTES
         self._with_reasons = True
         self._aliases: dict[str, int] = {}
@@ -92,9 +101,21 @@ class Outlet:
             self._is_touched = True
             self._touched.append(self.connection)
 
+    def pause(self, is_paused: bool) -> None:
+        """The driver has more to write than it likes, or no longer."""
+        self.is_paused = is_paused
+        self.writable = not is_paused
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is gathered must be taken before there is more."""
+        return self._gathered_bytes > MAX_GATHERED_BYTES
+
     def take(self) -> bytes:
         """All that is to be written, in one piece."""
         self._is_touched = False
+        self._gathered_bytes = 0
+        self.writable = not self.is_paused
         chunks = self.chunks
         if not chunks:
             return b""
@@ -107,6 +128,9 @@ class Outlet:
             self._is_touched = True
             self._touched.append(self.connection)
         self.chunks.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes > MAX_GATHERED_BYTES:
+            self.writable = False
 
     def send_answer(self, packet: Answer) -> None:
         """A packet, without its explanation if the client does not want it or cannot take it."""

@@ -78,9 +78,14 @@ class RetainedStore:
         return True
 
     def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
-        """The messages of the topics that a filter matches; those that expired are dropped."""
+        """The messages of the topics that a filter matches; those that expired are dropped.
+
+        May be read slowly: each is the topic's message at the time when it is read.
+        """
         for topic in list(self._messages.matching(topic_filter)):
-            message = self._messages[topic]
+            message = self._messages.get(topic)
+            if message is None:
+                continue
             if message.has_expired(now_us):
                 self._drop(topic)
             else:

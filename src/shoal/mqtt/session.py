@@ -108,12 +108,14 @@ class Session:
     """One client's session.  `outlet` is its connection, None while it is away."""
 
     __slots__ = (
+        "_feeds",
         "_inflight",
         "_last_id",
         "_limits",
         "_queued_bytes",
         "_resend",
         "_waiting",
+        "_waiting_at_0",
         "client_id",
         "diversion",
         "dropped",
@@ -141,6 +143,10 @@ class Session:
         self._inflight: dict[int, Outgoing] = {}
         self._resend: dict[int, None] = {}
         self._waiting: deque[Outgoing] | None = None
+        # Those of QoS 0 among them, which must not be overtaken by others.
+        self._waiting_at_0 = 0
+        # Retained messages that are still to be sent, by the name of the subscription they are for.
+        self._feeds: dict[str, Iterator[Outgoing]] | None = None
         self._queued_bytes = 0
 
     @property
@@ -166,15 +172,20 @@ class Session:
         """As `deliver`, for a session that is all here."""
         outlet = self.outlet
         if outlet is not None and outlet.writable:
-            if qos == 0:
+            if qos == 0 and not self._waiting_at_0:
                 outlet.send_now(message, retain, identifiers, now_us)
                 return
-            if not (self._waiting or self._resend) and len(self._inflight) < outlet.window:
+            if qos and not (self._waiting or self._resend) and len(self._inflight) < outlet.window:
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
                 return
         elif qos == 0 and outlet is None:
             return
         self._keep(Outgoing(message, qos, retain, identifiers))
+
+    def feed(self, name: str, messages: Iterator[Outgoing], now_us: int) -> None:
+        """Send these behind all else, as fast as the client takes them; ends an older feed."""
+        self._feeds = {**(self._feeds or {}), name: messages}
+        self.pump(now_us)
 
     def attach(self, outlet: Outlet, now_us: int) -> None:
         """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
@@ -187,6 +198,7 @@ class Session:
         self.outlet = None
         if self._waiting:
             self._waiting = deque(each for each in self._waiting if each.qos)
+            self._waiting_at_0 = 0
             self._queued_bytes = sum(each.message.size for each in self._waiting)
 
     def pump(self, now_us: int) -> None:
@@ -210,12 +222,28 @@ class Session:
             outgoing = self._waiting.popleft()
             message = outgoing.message
             self._queued_bytes -= message.size
+            self._waiting_at_0 -= not outgoing.qos
             if message.has_expired(now_us):
                 continue
-            if outgoing.qos:
-                self._send_new(outgoing, outlet, now_us)
+            self._send(outgoing, outlet, now_us)
+        if self._feeds:
+            self._pump_feeds(outlet, now_us)
+
+    def _pump_feeds(self, outlet: Outlet, now_us: int) -> None:
+        assert self._feeds is not None
+        while self._feeds and outlet.writable and len(self._inflight) < outlet.window:
+            name, messages = next(iter(self._feeds.items()))
+            outgoing = next(messages, None)
+            if outgoing is None:
+                del self._feeds[name]
             else:
-                outlet.send_now(message, outgoing.retain, outgoing.identifiers, now_us)
+                self._send(outgoing, outlet, now_us)
+
+    def _send(self, outgoing: Outgoing, outlet: Outlet, now_us: int) -> None:
+        if outgoing.qos:
+            self._send_new(outgoing, outlet, now_us)
+        else:
+            outlet.send_now(outgoing.message, outgoing.retain, outgoing.identifiers, now_us)
 
     # --- moving to another broker -------------------------------------------------------------
 
@@ -272,7 +300,7 @@ class Session:
     def _finish(self, packet_id: int, now_us: int) -> None:
         del self._inflight[packet_id]
         self._resend.pop(packet_id, None)
-        if self._resend or self._waiting:
+        if self._resend or self._waiting or self._feeds:
             self.pump(now_us)
 
     # --- what is sent and kept ----------------------------------------------------------------
@@ -301,4 +329,5 @@ class Session:
             self.dropped += 1
             return
         self._queued_bytes += size
+        self._waiting_at_0 += not outgoing.qos
         self._waiting.append(outgoing)
