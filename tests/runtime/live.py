@@ -18,7 +18,7 @@ from shoal.broker.courier import CourierLimits
 from shoal.broker.effects import Deliver
 from shoal.broker.link_session import CONTROLS, LinkLimits
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Publish
+from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
@@ -64,6 +64,7 @@ class LiveNetwork:
         limits: LinkLimits | None = None,
         tls: Callable[[BrokerId], TlsContexts] | None = None,
         courier_limits: CourierLimits | None = None,
+        brokers: Iterable[BrokerId] = (),
     ) -> None:
         self.joins = tuple(links)
         self.system = system
@@ -71,12 +72,14 @@ class LiveNetwork:
         self.limits = limits or LinkLimits()
         self.tls = tls
         self.courier_limits = courier_limits
-        self.names = list(dict.fromkeys(name for link in self.joins for name in link))
+        ends = (name for link in self.joins for name in link)
+        self.names = list(dict.fromkeys((*brokers, *ends)))
         self.addresses: dict[BrokerId, Address] = {}
         self.nodes: dict[BrokerId, Node] = {}
         self.links: dict[BrokerId, PeerLinks] = {}
         self.couriers: dict[BrokerId, Couriers] = {}
         self.records: list[msgspec.Struct] = []
+        self.notices: list[Message] = []
 
     async def start(self, name: BrokerId) -> None:
         machine = Broker(name, (), strategy_factory(self.system, self.parameters))
@@ -93,6 +96,7 @@ class LiveNetwork:
             incarnation=next(_incarnations),
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
+            open_to_all=not SYSTEMS[self.system].needs_tree,
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings)
@@ -119,7 +123,7 @@ class LiveNetwork:
         await until(lambda: all(links.is_connected for links in self.links.values()))
 
     def client(self, name: str, broker: BrokerId) -> LocalClient:
-        return LocalClient(name, broker, self.nodes, self.records.append)
+        return LocalClient(name, broker, self.nodes, self.records.append, self.notices.append)
 
 
 @asynccontextmanager

@@ -43,7 +43,8 @@ _CODEC = Codec(COMMON)
 class LocalClient:
     """A client of `broker`; of the brokers that its publisher may be moved to, `nodes` has some.
 
-    `deliveries` is where its publications arrive, `rejections` what brokers refused.
+    `deliveries` is where its publications arrive, `rejections` what brokers refused; `notices` is
+    given all that brokers tell it.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class LocalClient:
         broker: BrokerId,
         nodes: Mapping[BrokerId, Node],
         records: Callable[[msgspec.Struct], None] | None = None,
+        notices: Callable[[Message], None] | None = None,
     ) -> None:
         self.name = name
         self.deliveries: asyncio.Queue[Deliver] = asyncio.Queue()
@@ -59,6 +61,7 @@ class LocalClient:
         self._publisher = Publisher(name, broker)
         self._nodes = nodes
         self._records = records
+        self._notices = notices
         self._sequence = 0
         for node in nodes.values():
             node.attach(name, _Port(self, node))
@@ -138,6 +141,8 @@ class LocalClient:
         """A broker tells something; handled once the broker is done with what it is at."""
         if isinstance(message, Rejected):
             self.rejections.append(message.reason)
+        if self._notices is not None:
+            self._notices(message)
         now_us = self._nodes[broker].clock.now_us()
         self._carry_out(self._publisher.notified(broker, message, now_us))
 
