@@ -376,6 +376,23 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(progress: int) -> None
         assert not strategy._tree._next_numbers  # type: ignore[attr-defined]
 
 
+def test_the_last_words_of_a_publisher_that_goes_away_are_heard() -> None:
+    """It says goodbye at the target while its publications from the source are under way."""
+    move = Move()
+    move.stage.ask("B1", "P", publish(1))  # waits in the links from B1
+    move.let_through("B3")
+    move.stage.carry("B3", "B2")
+    move.do(move.client.leave())
+    move.let_through("B3")
+    move.stage.carry("B3", "B2", len(move.stage.links["B3", "B2"]))
+    move.stage.carry("B2", "B5", len(move.stage.links["B2", "B5"]))
+    move.stage.carry("B5", "B2", len(move.stage.links["B5", "B2"]))
+    move.settle()
+    assert sorted(client for _, client in move.stage.delivered()) == all_but()
+    move.hold_expires()
+    assert not move.stage.problems([], wishes())
+
+
 def test_goodbye_takes_back_all_that_a_client_asked_for() -> None:
     stage = stage_with_publisher(A, B)
     stage.ask("B1", "P", Goodbye())

@@ -177,8 +177,9 @@ class Migrations:
             self._let_go(client, now_us, out)
         elif self._tree.is_publisher(client):
             self._tree.detach_publisher(client)
-            self._tree.unadvertise_all(client, out)
-            self._arrived.pop(client, None)
+            passing = self._passing.get(client)
+            if passing is None or passing.path[-1] != self._tree.broker:
+                self._withdraw(client, out)  # else behind the last publication from its source
         self._tree.unsubscribe_all(client, out)
 
     def is_leaving(self, publisher: ClientId) -> bool:
@@ -357,6 +358,10 @@ class Migrations:
         self._arrived.pop(publisher, None)
         self._tree.detach_publisher(publisher)
 
+    def _withdraw(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._arrived.pop(publisher, None)
+        self._tree.unadvertise_all(publisher, out)
+
     def _hold(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         self._held.add(publisher)
         out.append(SetTimer(_timer(publisher), now_us + HOLD_US))
@@ -390,7 +395,10 @@ class Migrations:
         self._drop_kept(publisher, out)
         target_hop = self._hop(move.path, 1)
         if target_hop is None:
-            out.append(Notify(publisher, Resume(move.moves, whole)))
+            if self._tree.is_publisher(publisher):
+                out.append(Notify(publisher, Resume(move.moves, whole)))
+            elif publisher not in self._held:
+                self._withdraw(publisher, out)
         elif self._tree.is_neighbour(target_hop):
             out.append(Send(target_hop, MigrationComplete(publisher, *move, whole)))
 
