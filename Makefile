@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-spark-matching bench-spark-partitions clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ bench-topics: install ## topics per second of the topic index, beside paho-mqtt'
 bench-mqtt-codec: install ## MQTT packets read and written per second, beside the package mqtt5
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_mqtt_codec.py
+
+bench-mqtt-clients: install ## messages per second through the MQTT side of a broker, without sockets
+	$(BIN)/python benchmarks/bench_mqtt_clients.py
 
 bench-covering: install ## time to reduce 100,000 subscriptions to those that no other covers
 	$(BIN)/python benchmarks/bench_covering.py

@@ -328,9 +328,10 @@ class BrokerClients:
         if receivers is None:
             return self._route_by_content(message, now_us)
         self.statistics.deliveries += len(receivers)
+        deliver = self._deliver
         for subscription in receivers:
             if not subscription.no_local or subscription.session.client_id != message.publisher:
-                self._deliver(message, subscription, now_us)
+                deliver(message, subscription, now_us)
         return len(receivers)
 
     def _route_by_content(self, message: Message, now_us: int) -> int:
@@ -353,8 +354,9 @@ class BrokerClients:
         return len(found)
 
     def _deliver(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
-        qos = message.qos
-        subscription.session.deliver(
+        session, qos = subscription.session, message.qos
+        deliver = session.accept if session.diversion is None else session.deliver
+        deliver(
             message,
             qos if qos < subscription.qos else subscription.qos,
             message.retain and subscription.retain_as_published,
