@@ -71,12 +71,13 @@ def cluster_messages(
         broker=brokers,
         generation=VERSIONS,
         version=VERSIONS,
+        changed=VERSIONS,
         status=st.sampled_from(list(Status)),
         segments=st.lists(SEGMENTS, min_size=1, max_size=2).map(tuple),
     )
     rows = st.builds(Row, subscriptions, brokers, VERSIONS)
     found = st.builds(Found, routed, st.dictionaries(names, VERSIONS, max_size=3))
-    ages = st.builds(Age, VERSIONS, VERSIONS, VERSIONS)
+    ages = st.builds(Age, VERSIONS, VERSIONS, VERSIONS, VERSIONS)
 
     def by(keys: Strategy, values: Strategy) -> Strategy:
         return st.dictionaries(keys, values, max_size=3)
@@ -97,7 +98,7 @@ def cluster_messages(
         NotServed: st.builds(NotServed, some(ids), members),
         LoadReport: st.builds(LoadReport, RATES, some(LOADS)),
         Digest: st.builds(Digest, by(brokers, ages)),
-        News: st.builds(News, some(members), some(brokers)),
+        News: st.builds(News, some(members), some(brokers), by(brokers, ages)),
         Pull: st.builds(Pull),
         Hello: st.builds(Hello),
         Welcome: st.builds(Welcome, st.booleans(), some(members)),

@@ -15,7 +15,7 @@ from shoal.overlays.bluedove.gossip import (
     paper_bytes_per_s,
     silent,
 )
-from shoal.overlays.bluedove.members import WHOLE, Member, MemberTable, Status
+from shoal.overlays.bluedove.members import NOTHING, WHOLE, Member, MemberTable, Status
 
 
 def tables(count: int) -> dict[str, MemberTable]:
@@ -29,10 +29,12 @@ def tables(count: int) -> dict[str, MemberTable]:
     return made
 
 
+@pytest.mark.parametrize("changed", [0, 2], ids=["sign of life", "something new"])
 @pytest.mark.parametrize("count", [2, 5, 20, 100])
-def test_news_reach_everyone_in_about_log_n_rounds(count: int) -> None:
+def test_news_reach_everyone_in_about_log_n_rounds(count: int, changed: int) -> None:
     made, random = tables(count), Random(3)
-    news = msgspec.structs.replace(made["M0"].members["M0"], version=2, segments=(WHOLE,))
+    first = made["M0"].members["M0"]
+    news = msgspec.structs.replace(first, version=2, changed=changed, segments=(NOTHING,))
     made["M0"].merge([news], 1)
     rounds = 0
     while any(table.members["M0"].version < 2 for table in made.values()):
@@ -40,20 +42,28 @@ def test_news_reach_everyone_in_about_log_n_rounds(count: int) -> None:
         for name, table in made.items():
             for partner in choose_partners(table, name, 1, random):
                 other = made[partner]
-                theirs, wanted = compare(other, digest(table))
-                table.merge(theirs, rounds)
-                other.merge([table.members[name] for name in wanted], rounds)
+                found = compare(other, digest(table))
+                other.renew(digest(table), rounds)
+                table.merge(found.members, rounds)
+                table.renew(found.ages, rounds)
+                other.merge([table.members[name] for name in found.wanted], rounds)
     assert rounds <= 2 + fan_out(count)
 
 
 def test_an_exchange_brings_only_what_the_other_lacks() -> None:
     left, right = tables(3)["M0"], tables(3)["M1"]
-    newer = msgspec.structs.replace(right.members["M1"], version=2)
-    older = msgspec.structs.replace(left.members["M0"], version=3)
-    right.merge([newer], 1)
+    newer = msgspec.structs.replace(right.members["M1"], version=2, changed=2)
+    older = msgspec.structs.replace(left.members["M0"], version=3, changed=3)
+    alive = msgspec.structs.replace(right.members["M2"], version=5)
+    right.merge([newer, alive], 1)
     left.merge([older], 1)
-    news, wanted = compare(right, digest(left))
-    assert (news, wanted) == ((newer,), ("M0",))
+    found = compare(right, digest(left))
+    assert found == ((newer,), {"M2": alive.age}, ("M0",))
+    left.renew(found.ages, 7)
+    assert (left.members["M2"], left.heard_us["M2"]) == (alive, 7)
+    left.renew({"M1": newer.age, "M9": newer.age}, 8)
+    assert left.members["M1"].version == 1
+    assert compare(left, digest(left)) == ((), {}, ())
 
 
 def test_partners_are_alive_and_sometimes_lost() -> None:

@@ -238,8 +238,7 @@ def claims(scale: Scale) -> Sequence[Claim]:
               "30 times", subscriptions(full, 30), _LINEAR_INDEX),
         Claim("overhead", rate, "Bytes per second and matcher for tables and loads",
               f"2.9 K + 20 D = {paper_bytes_per_s(DISPATCHERS):,}", _overhead,
-              "An entry here carries four boundary pairs as doubles and names, uncompressed, and "
-              "is sent to log N others instead of one."),
+              "Digests go to log N others a second, and entries hold names and doubles."),
         Claim("response-time", policies, "Adaptive over response time without looking ahead",
               "1.1 times", _whole_gain(policy_name(Policy.RESPONSE_TIME), 1.1), _STALENESS),
         Claim("subscription-amount", policies, "Adaptive over subscription amount", "1.2 times",

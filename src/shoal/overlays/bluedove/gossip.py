@@ -1,17 +1,18 @@
 """The exchange of member tables: digests first, then only what the other does not have.
 
 A node sends how new each of its entries is; the other answers with the entries it has newer and
-the names of those it wants; the first sends these.  Whom to ask is drawn at random: as many as the
-logarithm of the number of matchers, so that a change reaches all in about as many rounds.
+the names of those it wants; the first sends these.  Where an entry says nothing new, its age is
+sign of life enough, and the entry itself stays at home.  Whom to ask is drawn at random: as many as
+the logarithm of the number of matchers, so that a change reaches all in about as many rounds.
 
 >>> table = MemberTable(0)
 >>> old = Member(broker="M1", generation=5, version=1, segments=())
 >>> new = msgspec.structs.replace(old, version=7)
 >>> table.merge([new], now_us=0)
 ['M1']
->>> news, wanted = compare(table, {"M1": old.age, "M2": old.age})
->>> [member.version for member in news], wanted
-([7], ('M2',))
+>>> comparison = compare(table, {"M1": old.age, "M2": old.age})
+>>> comparison.members, comparison.ages, comparison.wanted
+((), {'M1': Age(generation=5, rank=0, version=7, changed=0)}, ('M2',))
 >>> fan_out(20), fan_out(1)
 (5, 1)
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,19 +48,30 @@ def digest(table: MemberTable) -> dict[BrokerId, Age]:
     return {name: member.age for name, member in sorted(table.members.items())}
 
 
-def compare(
-    table: MemberTable, ages: Mapping[BrokerId, Age]
-) -> tuple[tuple[Member, ...], tuple[BrokerId, ...]]:
-    """The entries that are newer here, and the names of those that are newer there."""
-    news, wanted = [], []
+class Comparison(NamedTuple):
+    """What a digest leaves to be said: new entries, signs of life, and what is wanted."""
+
+    members: tuple[Member, ...]
+    ages: dict[BrokerId, Age]
+    wanted: tuple[BrokerId, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.ages or self.wanted)
+
+
+def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
+    """What is newer here, and the names of what is newer there, signs of life apart."""
+    news, newer, wanted = [], {}, []
     for name, member in sorted(table.members.items()):
-        theirs = ages.get(name)
-        if theirs is None or member.age > theirs:
+        mine, theirs = member.age, ages.get(name)
+        if theirs is None or (mine > theirs and not mine.says_the_same(theirs)):
             news.append(member)
-        elif theirs > member.age:
+        elif mine > theirs:
+            newer[name] = mine
+        elif theirs > mine and not theirs.says_the_same(mine):
             wanted.append(name)
     wanted += [name for name in sorted(ages) if name not in table.members]
-    return tuple(news), tuple(wanted)
+    return Comparison(tuple(news), newer, tuple(wanted))
 
 
 def choose_partners(

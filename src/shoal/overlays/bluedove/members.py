@@ -25,7 +25,7 @@ from __future__ import annotations
 import enum
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -66,11 +66,20 @@ _RANK = {Status.ALIVE: 0, Status.LEFT: 1, Status.DEAD: 2}
 
 
 class Age(NamedTuple):
-    """How new an entry is; greater is newer."""
+    """How new an entry is; greater is newer.
+
+    Of two that differ in `version` alone, the newer is but a sign of life.
+    """
 
     generation: int
     rank: int
     version: int
+    changed: int
+
+    def says_the_same(self, other: Age) -> bool:
+        """Whether the entries differ in nothing but their version."""
+        mine = self.generation, self.rank, self.changed
+        return mine == (other.generation, other.rank, other.changed)
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +88,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     address      where it can be reached, for drivers to whom its name does not say it
     generation   when it started, µs; 0 for one that is expected and not yet heard from
     version      raised by the matcher whenever it speaks
+    changed      the version at which it last said something new
     segments     what it serves, one per dimension, possibly empty
     """
 
@@ -86,12 +96,13 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     generation: int
     version: int
+    changed: int = 0
     status: Status = Status.ALIVE
     segments: tuple[Segment, ...]
 
     @property
     def age(self) -> Age:
-        return Age(self.generation, _RANK[self.status], self.version)
+        return Age(self.generation, _RANK[self.status], self.version, self.changed)
 
 
 class _Owners:
@@ -148,6 +159,14 @@ class MemberTable:
                 self.revision += 1
                 self._owners = None
         return changed
+
+    def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
+        """Take in signs of life of those whose entries are as they are here."""
+        for name, age in ages.items():
+            known = self.members.get(name)
+            if known is not None and age > known.age and age.says_the_same(known.age):
+                self.members[name] = msgspec.structs.replace(known, version=age.version)
+                self.heard_us[name] = now_us
 
     def serving(self) -> list[Member]:
         """Those that are alive and heard from, by name."""

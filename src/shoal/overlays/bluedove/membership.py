@@ -63,7 +63,7 @@ class Membership:
         self._matcher = matcher
         self.handover = Handover(node, matcher, self.announce)
         self.state = State.STARTING
-        self._generation = self._version = 0
+        self._generation = self._version = self._changed = 0
         self._unanswered: dict[BrokerId, None] = {}
         self._is_known = False
         self._was_welcomed = False
@@ -128,12 +128,18 @@ class Membership:
     def _write(self, now_us: int, status: Status = Status.ALIVE) -> Member:
         """Write a new version of the own entry."""
         self._version += 1
+        segments = tuple(self._matcher.segments)
+        known = self._node.table.members.get(self._node.broker)
+        said = None if known is None else (known.generation, known.status, known.segments)
+        if said != (self._generation, status, segments):
+            self._changed = self._version
         member = Member(
             broker=self._node.broker,
             generation=self._generation,
             version=self._version,
+            changed=self._changed,
             status=status,
-            segments=tuple(self._matcher.segments),
+            segments=segments,
         )
         self._node.table.merge([member], now_us)
         return member
@@ -179,13 +185,16 @@ class Membership:
             self._fill_holes(now_us, out)
 
     def digest(self, partner: BrokerId, message: Digest, now_us: int, out: list[Effect]) -> None:
-        news, wanted = compare(self._node.table, message.ages)
-        if news or wanted:
-            self._node.send(partner, News(news, wanted), now_us, out)
+        table = self._node.table
+        found = compare(table, message.ages)
+        table.renew(message.ages, now_us)
+        if found:
+            self._node.send(partner, News(found.members, found.wanted, found.ages), now_us, out)
 
     def news(self, partner: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
         table = self._node.table
         table.merge(message.members, now_us)
+        table.renew(message.ages, now_us)
         if message.wanted:
             found = (table.members.get(name) for name in message.wanted)
             members = tuple(member for member in found if member is not None)

@@ -146,10 +146,11 @@ class Digest(Message, frozen=True):
 
 
 class News(Message, frozen=True):
-    """Entries the other lacks, and those wanted from it."""
+    """Entries the other lacks, those wanted from it, and signs of life."""
 
     members: tuple[Member, ...]
     wanted: tuple[BrokerId, ...] = ()
+    ages: Mapping[BrokerId, Age] = {}
 
 
 class Pull(Message, frozen=True):
