@@ -181,3 +181,8 @@ def test_what_is_no_address_is_said(text: str) -> None:
 def test_loopback_is_known(text: str, loopback: bool) -> None:
     assert read_address(text).is_loopback is loopback
     assert str(read_address(text)) == text
+
+
+def test_the_example_has_no_problems() -> None:
+    example = Path(__file__).parents[2] / "examples" / "live" / "network.toml"
+    assert problems(load_network(example)) == []
