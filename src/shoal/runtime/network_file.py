@@ -277,14 +277,16 @@ def problems(network: Network) -> list[str]:
 
 def _address_problems(network: Network) -> list[str]:
     found = []
-    taken: dict[Address, str] = {}
+    # Loopback is one machine; elsewhere two brokers may each have a machine and its ports.
+    taken: dict[tuple[Address, BrokerId], str] = {}
     is_plain = network.tls is None and not network.plain_links
     for place, broker in enumerate(network.brokers):
         for key, text in broker.listeners().items():
             address, where = read_address(text), f"brokers[{place}].{key}"
-            if address.port and address in taken:
-                found.append(f"{where}: {address} is {taken[address]} already")
-            taken[address] = where
+            machine = address, "" if address.is_loopback else broker.name
+            if address.port and machine in taken:
+                found.append(f"{where}: {address} is {taken[machine]} already")
+            taken[machine] = where
             if key == "peers" and not address.port and len(network.brokers) > 1:
                 found.append(f"{where}: other brokers must know the port; 0 is any free one")
             if key == "peers" and is_plain and not address.is_loopback:
