@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.effects import Record
 from shoal.broker.messages import (
@@ -17,7 +19,8 @@ from shoal.broker.messages import (
 from shoal.broker.publisher import MOVE_TIMEOUT_US
 from shoal.broker.records import MigrationRecord
 from shoal.model import MessageId
-from shoal.mqtt.publishers import MAX_HELD_BACK, AskBroker, DoorEffect, Publishers
+from shoal.mqtt import publishers as module
+from shoal.mqtt.publishers import MAX_HELD_BACK, AskBroker, DoorEffect, Publishers, Repeats
 from tests.broker.transcript import advertisement, publish
 
 START_US = 1_000
@@ -141,12 +144,19 @@ def test_a_client_that_comes_back_before_its_publisher_has_moved_goes_on() -> No
     assert "P" in publishers
 
 
-def test_a_broker_that_has_forgotten_is_told_again_and_asked_again() -> None:
+def test_who_published_at_a_broker_that_has_forgotten_comes_home() -> None:
     publishers = moved()
     missing = (ClientRequest("P", publish(5)), ClientRequest("Q", publish(9)))
     effects = publishers.forgotten("B3", missing, 6_000)
-    assert said(effects) == [("B3", "Advertise"), ("B3", "Publish")]
-    assert published(effects) == [("B3", 5)]
+    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert published(effects) == [("B1", 5)]
+
+
+def test_who_was_on_the_way_to_a_broker_that_has_forgotten_turns_round() -> None:
+    publishers = attached()
+    publishers.notified("B1", "P", Relocate(PATH), 2_000)
+    effects = publishers.forgotten("B3", (), 3_000)
+    assert said(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
 
 
 def test_a_stranded_publisher_comes_home_with_what_was_not_handled() -> None:
@@ -163,6 +173,15 @@ def test_a_stranded_publisher_comes_home_with_what_was_not_handled() -> None:
     assert advertised.moves > START_US + 1
     assert published(ask(publishers, publish(7))) == [("B1", 7)]
     assert publishers.stranded("B2", (), 7_000) == []
+
+
+def test_one_on_the_way_from_home_to_a_stranded_broker_goes_on_at_home() -> None:
+    publishers = attached()
+    publishers.notified("B1", "P", Relocate(PATH), 2_000)
+    ask(publishers, publish(1))
+    publishers.lost("B3", 3_000)
+    effects = publishers.stranded("B3", (), 9_000)
+    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
 
 
 def test_one_that_goes_from_a_stranded_broker_to_another_goes_on_there_first_things_first() -> None:
@@ -194,3 +213,28 @@ def test_a_client_waits_while_too_much_is_held_back_or_the_way_is_full() -> None
     assert publishers.must_wait("P")
     publishers.notified("B1", "P", Resume(START_US + 2, True), 5_000)
     assert not publishers.must_wait("P")
+
+
+def test_only_what_is_asked_again_can_be_a_repeat() -> None:
+    publishers = moved()
+    missing = (ClientRequest("P", publish(5)), ClientRequest("P", publish(6)))
+    again = [
+        publication
+        for each in publishers.stranded("B3", missing, 6_000)
+        if isinstance(each, AskBroker) and isinstance(each.request, Publish)
+        for publication in each.request.publications
+    ]
+    (fifth,) = publish(5).publications
+    repeats = Repeats()
+    assert repeats.take(fifth)
+    assert repeats.take(fifth)  # without the mark nothing is looked up
+    assert [repeats.take(publication) for publication in again] == [False, True]
+
+
+def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PUBLISHERS", 2)
+    repeats = Repeats()
+    for name in ("P", "Q", "P", "R"):
+        (publication,) = publish(7, publisher=name).publications
+        assert repeats.take(publication)
+    assert list(repeats._last) == ["P", "R"]

@@ -48,6 +48,15 @@ class MqttNetwork:
         self.doors[broker] = door
         self.addresses[broker] = await door.listen(ANYWHERE, MqttSocket)
 
+    async def kill(self, broker: BrokerId) -> None:
+        """Stop a broker without a word to its clients."""
+        door = self.doors.pop(broker)
+        door.stop_listening()
+        for socket in door._sockets.values():
+            socket.close()
+        self.publishers.pop(broker).stop()
+        await self.network.kill(broker)
+
     def client(self, broker: BrokerId, name: str, **options: object) -> aiomqtt.Client:
         address = self.addresses[broker]
         return aiomqtt.Client(address.host, address.port, identifier=name, **options)  # type: ignore[arg-type]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiomqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from shoal.broker.courier import CourierLimits
+from shoal.broker.link_session import CONTROLS, Hello, LinkLimits, Purpose, Refuse
+from shoal.broker.messages import Message, MigrationAdvertisement
 from shoal.broker.records import MigrationRecord
-from tests.runtime.live import on_loop, until
+from shoal.broker.wire import Codec, FrameReader
+from tests.runtime.live import PATIENCE_S, live, on_loop, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt, payloads
 from tests.systems import eager
@@ -63,3 +69,171 @@ async def test_a_publisher_moves_while_its_client_stays(system: str, qos: int) -
         moves = [each for each in network.network.records if isinstance(each, MigrationRecord)]
         assert moves[0].publisher == "publisher"
         assert moves[0].source == "B1"
+
+
+async def publish(writer: aiomqtt.Client, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        await writer.publish("flights", b"%d" % number, qos=1)
+
+
+async def arrived(reader: aiomqtt.Client, sent: int) -> None:
+    """Everything has, once and in order, and nothing comes behind it."""
+    assert await payloads(reader, sent) == [b"%d" % number for number in range(sent)]
+
+
+async def moved_to(network: MqttNetwork, broker: str, writer: aiomqtt.Client) -> int:
+    """Publish until the publisher has moved there; how many that were."""
+    (machine,) = network.publishers["B1"].publishers
+    sent = 0
+    while machine.broker != broker or machine.moving:
+        assert sent < 20_000
+        await publish(writer, [sent])
+        sent += 1
+    return sent
+
+
+SHORT = CourierLimits(lost_us=100_000, stranded_us=800_000, idle_us=500_000)
+
+
+@asynccontextmanager
+async def star(system: str) -> AsyncIterator[tuple[MqttNetwork, aiomqtt.Client, aiomqtt.Client]]:
+    """A publisher and a subscriber at B1, others at B3 and B4, all around B2: there it goes."""
+    options = {"system": system, "parameters": eager(system), "courier_limits": SHORT}
+    links = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
+    async with (
+        mqtt(links, **options) as network,
+        network.client("B1", "near", protocol=V5) as near,
+        network.client("B3", "third", protocol=V5) as third,
+        network.client("B4", "fourth", protocol=V5) as fourth,
+        publisher(network, "B1") as writer,
+    ):
+        for reader in (near, third, fourth):
+            await reader.subscribe("flights", qos=1)
+        await told(network, "B1", 7)
+        yield network, near, writer
+
+
+@pytest.mark.parametrize("system", MOVING)
+@on_loop
+async def test_the_target_is_killed_while_the_publisher_moves_there(system: str) -> None:
+    async with star(system) as (network, near, writer):
+        asked = asyncio.Event()
+        node = network.network.nodes["B2"]
+        request = node.request
+
+        def ask(client: str, wanted: Message, since_us: int | None = None) -> None:
+            if isinstance(wanted, MigrationAdvertisement):
+                asked.set()  # it dies before it has read this
+            elif not asked.is_set():
+                request(client, wanted, since_us)
+
+        node.request = ask  # type: ignore[method-assign]
+        sent = 0
+        while not asked.is_set():
+            assert sent < 20_000
+            await publish(writer, [sent])
+            sent += 1
+        await network.kill("B2")
+        (machine,) = network.publishers["B1"].publishers
+        assert machine.moving
+        await publish(writer, range(sent, sent + 50))
+        await until(lambda: not machine.moving)
+        assert machine.broker == "B1"
+        await publish(writer, range(sent + 50, sent + 100))
+        await arrived(near, sent + 100)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+@on_loop
+async def test_a_publisher_whose_broker_dies_loses_nothing(comes_back: bool) -> None:
+    async with star("pop") as (network, near, writer):
+        sent = await moved_to(network, "B2", writer)
+        publishing = asyncio.create_task(publish(writer, range(sent, sent + 300)))
+        await asyncio.sleep(0.02)
+        await network.kill("B2")
+        await publishing
+        if comes_back:
+            await network.network.start("B2")
+            await network.open("B2")
+        else:
+            (machine,) = network.publishers["B1"].publishers
+            await until(lambda: machine.broker == "B1")
+        await publish(writer, range(sent + 300, sent + 400))
+        await arrived(near, sent + 400)
+
+
+@on_loop
+async def test_couriers_that_break_lose_nothing_and_end_with_their_clients() -> None:
+    async with (
+        mqtt(LINE[:2], system="pop", parameters=eager("pop"), courier_limits=SHORT) as network,
+        network.client("B3", "reader", protocol=V5) as reader,
+    ):
+        couriers = network.network.couriers["B1"]
+        async with publisher(network, "B1") as writer:
+            await reader.subscribe("flights", qos=1)
+            await told(network, "B1", 4)
+            sent = await moved_to(network, "B3", writer)
+            for _ in range(5):
+                publishing = asyncio.create_task(publish(writer, range(sent, sent + 100)))
+                await asyncio.sleep(0.01)
+                for connection in list(couriers._by_connection):
+                    connection.abort()
+                await publishing
+                sent += 100
+            await arrived(reader, sent)
+            assert [row["broker"] for row in couriers.status()] == ["B3"]
+            assert promises(network, "B3")
+        # The client is gone: so is its publisher, wherever it was, and in the end the courier.
+        await until(lambda: not promises(network, "B3"))
+        await until(lambda: not couriers.status())
+        assert network.publishers["B1"].status() == []
+
+
+@on_loop
+async def test_a_door_that_dies_takes_its_clients_publishers_along() -> None:
+    limits = LinkLimits(give_up_us=200_000)
+    async with (
+        mqtt(LINE[:2], system="pop", parameters=eager("pop"), limits=limits) as network,
+        network.client("B3", "reader", protocol=V5) as reader,
+        AsyncExitStack() as stack,
+    ):
+        writer = await stack.enter_async_context(publisher(network, "B1"))
+        await reader.subscribe("flights", qos=1)
+        await told(network, "B1", 4)
+        sent = await moved_to(network, "B3", writer)
+        await arrived(reader, sent)
+        await network.kill("B1")
+        await until(lambda: not promises(network, "B3"))
+        stack.push(lambda kind, *_: kind is not None and issubclass(kind, aiomqtt.MqttError))
+
+
+def promises(network: MqttNetwork, broker: str) -> list[str]:
+    """What the broker knows of the publisher's advertisements."""
+    known = network.network.nodes[broker].machine.tables.advertisements.values()
+    return [row.advertisement.id for row in known if row.advertisement.publisher == "publisher"]
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (Hello("net", "B2", (1, 1), None, 0, Purpose.COURIER), "this is network 'test', not 'net'"),
+        (Hello("test", "B1", (1, 1), None, 0, Purpose.COURIER), "B1 has no link to broker 'B1'"),
+        (
+            Hello("test", "B9", (1, 1), None, 0, Purpose.COURIER),
+            "takes no couriers from broker",
+        ),
+    ],
+)
+@on_loop
+async def test_couriers_of_strangers_are_refused(hello: Hello, reason: str) -> None:
+    async with live(LINE[:1]) as network:
+        codec = Codec(CONTROLS)
+        stream, writer = await asyncio.open_connection(*network.addresses["B1"])
+        writer.write(codec.encode(hello))
+        async with asyncio.timeout(PATIENCE_S):
+            said = await stream.read()
+        (body,) = FrameReader().feed(said)
+        refusal = codec.decode(body)
+        assert isinstance(refusal, Refuse)
+        assert reason in refusal.reason
+        writer.close()

@@ -28,11 +28,16 @@ from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.effects import Record
 from shoal.broker.messages import Advertise, Message, Publish, Unadvertise
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
-from shoal.model import AdvertisementId, BrokerId, ClientId
+from shoal.model import AdvertisementId, BrokerId, ClientId, Publication
+from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
 
 # Requests that are held back for one client before no more is read from it; each is what one
 # read of its connection brought.
 MAX_HELD_BACK = 200
+# Marks a publication that a broker was asked before and may have handled before it died.
+AGAIN_ATTRIBUTE = "$again"
+# Publishers whose last publication a door remembers; those not heard of for longest go.
+MAX_PUBLISHERS = 100_000
 
 
 class AskBroker(msgspec.Struct, frozen=True):
@@ -132,24 +137,35 @@ class Publishers:
     def forgotten(
         self, broker: BrokerId, requests: Sequence[ClientRequest], now_us: int
     ) -> list[DoorEffect]:
-        """A broker is back and knows nothing, nor has it handled these requests."""
+        """A broker is back and knows nothing, nor has it handled these requests.
+
+        Who published there comes home: here the subscriptions still are.
+        """
         self._lost.discard(broker)
         effects: list[DoorEffect] = []
         for publisher in self:
-            effects += self._told(publisher, publisher.reconnected(broker, now_us))
-            effects += self._told(publisher, publisher.again(_of(publisher, requests), now_us))
+            asked = _of(publisher, requests)
+            if publisher.brokers == (broker,):
+                effects += self._told(publisher, publisher.come_home(self._home, asked, now_us))
+            else:
+                effects += self._told(publisher, publisher.reconnected(broker, now_us))
+                effects += self._told(publisher, publisher.again(asked, now_us))
         return effects
 
     def stranded(
         self, broker: BrokerId, requests: Sequence[ClientRequest], now_us: int
     ) -> list[DoorEffect]:
-        """A broker counts as gone, with these requests: who publishes there comes home."""
+        """A broker counts as gone, with these requests: who publishes there comes home.
+
+        So does who is on the way between there and home: the path may hang for much longer.
+        """
         self._lost.add(broker)
+        gone = self._lost | {self._home}
         effects: list[DoorEffect] = []
         for publisher in self:
             asked = _of(publisher, requests)
             ends = publisher.brokers
-            if broker in ends and self._lost.issuperset(ends):
+            if broker in ends and gone.issuperset(ends):
                 effects += self._told(publisher, publisher.come_home(self._home, asked, now_us))
             else:
                 effects += self._told(publisher, publisher.again(asked, now_us))
@@ -194,7 +210,35 @@ class Publishers:
         return found
 
 
+class Repeats:
+    """What a door is delivered a second time: a broker may have died just after passing it on.
+
+    Every publisher counts its publications up, and a tree keeps their order.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[ClientId, int] = {}
+
+    def take(self, publication: Publication) -> bool:
+        """Whether this publication has not been delivered before."""
+        if publication.publisher.startswith(RESERVED_CLIENT_IDS):
+            return True  # a door's own publications are never asked again
+        last = self._last.pop(publication.publisher, -1)
+        self._last[publication.publisher] = max(last, publication.sequence)
+        if len(self._last) > MAX_PUBLISHERS:
+            del self._last[next(iter(self._last))]
+        return AGAIN_ATTRIBUTE not in publication.attributes or publication.sequence > last
+
+
 def _of(publisher: Publisher, requests: Sequence[ClientRequest]) -> list[Publish]:
-    """The publications among what was asked; all else a publisher says anew by itself."""
-    asked = (each.request for each in requests if each.client == publisher.client)
-    return [request for request in asked if isinstance(request, Publish)]
+    """The publications among what was asked, marked; all else a publisher says anew by itself."""
+    return [
+        Publish(tuple(_again(publication) for publication in each.request.publications))
+        for each in requests
+        if each.client == publisher.client and isinstance(each.request, Publish)
+    ]
+
+
+def _again(publication: Publication) -> Publication:
+    attributes = {**publication.attributes, AGAIN_ATTRIBUTE: True}
+    return msgspec.structs.replace(publication, attributes=attributes)

@@ -22,6 +22,7 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.limits import Limits
+from shoal.mqtt.publishers import Repeats
 from shoal.runtime.addresses import Address
 from shoal.runtime.node import Node
 from shoal.runtime.publishers import LivePublishers
@@ -76,6 +77,7 @@ class MqttDoor:
         self._access = access
         self._publishers = publishers
         self._delivered: list[Deliver] = []
+        self._repeats = Repeats()
         self._sockets: dict[Connection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
         self._waiting: dict[Connection, None] = {}
@@ -229,7 +231,10 @@ class MqttDoor:
     # --- the machine's side -------------------------------------------------------------------
 
     def deliver(self, delivery: Deliver) -> None:
-        self._delivered.append(delivery)
+        if self._repeats.take(delivery.routed.publication):
+            self._delivered.append(delivery)
+        else:
+            self.node.counts["repeats"] += 1
 
     def notify(self, message: Message) -> None:
         """What a broker tells a client's library; the door's own clients need not know."""
