@@ -67,7 +67,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        described = msgspec.to_builtins([self.kind, self.setting, self.messages])
+        trial = [LEAST_TRIAL_S, STEP_S, STEPS, KILL_EVERY_S, KILLS]
+        described = msgspec.to_builtins([self.kind, self.setting, self.messages, trial])
         text = msgspec.json.encode([version("shoal"), described])
         return hashlib.sha256(text).hexdigest()
 
@@ -112,11 +113,11 @@ def measure_profile(setting: Setting, messages: int) -> Measured:
     series: dict[str, Series] = {}
     for name, share in (("below", BELOW), ("above", ABOVE)):
         testbed.responses()
-        testbed.publish(share * rate, 3 * LEAST_TRIAL_S)
+        testbed.publish(share * rate, LEAST_TRIAL_S)
         testbed.drain()
         series[name] = response_series(testbed.responses(), 1.0)
     worked, told, from_us = testbed.work_us(), testbed.overhead_bytes(), testbed.now_us
-    testbed.publish(BELOW * rate, max(2 * LEAST_TRIAL_S, messages / rate))
+    testbed.publish(BELOW * rate, max(LEAST_TRIAL_S, messages / rate))
     passed_us = testbed.now_us - from_us
     loads = [
         (done - worked[name]) / passed_us / setting.cores
@@ -164,8 +165,8 @@ def measure_subscriptions(setting: Setting, messages: int) -> Measured:
 
 # --- what changes over time -------------------------------------------------------------------
 
-STEP_S = 30.0
-STEPS = 6
+STEP_S = 60.0
+STEPS = 4
 
 
 def measure_elasticity(setting: Setting, messages: int) -> Measured:

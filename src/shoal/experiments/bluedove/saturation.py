@@ -26,7 +26,7 @@ LONG = 0.15
 PRECISION = 0.04
 # A trial is at least so long: matchers report their loads each second, and a cluster that is near
 # its limit keeps up for a while before it tips over.
-LEAST_TRIAL_S = 20.0
+LEAST_TRIAL_S = 40.0
 # A trial is ended when messages of so much time wait.
 SLICES, HOPELESS_S = 5, 5.0
 # A guess is the mean set's; forwarding to the least loaded does better, one candidate worse.
