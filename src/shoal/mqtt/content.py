@@ -17,6 +17,7 @@ are null, lists or objects, and names that begin with `$`, are no attributes.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,7 +75,7 @@ def _is_json(content_type: str) -> bool:
 def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
     try:
         fields: Any = _decode_json(payload)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return
     if type(fields) is not dict:
         return
@@ -85,8 +86,12 @@ def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
         if kind is str or kind is float or kind is bool:
             attributes[name] = value
         elif kind is int:
-            fits = INTEGER_MIN <= value <= INTEGER_MAX
-            attributes[name] = value if fits else float(value)
+            if INTEGER_MIN <= value <= INTEGER_MAX:
+                attributes[name] = value
+            else:
+                # Past the largest double too, it is no attribute.
+                with suppress(OverflowError):
+                    attributes[name] = float(value)
 
 
 def read_wish(text: str, user_properties: UserProperties = (), *, with_query: bool = True) -> Wish:

@@ -9,17 +9,21 @@ and about retained messages when one joins (see `joining`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Annotated
 
 import msgspec
 
 from shoal.language import format_filter, parse
 from shoal.model import EVERYTHING, BrokerId
+from shoal.mqtt.fields import MAX_VARIABLE
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import read_body, write_body
 from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 
 # The client, and when it entered the broker it goes to, by that broker's stamp.
 Journey = tuple[str, int]
+Qos = Annotated[int, msgspec.Meta(ge=0, le=2)]
+Identifiers = tuple[Annotated[int, msgspec.Meta(ge=1, le=MAX_VARIABLE)], ...]
 
 
 class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -53,10 +57,10 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     published_us: int
     left_us: int | None
     key: tuple[str, int] | None
-    qos: int
+    qos: Qos
     retain: bool
-    identifiers: tuple[int, ...]
-    packet_id: int
+    identifiers: Identifiers
+    packet_id: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
     released: bool
 
 
@@ -66,10 +70,10 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     text: str
     topic_filter: str
     where: str
-    qos: int
+    qos: Qos
     no_local: bool
     retain_as_published: bool
-    identifiers: tuple[int, ...]
+    identifiers: Identifiers
 
 
 class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -135,7 +139,7 @@ def decode_control(body: bytes) -> Control | None:
     """What was said; None for anything else."""
     try:
         return _decode(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):
         return None
 
 
@@ -202,7 +206,7 @@ def state_of(
 
 
 def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscription:
-    """A subscription, made anew."""
+    """A subscription, made anew; ValueError if it cannot be."""
     return ClientSubscription(
         session,
         row.text,

@@ -24,6 +24,7 @@ A journey is known by the client and the time at which it entered the broker it 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -350,7 +351,9 @@ class Roaming:
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
                 session.restore(outgoing)
         for row in state.subscriptions:
-            self._clients.subscriptions.add(subscription_of(session, row))
+            # What another version of this software wrote may mean nothing here.
+            with suppress(ValueError):
+                self._clients.subscriptions.add(subscription_of(session, row))
         self._timers.set((ARRIVING_TIMER, state.journey), now_us + ARRIVING_US)
 
     def _let_in(self, journey: Journey, now_us: int) -> None:
