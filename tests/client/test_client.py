@@ -154,6 +154,25 @@ async def test_what_is_refused_is_said() -> None:
 
 
 @on_loop
+async def test_what_a_client_advertises_narrows_what_comes_to_its_broker() -> None:
+    async with mqtt() as network, at(network, "B3") as reader:
+        door = network.network.nodes["B1"].machine.tables
+        before = len(door.advertisements)
+        promise = "carrier = 'UA' AND dep_delay >= 0"
+        with pytest.raises(FilterSyntaxError):
+            Client("127.0.0.1:1", advertise=["x >"])
+        address = str(network.addresses["B1"])
+        async with (
+            Client(address, "flights", advertise=[promise]) as writer,
+            reader.subscribe("late", "dep_delay > 30") as late,
+        ):
+            await network.knows("B1", 4)
+            assert len(door.advertisements) == before + 1
+            await writer.publish("late", attributes={"carrier": "UA", "dep_delay": 41})
+            assert (await late.get()).attributes == {"carrier": "UA", "dep_delay": "41"}
+
+
+@on_loop
 async def test_no_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.client.client.CONNECT_TIMEOUT_S", 0.2)
     with pytest.raises(ClientError, match=r"127\.0\.0\.1:1: no broker answers"):

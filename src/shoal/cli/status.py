@@ -42,7 +42,11 @@ def status(
     if as_json:
         print(json.dumps(statuses, indent=2))
     else:
-        Console().print(_table(statuses))
+        console = Console()
+        console.print(_table(statuses))
+        moved = _moved(statuses)
+        if moved.row_count:
+            console.print(moved)
     if not all(each is not None and each["ready"] for each in statuses.values()):
         raise typer.Exit(1)
 
@@ -91,4 +95,17 @@ def _table(statuses: Statuses) -> Table:
             f"{mqtt['deliveries']:,}",
             f"{counts.get('SelectionRecord', 0):,}",
         )
+    return table
+
+
+def _moved(statuses: Statuses) -> Table:
+    """The publishers that are, or are about to be, elsewhere than their clients."""
+    table = Table(title="publishers that moved", title_justify="left")
+    for column in ("publisher", "its client is at", "publishes at", "moves"):
+        table.add_column(column, justify="right" if column == "moves" else "left")
+    for found in statuses.values():
+        for row in (found or {}).get("publishers", ()):
+            if row["moved"] or row["is_moving"]:
+                place = f"{row['broker']} (moving)" if row["is_moving"] else row["broker"]
+                table.add_row(row["publisher"], row["door"], place, f"{row['moved']:,}")
     return table

@@ -14,7 +14,7 @@ slows its broker down, which keeps what it promised.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Any
@@ -36,6 +36,7 @@ from shoal.client.session import (
 )
 from shoal.language import parse
 from shoal.model import Value, check_attributes
+from shoal.mqtt.content import ADVERTISE
 from shoal.mqtt.packets import Connect, Publish, SubscriptionRequest
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
@@ -106,6 +107,9 @@ class Client:
 
     address       host:port of a broker's MQTT listener
     client_id     its name in the network; without one the broker gives it one
+    advertise     filters in SQL, one of which each publication matches: the network then carries
+                  subscriptions only where they can concern this client, and may move its
+                  publisher; FilterSyntaxError when one does not parse
     """
 
     def __init__(
@@ -113,10 +117,13 @@ class Client:
         address: str,
         client_id: str = "",
         *,
+        advertise: Sequence[str] = (),
         username: str | None = None,
         password: str | None = None,
         keep_alive_s: int = 30,
     ) -> None:
+        for promise in advertise:
+            parse(promise)
         self.client_id = client_id
         self.address = address
         self.redirections = 0
@@ -125,7 +132,10 @@ class Client:
             keep_alive_s=keep_alive_s,
             username=username,
             password=None if password is None else password.encode(),
-            properties=Properties(session_expiry_interval_s=SESSION_EXPIRY_S),
+            properties=Properties(
+                session_expiry_interval_s=SESSION_EXPIRY_S,
+                user_properties=tuple((ADVERTISE, promise) for promise in advertise),
+            ),
         )
         self._session = ClientSession(connect)
         self._keep_alive_s = keep_alive_s

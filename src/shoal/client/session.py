@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from shoal.mqtt.content import WHERE
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.packet_types import MQTT_5
@@ -45,7 +46,6 @@ from shoal.mqtt.packets import (
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 
-WHERE = "$where"
 # Packet identifiers are numbers of two bytes, 0 is none.
 _LAST_ID = 65_535
 _FAILED = 0x80
