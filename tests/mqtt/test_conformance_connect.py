@@ -181,6 +181,10 @@ def test_mqtt_3_1_2_24_not_even_a_connack_is_too_large() -> None:
     client = House().open()
     client.send(Connect("c", properties=Properties(maximum_packet_size=3)))
     assert client.take() == []
+    client = House().open()
+    limits = Properties(maximum_packet_size=10, authentication_method="SCRAM")
+    client.send(Connect("c", properties=limits))
+    assert refused(client) == Connack(CODES.BAD_AUTHENTICATION_METHOD)
 
 
 # --- who may connect ------------------------------------------------------------------------------

@@ -42,6 +42,18 @@ def test_a_part_cannot_reach_beyond_its_packet() -> None:
         reader.byte("flag")
 
 
+@pytest.mark.parametrize("text", ["8080808000", "ffffffff01", "8000", "80"])
+def test_variable_byte_integers_that_cannot_be(text: str) -> None:
+    with pytest.raises(MqttError):
+        Reader(bytes.fromhex(text), "TEST").variable("x")
+
+
+@pytest.mark.parametrize("text", ["", "00", "0002 61"])
+def test_binary_data_that_is_cut_off(text: str) -> None:
+    with pytest.raises(MqttError, match="TEST ends within its data"):
+        Reader(bytes.fromhex(text), "TEST").binary("data")
+
+
 def test_errors_say_where() -> None:
     for data, what in (
         ("0002 61", "ends within"),

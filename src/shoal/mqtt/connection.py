@@ -101,7 +101,7 @@ class Connection:
         self.address = address
         self.state = State.WAITING
         self.outlet = Outlet(self, clients.touched)
-        # What was agreed, and the client's session, once it is connected.
+        # What is agreed once a CONNECT has come, and the client's session once it is let in.
         self.terms: Terms | None = None
         self.session: Session | None = None
         self.permissions: Permissions = ALL_PERMISSIONS
@@ -224,8 +224,6 @@ class Connection:
             self.disconnect(ReasonCode.SERVER_UNAVAILABLE, "connecting took too long", now_us)
             return None
         assert self.terms is not None
-        if not self.terms.keep_alive_us:
-            return None
         deadline_us = self.last_received_us + self.terms.keep_alive_us
         if now_us < deadline_us:
             return deadline_us
@@ -259,6 +257,9 @@ class Connection:
     def _on_connect(self, connect: Connect, now_us: int) -> None:
         self.state = State.ADMISSION
         self._connect = connect
+        # Before anything is answered: a refusal too keeps to what the client can take.
+        self.terms = agree(connect, self._clients.limits)
+        self.outlet.agree(connect.version, self.terms)
         check_connect(connect)
         credentials = Credentials(
             client_id=connect.client_id,
@@ -299,9 +300,9 @@ class Connection:
         connect = self._connect
         assert connect is not None
         self.permissions = admission.permissions
-        terms = self.terms = agree(connect, self._clients.limits)
+        terms = self.terms
+        assert terms is not None
         client_id = connect.client_id or self._clients.new_client_id()
-        self.outlet.agree(connect.version, terms)
         present = self._clients.enter(self, connect, client_id, terms, now_us)
         self.state = State.CONNECTED
         properties = NO_PROPERTIES
