@@ -318,8 +318,9 @@ def network_group(networks: Sequence[NetworkSummary]) -> dict[str, Any]:
              (axes, "kB per broker"),
              lines(both, lambda one: None if one.memory_bytes is None
                          else one.memory_bytes / one.brokers / 1000), x_scale="log"),
-        draw("scale-selection", "Selection time, virtual", caption, (axes, "ms, mean"),
-             lines(both, lambda one: None if one.selection_us is None else one.selection_us / 1000),
+        draw("scale-selection", "GRAPE's selection time, virtual", caption, (axes, "ms, mean"),
+             lines(("grape",), lambda one: None if one.selection_us is None
+                   else one.selection_us / 1000),
              x_scale="log"),
         draw("scale-choosing", "GRAPE's choice alone, traces from every broker",
              "processor time of the planner on this machine, median", (axes, "ms"),

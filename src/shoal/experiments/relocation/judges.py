@@ -261,14 +261,17 @@ def threshold_baseline(evidence: Evidence) -> RunSummary | None:
 
 
 def response_us(timeline: Sequence[Moment]) -> int | None:
-    """When the delay came, and stayed, close to where it ended; None when it never moved."""
+    """When the delay first came close to where it ended; None where there is too little to see.
+
+    Later ups and downs are other decisions, not a late response to the first.
+    """
     delays = [(one.since_us, one.delay_us) for one in timeline if one.delay_us is not None]
     if len(delays) < 6:
         return None
     end = float(np.mean([delay for _, delay in delays[-4:]]))
     way = abs(delays[0][1] - end)
-    late = [since for since, delay in delays if abs(delay - end) > SETTLED * way + NOISE * end]
-    return late[-1] if late else 0
+    near = SETTLED * way + NOISE * end
+    return next(since for since, delay in delays if abs(delay - end) <= near)
 
 
 def response_grows(system: System) -> Judge:

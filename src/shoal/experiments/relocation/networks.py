@@ -80,7 +80,8 @@ class NetworkSummary(msgspec.Struct, frozen=True, kw_only=True):
     control_per_publication control messages in and out, over all brokers, per publication
     cpu_per_hop_us          processor time of the simulation per message taken in
     memory_bytes            of tracing's tables over all brokers, while everybody is traced
-    selection_us            virtual time from asking for traces to a decision, mean
+    selection_us            virtual time from asking for traces to a decision, mean; GRAPE's alone,
+                            for POP's request goes nowhere when nobody may move
     choosing_us             processor time of the choice alone, traces from every broker, median
     """
 
@@ -285,7 +286,7 @@ def simulate_network(run: NetworkRun) -> NetworkSummary:
         cpu_per_hop_us=cpu_us / hops,
         cpu_per_publication_us=cpu_us / published.counted,
         memory_bytes=memory_bytes,
-        selection_us=statistics.fmean(took) if took else None,
+        selection_us=statistics.fmean(took) if run.system == "grape" and took else None,
         choosing_us=choosing_us(run.brokers, run.seed) if run.system == "grape" else None,
     )
 
