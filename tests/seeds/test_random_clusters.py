@@ -6,6 +6,7 @@ A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chose
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 
@@ -14,6 +15,7 @@ from shoal.overlays.bluedove.home import Home
 from shoal.overlays.bluedove.outbox import Outbox
 from shoal.overlays.bluedove.records import DeathRecord, ServedRecord
 from tests.seeds.random_cluster import RandomCluster, Trouble
+from tests.seeds.random_network import SECOND_US
 from tests.seeds.test_random_networks import CHOSEN, _seeds
 
 QUICK = range(4)
@@ -55,6 +57,38 @@ def test_nothing_is_lost_while_matchers_die() -> None:
 def test_nothing_is_lost_over_links_that_lose_and_reorder(trouble: Trouble) -> None:
     required, _, _ = run(range(1), trouble, lossy=True)
     assert required or CHOSEN
+
+
+def restarting_dispatcher(seed: int) -> list[str]:
+    """What was published there meanwhile is lost; nothing else, and nothing comes twice."""
+    cluster = RandomCluster(seed, Trouble.NONE)
+    # What waits for the dispatcher is matched again, also with what is subscribed by then.
+    cluster.trouble = Trouble.CRASHES
+    random, world = Random(seed), cluster.world
+    name = random.choice(cluster.dispatchers)
+    at_us = random.randint(10, 25) * SECOND_US
+    back_us = at_us + random.choice([1, SECOND_US // 2, 4 * SECOND_US])
+    world.crash(at_us, name)
+    world.restart(back_us, name)
+    expected = ("lost: ", "refused: ")  # a client may take back what is not known again yet
+    problems = [row for row in cluster.run() if not row.startswith(expected)]
+    settled_us = back_us + 8 * SECOND_US
+    since = {row.key: row.published_us for row in cluster.publications}
+    lost = [key for key in cluster.judge().lost if since[key[0]] > settled_us]
+    return problems + [f"lost long after: {key}" for key in lost]
+
+
+def test_dispatchers_start_again() -> None:
+    for seed in _seeds(range(3)):
+        problems = restarting_dispatcher(seed)
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
+
+
+@pytest.mark.soak
+def test_dispatchers_start_again_a_thousand_times() -> None:
+    for seed in _seeds(SOAK):
+        problems = restarting_dispatcher(seed)
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
 
 
 @pytest.mark.soak
