@@ -154,7 +154,8 @@ CLUSTERED_CLAIMS = (
     Claim("same-at-one", _CLUSTERED, "At X = 1 POP and GRAPE decide alike",
           "the same message rate",
           alike(CLUSTERED, POP, DELAY, ("message_rate_per_s",), spreads=(1,)),
-          "POP's trace results are messages, too."),
+          "delay100 decides by time: where the ways of publisher and subscribers over another "
+          "broker are shorter it goes there, POP and load100 to the subscribers' own."),
     Claim("delay-lowest", _CLUSTERED, "delay100 has the lowest delay at almost all X",
           "almost all", lowest(CLUSTERED, DELAY, [BASELINE, POP, LOAD], "delay_us", share=0.8),
           "See the regret of its choices below."),
