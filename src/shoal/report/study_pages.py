@@ -169,8 +169,9 @@ def _claim(found: Sequence[Claim], names: Sequence[str]) -> Markup:
 
 def _verdict(one: Claim) -> Markup:
     badge = tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")
-    # A number and its unit stay in one line.
-    ours = re.sub(r"(?<=\d) (?=%|s\b|ms\b|kB\b|MB\b)", "\N{NO-BREAK SPACE}", one.ours)
+    # A number stays in one line with its unit or name.
+    unbroken = r"(?<=\d) (?=%|s\b|ms\b|bytes\b)|(?<=X) (?==)|(?<==) (?=\d)"
+    ours = re.sub(unbroken, "\N{NO-BREAK SPACE}", one.ours)
     return join(badge, tag("p", ours) if ours else None)
 
 
