@@ -201,6 +201,16 @@ def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> N
         assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
 
 
+def test_what_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.overlays.bluedove.dispatcher.MAX_KEPT", 2)
+    cluster = made()
+    cluster.held[Match] = []
+    for number in (1, 2, 3):
+        cluster.publish("D1", number, x=100, y=900)
+    assert cluster.refusals() == ["D1 keeps 2 publications"]
+    assert isinstance(cluster.notified[-1][2], Rejected)
+
+
 def test_a_home_that_is_gone_is_not_waited_for() -> None:
     cluster = made()
     subscribe(cluster, "s", "x < 200", at="D2")

@@ -20,7 +20,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.strategy import unexpected
+from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId, MessageId, Publication
 from shoal.overlays.bluedove.handover import in_messages
 from shoal.overlays.bluedove.home import Home
@@ -51,6 +51,10 @@ from shoal.overlays.bluedove.records import ScaleRecord
 
 # Joiners ask every round of gossip; one that has not asked for so many is not ready any more.
 ROUNDS_READY = 3
+# Publications that are kept; past it, when matchers are far behind or none is there, publishers are
+# refused, so that what was accepted is never dropped.  Matchers' queues hold no more than this for
+# each dispatcher.
+MAX_KEPT = 1_000_000
 # A table is not pulled more often than this, however much is missing.
 LEAST_PULL_US = 500_000
 
@@ -85,6 +89,8 @@ class Dispatcher:
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:
             case Publish(publications):
+                if len(self.outbox) + len(publications) > MAX_KEPT:
+                    raise ProtocolError(f"{self._node.broker} keeps {MAX_KEPT} publications")
                 self.outbox.send(self._accept(client, publications, now_us, out), now_us, out)
             case Subscribe(subscription):
                 self.home.subscribe(client, subscription, now_us, out)
