@@ -157,7 +157,7 @@ class PeerLinks:
             try:
                 place = read_address(address)
             except ValueError:
-                self._node.changed([LinkChanged(neighbour, False)])
+                self._node.bring(LinkChanged(neighbour, False))
                 return
         if link is None:
             link = self._add(neighbour, is_lasting=False)
@@ -240,7 +240,7 @@ class PeerLinks:
             elif link.connection is not None:
                 await link.connection.ended
             if not link.is_lasting and link.session.state is State.IDLE:
-                self._node.changed([LinkChanged(neighbour, False)])
+                self._node.bring(LinkChanged(neighbour, False))
                 del self._links[neighbour]
                 return
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
