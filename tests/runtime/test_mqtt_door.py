@@ -37,16 +37,18 @@ class MqttNetwork:
         self.network = network
         self.doors: dict[BrokerId, MqttDoor] = {}
         self.publishers: dict[BrokerId, LivePublishers] = {}
+        self.servers: dict[BrokerId, str] = {}
         self.addresses: dict[BrokerId, Address] = {}
 
     async def open(self, broker: BrokerId) -> None:
         node = self.network.nodes[broker]
         publishers = LivePublishers(node, self.network.couriers[broker])
         self.publishers[broker] = publishers
-        door = MqttDoor(node, DEFAULT_LIMITS, publishers=publishers)
+        door = MqttDoor(node, DEFAULT_LIMITS, publishers=publishers, servers=self.servers)
         door.start()
         self.doors[broker] = door
         self.addresses[broker] = await door.listen(ANYWHERE, MqttSocket)
+        self.servers[broker] = str(self.addresses[broker])
 
     async def kill(self, broker: BrokerId) -> None:
         """Stop a broker without a word to its clients."""

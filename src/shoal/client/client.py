@@ -14,6 +14,7 @@ slows its broker down, which keeps what it promised.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
 from types import TracebackType
@@ -36,6 +37,7 @@ from shoal.client.session import (
 )
 from shoal.language import parse
 from shoal.model import Value, check_attributes
+from shoal.mqtt.connecting import FOLLOW
 from shoal.mqtt.content import ADVERTISE
 from shoal.mqtt.packets import Connect, Publish, SubscriptionRequest
 from shoal.mqtt.properties import Properties
@@ -46,11 +48,14 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 # Brokers that send a client on and on have lost their way.
 MAX_REDIRECTIONS = 8
+# A connection that lasted so long was no detour: the count begins again.
+SETTLED_S = 10.0
 # Messages that wait to be read, over all subscriptions; then nothing more is read.
 MAX_UNREAD = 1_000
 SESSION_EXPIRY_S = 300
 
 _FAILED = 0x80
+_log = logging.getLogger(__name__)
 
 
 class ClientError(Exception):
@@ -110,6 +115,7 @@ class Client:
     advertise     filters in SQL, one of which each publication matches: the network then carries
                   subscriptions only where they can concern this client, and may move its
                   publisher; FilterSyntaxError when one does not parse
+    follow        go where the publisher goes; else its first broker passes everything on
     """
 
     def __init__(
@@ -118,12 +124,14 @@ class Client:
         client_id: str = "",
         *,
         advertise: Sequence[str] = (),
+        follow: bool = True,
         username: str | None = None,
         password: str | None = None,
         keep_alive_s: int = 30,
     ) -> None:
         for promise in advertise:
             parse(promise)
+        said = tuple((ADVERTISE, promise) for promise in advertise)
         self.client_id = client_id
         self.address = address
         self.redirections = 0
@@ -134,9 +142,10 @@ class Client:
             password=None if password is None else password.encode(),
             properties=Properties(
                 session_expiry_interval_s=SESSION_EXPIRY_S,
-                user_properties=tuple((ADVERTISE, promise) for promise in advertise),
+                user_properties=(*said, (FOLLOW, "")) if follow else said,
             ),
         )
+        self._first_address = address
         self._session = ClientSession(connect)
         self._keep_alive_s = keep_alive_s
         self._requests: dict[int, asyncio.Future[None]] = {}
@@ -213,14 +222,20 @@ class Client:
                     pass
                 if socket.was_up:
                     pause_s = FIRST_PAUSE_S
-                hops = hops + 1 if socket.elsewhere is not None else 0
+                hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
                 if socket.elsewhere:
-                    if hops > MAX_REDIRECTIONS:
+                    if hops > MAX_REDIRECTIONS and not self._session.stay():
                         self._fail(ClientError(f"sent on {hops} times, last to {socket.elsewhere}"))
                         return
+                    if hops > MAX_REDIRECTIONS:
+                        _log.warning("sent on %d times, stays at %s", hops, socket.elsewhere)
+                        hops = 0
                     self.address = socket.elsewhere
                     self.redirections += 1
                     continue
+            else:
+                # Where it was sent nobody answers; it began where somebody did.
+                self.address = self._first_address
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

@@ -33,6 +33,12 @@ class ClientSocket(asyncio.Protocol):
         self.writable.set()
         self._client = client
         self._pinging: asyncio.TimerHandle | None = None
+        self._opened_s = asyncio.get_running_loop().time()
+
+    @property
+    def age_s(self) -> float:
+        """How long ago it was opened."""
+        return asyncio.get_running_loop().time() - self._opened_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from shoal.mqtt.connecting import FOLLOW
 from shoal.mqtt.content import WHERE
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.encoder import encode
@@ -157,6 +158,16 @@ class ClientSession:
     def ping(self) -> None:
         if self.state is State.UP:
             self._send(Pingreq())
+
+    def stay(self) -> bool:
+        """From the next connection on do not follow; whether that is news."""
+        properties = self._connect.properties
+        kept = tuple(each for each in properties.user_properties if each[0] != FOLLOW)
+        if kept == properties.user_properties:
+            return False
+        properties = msgspec.structs.replace(properties, user_properties=kept)
+        self._connect = msgspec.structs.replace(self._connect, properties=properties)
+        return True
 
     # --- the connection's side ----------------------------------------------------------------
 

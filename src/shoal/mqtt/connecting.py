@@ -28,6 +28,8 @@ from shoal.mqtt.session import MAX_PACKET_ID
 
 # Client identifiers that begin so are the broker's own (see `network`).
 RESERVED_CLIENT_IDS = "$mqtt/"
+# The user property of a CONNECT that says that the client goes where it is sent (0x9C).
+FOLLOW = "$follow"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     session_expiry_s: int
     # Whether it wants reasons in words with packets other than CONNACK and DISCONNECT.
     with_reasons: bool
+    # Whether it may be sent to another broker.
+    follows: bool = False
 
 
 def agree(connect: Connect, limits: Limits) -> Terms:
@@ -66,6 +70,7 @@ def agree(connect: Connect, limits: Limits) -> Terms:
         keep_alive_s=keep_alive_s,
         session_expiry_s=min(expiry_s, limits.maximum_session_expiry_s),
         with_reasons=properties.request_problem_information != 0,
+        follows=any(name == FOLLOW for name, _ in properties.user_properties),
     )
 
 

@@ -120,7 +120,8 @@ def _level_attribute(number: int) -> str:
 class Door:
     """One broker's MQTT clients, as clients of its machine.  `take` has what to ask of it.
 
-    Publications are numbered from the time of the start on, so that no number ever comes again.
+    Publications are numbered by the time, so that no number ever comes again, and a client that
+    goes on at another broker goes on above what it had reached.
     """
 
     def __init__(self, broker_id: BrokerId, started_us: int) -> None:
@@ -213,7 +214,7 @@ class Door:
     def _publication(
         self, client: ClientId, published_us: int, attributes: Attributes, body: bytes
     ) -> Publication:
-        self._sequence += 1
+        self._sequence = max(self._sequence + 1, published_us)
         return Publication(
             publisher=client,
             sequence=self._sequence,

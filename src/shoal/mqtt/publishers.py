@@ -81,6 +81,11 @@ class Publishers:
         """Whether somebody publishes there, or is on the way."""
         return any(broker in publisher.brokers for publisher in self)
 
+    def is_at(self, client: ClientId, broker: BrokerId) -> bool:
+        """Whether a client publishes there, and the broker answers."""
+        publisher = self._publishers.get(client)
+        return publisher is not None and publisher.brokers == (broker,) and broker not in self._lost
+
     def must_wait(self, client: ClientId) -> bool:
         """Whether no more should be read from this client for now."""
         publisher = self._publishers.get(client)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
+_ANYWHERE = ("0.0.0.0", "::")
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class BrokerService:
             access,
             networked=networked,
             publishers=self.publishers if networked else None,
+            servers=_servers(network),
         )
         self.admin = AdminServer(self.status, self.missing)
 
@@ -180,6 +182,16 @@ class BrokerService:
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
         }
+
+
+def _servers(network: Network) -> dict[BrokerId, str]:
+    """Where clients that follow can be sent: listeners whose address says where they are."""
+    found = {broker.name: broker.address("mqtt") for broker in network.brokers}
+    return {
+        name: str(address)
+        for name, address in found.items()
+        if address is not None and address.port and address.host not in _ANYWHERE
+    }
 
 
 def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Message
-from shoal.model import ClientId
+from shoal.model import BrokerId, ClientId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
@@ -69,6 +69,7 @@ class MqttDoor:
         *,
         networked: bool = True,
         publishers: LivePublishers | None = None,
+        servers: Mapping[BrokerId, str] | None = None,
     ) -> None:
         self.node = node
         self.clients = BrokerClients(
@@ -76,6 +77,8 @@ class MqttDoor:
         )
         self._access = access
         self._publishers = publishers
+        # Where clients that follow are sent: the other brokers' listeners.
+        self._elsewhere = servers if servers is not None else {}
         self._delivered: list[Deliver] = []
         self._repeats = Repeats()
         self._sockets: dict[Connection, Socket] = {}
@@ -89,6 +92,8 @@ class MqttDoor:
             node.attach(self.clients.door.client, self)
         if publishers is not None:
             publishers.at_wait = self._slow_down
+            publishers.follows = self._follows
+            publishers.send_on = self._send_on
         node.at_flush.append(self.flush)
         node.at_hold.append(self._hold)
 
@@ -197,6 +202,19 @@ class MqttDoor:
                 socket.pause_reading()
             elif connection.client_id == client and self._may_read(connection):
                 socket.resume_reading()
+
+    def _follows(self, client: ClientId, broker: BrokerId) -> bool:
+        return broker in self._elsewhere and any(
+            connection.client_id == client and connection.terms and connection.terms.follows
+            for connection in self._sockets
+        )
+
+    def _send_on(self, client: ClientId, broker: BrokerId) -> None:
+        for connection in list(self._sockets):
+            if connection.client_id == client:
+                self.node.counts["sent_on"] += 1
+                now_us = self.node.clock.now_us()
+                self.carry_out(connection.redirect(self._elsewhere[broker], now_us))
 
     # --- admission ----------------------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 `shoal.mqtt.publishers` decides; this asks this broker's own machine or, over couriers, a distant
 one, brings back what brokers tell, and slows down clients whose publisher is held up.
+
+A client that follows is sent after its publisher: it is read no more until its new broker has
+handled all that it had published, and then told to go there.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 from shoal.broker.courier import CourierEvent, Forgotten, Lost, Stranded
 from shoal.broker.effects import Deliver, Record, Requested
 from shoal.broker.messages import Message
+from shoal.broker.records import MigrationRecord
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.publishers import AskBroker, DoorEffect, Publishers
 from shoal.runtime.couriers import Couriers
@@ -23,19 +27,28 @@ _MICROSECONDS = 1_000_000
 
 
 class LivePublishers:
-    """The publishers of one node's clients; `at_wait` is told whom to read no more, and when to."""
+    """The publishers of one node's clients.
+
+    `at_wait` is told whom to read no more, and when to; `follows` is asked whether a client may be
+    sent to a broker, and `send_on` does that.
+    """
 
     def __init__(self, node: Node, couriers: Couriers) -> None:
         self.publishers = Publishers(node.id)
         self.at_wait: Callable[[ClientId, bool], None] = _nobody_waits
+        self.follows: Callable[[ClientId, BrokerId], bool] = _nobody_follows
+        self.send_on: Callable[[ClientId, BrokerId], None] = _nobody_goes
         self._node = node
         self._couriers = couriers
+        # Clients that are about to be sent to where their publisher is.
+        self._leaving: dict[ClientId, BrokerId] = {}
         self._waiting: set[ClientId] = set()
         self._to_do: deque[DoorEffect] = deque()
         self._is_busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us: int | None = None
         couriers.owner = self
+        node.at_flush.append(self._send_on)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -123,6 +136,26 @@ class LivePublishers:
                 self._check(client)
             case Record(row):
                 self._node.record(row)
+                if isinstance(row, MigrationRecord):
+                    self._has_moved(row.publisher, row.target)
+
+    def _has_moved(self, client: ClientId, broker: BrokerId) -> None:
+        self._leaving.pop(client, None)
+        if broker != self._node.id and self.follows(client, broker):
+            self._leaving[client] = broker
+            self._node.schedule_flush()
+        self._check(client)
+
+    def _send_on(self) -> None:
+        """Send those clients away whose new broker has handled everything."""
+        for client, broker in list(self._leaving.items()):
+            if not self.publishers.is_at(client, broker):
+                del self._leaving[client]
+                self._check(client)
+            elif self._couriers.is_empty(broker):
+                self.send_on(client, broker)
+                self._leaving.pop(client, None)
+                self._check(client)
 
     def _detach(self, client: ClientId) -> None:
         port = self._node.client(client)
@@ -130,7 +163,7 @@ class LivePublishers:
             self._node.detach(client)
 
     def _check(self, client: ClientId) -> None:
-        must_wait = self.publishers.must_wait(client)
+        must_wait = client in self._leaving or self.publishers.must_wait(client)
         if must_wait != (client in self._waiting):
             if must_wait:
                 self._waiting.add(client)
@@ -166,6 +199,14 @@ class _Port:
     def notify(self, message: Message) -> None:
         publishers = self._publishers
         publishers.noticed(publishers._node.id, self._client, message)
+
+
+def _nobody_follows(client: ClientId, broker: BrokerId) -> bool:
+    return False
+
+
+def _nobody_goes(client: ClientId, broker: BrokerId) -> None:
+    """Until there is somebody who does."""
 
 
 def _nobody_waits(client: ClientId, wait: bool) -> None:
