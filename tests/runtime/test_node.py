@@ -1,0 +1,201 @@
+"""The live driver of one machine: batches, the order of inputs, timers, measured delays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from shoal.broker.effects import (
+    CancelTimer,
+    CloseLink,
+    Deliver,
+    Effect,
+    Input,
+    LinkChanged,
+    Measured,
+    Notify,
+    Received,
+    Requested,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+)
+from shoal.broker.messages import (
+    Message,
+    Ping,
+    Pong,
+    PublicationBatch,
+    RoutedPublication,
+    Unsubscribe,
+)
+from shoal.broker.wire import WireError
+from shoal.model import MessageId, Publication
+from shoal.runtime.clock import Clock
+from shoal.runtime.node import MAX_BATCH, Node, joined
+from tests.runtime.live import on_loop, until
+
+SESSION = MessageId("B1", "P", 0)
+
+
+def batch(*numbers: int, hops: int = 1) -> PublicationBatch:
+    return PublicationBatch(
+        tuple(
+            RoutedPublication(
+                Publication(publisher="P", sequence=number, published_us=0, attributes={}),
+                MessageId("B1", "P", number),
+            )
+            for number in numbers
+        ),
+        hops,
+    )
+
+
+def test_runs_of_publications_are_one_batch() -> None:
+    other = Unsubscribe("s")
+    found = joined([batch(0), batch(1, 2), other, batch(3), batch(4, hops=2), batch(5, hops=2)])
+    assert found == [batch(0, 1, 2), other, batch(3), batch(4, 5, hops=2)]
+    assert joined([]) == []
+    long = joined([batch(number) for number in range(2 * MAX_BATCH + 1)])
+    assert [len(each.publications) for each in long if isinstance(each, PublicationBatch)] == [
+        MAX_BATCH,
+        MAX_BATCH,
+        1,
+    ]
+
+
+class Machine:
+    """Stands for a broker: says what it is told to, and keeps what it was given."""
+
+    id = "B1"
+
+    def __init__(self, answer: Callable[[Input], list[Effect]]) -> None:
+        self.inputs: list[Input] = []
+        self.times_us: list[int] = []
+        self._answer = answer
+
+    def handle(self, input: Input, now_us: int) -> list[Effect]:
+        self.inputs.append(input)
+        self.times_us.append(now_us)
+        return self._answer(input)
+
+
+class Links:
+    """Says that a link is closed at once, as a full one would be."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.sent: list[Message] = []
+
+    def send(self, neighbour: str, message: Message) -> None:
+        if neighbour == "B9":
+            raise WireError("cannot be written")
+        self.sent.append(message)
+
+    def open(self, neighbour: str, address: str) -> None: ...
+
+    def close(self, neighbour: str) -> None:
+        self._node.changed([LinkChanged(neighbour, False)])
+
+    def delays_us(self) -> dict[str, int]:
+        return {"B2": 300}
+
+
+class Client:
+    def __init__(self) -> None:
+        self.notices: list[Message] = []
+
+    def deliver(self, delivery: Deliver) -> None: ...
+
+    def notify(self, message: Message) -> None:
+        self.notices.append(message)
+
+
+def node_of(answer: Callable[[Input], list[Effect]]) -> tuple[Node, Machine, Links]:
+    machine = Machine(answer)
+    node = Node(machine, Clock())  # type: ignore[arg-type]
+    links = node.links = Links(node)
+    return node, machine, links
+
+
+@on_loop
+async def test_what_comes_up_meanwhile_is_handled_after() -> None:
+    def answer(input: Input) -> list[Effect]:
+        if isinstance(input, Received):
+            return [CloseLink("B2"), Send("B3", Unsubscribe("x")), Notify("C", Pong(SESSION))]
+        return [Send("B3", Unsubscribe("s"))] if isinstance(input, LinkChanged) else []
+
+    node, machine, links = node_of(answer)
+    client = Client()
+    node.attach("C", client)
+    node.receive("B2", [batch(1)])
+    assert machine.inputs == [Received("B2", batch(1)), LinkChanged("B2", False)]
+    assert links.sent == [Unsubscribe("x"), Unsubscribe("s")]
+    assert client.notices == [Pong(SESSION)]
+    assert node.counts["publications_in"] == 1
+
+
+@on_loop
+async def test_what_cannot_be_written_is_counted_and_stops_nothing() -> None:
+    node, _, links = node_of(
+        lambda input: [Send("B9", Unsubscribe("x")), Send("B2", Unsubscribe("x"))]
+    )
+    node.request("C", Ping(SESSION))
+    assert node.counts["unwritable"] == 1
+    assert links.sent == [Unsubscribe("x")]
+
+
+@on_loop
+async def test_timers_fire_once_and_never_early() -> None:
+    clock = Clock()
+
+    def answer(input: Input) -> list[Effect]:
+        if not isinstance(input, Requested):
+            return []
+        soon_us = clock.now_us() + 3_000
+        return [
+            SetTimer(("a",), soon_us + 10_000_000),
+            SetTimer(("a",), soon_us),
+            SetTimer(("b",), soon_us),
+            CancelTimer(("b",)),
+            CancelTimer(("never",)),
+        ]
+
+    node, machine, _ = node_of(answer)
+    asked_us = clock.now_us()
+    node.request("C", Ping(SESSION))
+    await until(lambda: len(machine.inputs) == 2)
+    assert machine.inputs[1] == TimerFired(("a",))
+    assert machine.times_us[1] >= asked_us + 3_000
+    node.stop()
+
+
+@on_loop
+async def test_the_machine_is_told_what_was_measured() -> None:
+    node, machine, _ = node_of(lambda input: [])
+    node.start()
+    node.receive("B2", [batch(1, 2)], since_us=node.clock.now_us() - 5_000)
+    await until(lambda: any(isinstance(each, Measured) for each in machine.inputs))
+    measured = machine.inputs[-1]
+    assert machine.inputs[0] == Started()
+    assert isinstance(measured, Measured)
+    assert measured.output_us == {"B2": 300}
+    assert measured.input_queue_us is not None
+    assert measured.input_queue_us >= 5_000
+    assert measured.client_output_us is None
+    node.stop()
+
+
+@on_loop
+async def test_requests_wait_for_room() -> None:
+    node, _, _ = node_of(lambda input: [])
+    told: list[bool] = []
+    node.at_hold.append(told.append)
+    node.hold(True)
+    node.hold(True)
+    waiting = asyncio.create_task(node.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    node.hold(False)
+    await waiting
+    assert told == [True, False]
