@@ -20,6 +20,7 @@ from shoal.mqtt.properties import Properties
 from tests.runtime.live import PATIENCE_S, on_loop
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt
+from tests.runtime.test_publishers import SHORT, STAR
 from tests.strategies import VALUES
 from tests.systems import eager
 
@@ -288,3 +289,38 @@ async def test_a_client_sent_where_nobody_is_returns_to_where_it_began() -> None
         await client.publish("a", b"1")
         assert await payloads(subscription, 2) == [b"0", b"1"]
         assert client.address == network.servers["B1"]
+
+
+@on_loop
+async def test_the_broker_that_a_client_followed_to_dies() -> None:
+    async with (
+        mqtt(STAR, system="pop", parameters=eager("pop"), courier_limits=SHORT) as network,
+        at(network, "B1", "near") as near,
+        at(network, "B3", "third") as third,
+        at(network, "B4", "fourth") as fourth,
+        Client(str(network.addresses["B1"]), "w", advertise=["x >= 0"]) as writer,
+        near.subscribe("a") as subscription,
+        third.subscribe("a"),
+        fourth.subscribe("a"),
+    ):
+        await network.knows("B1", 7)
+        sent = 0
+
+        async def publish(count: int) -> None:
+            nonlocal sent
+            for _ in range(count):
+                await writer.publish("a", b"%d" % sent, attributes={"x": sent})
+                sent += 1
+
+        while writer.address != network.servers["B2"] or not writer._up.is_set():
+            assert sent < 20_000
+            await publish(1)
+        publishing = asyncio.create_task(publish(300))
+        await asyncio.sleep(0.02)
+        await network.kill("B2")
+        await publishing
+        found: list[int] = []
+        while not found or found[-1] < sent - 1:
+            found += [int(each) for each in await payloads(subscription, 1)]
+        assert list(dict.fromkeys(found)) == list(range(sent))
+        assert writer.address == network.servers["B1"]

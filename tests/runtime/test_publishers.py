@@ -21,6 +21,7 @@ from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt, payloads
 from tests.systems import eager
 
+STAR = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
 V5 = aiomqtt.ProtocolVersion.V5
 
 
@@ -99,9 +100,8 @@ SHORT = CourierLimits(lost_us=100_000, stranded_us=800_000, idle_us=500_000)
 async def star(system: str) -> AsyncIterator[tuple[MqttNetwork, aiomqtt.Client, aiomqtt.Client]]:
     """A publisher and a subscriber at B1, others at B3 and B4, all around B2: there it goes."""
     options = {"system": system, "parameters": eager(system), "courier_limits": SHORT}
-    links = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
     async with (
-        mqtt(links, **options) as network,
+        mqtt(STAR, **options) as network,
         network.client("B1", "near", protocol=V5) as near,
         network.client("B3", "third", protocol=V5) as third,
         network.client("B4", "fourth", protocol=V5) as fourth,
