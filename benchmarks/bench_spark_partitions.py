@@ -2,12 +2,13 @@
 
 Run `python benchmarks/bench_spark_partitions.py [skewed] [uniform] [large]` (default: the first
 two).  Subscriptions are boxes of width 30 on four dimensions of length 1000, normal around a hot
-spot of each (sd 100).  Publications are uniform; or, skewed, they come from a dozen places, each
-as wide as a subscription, of which every coordinate is, by a coin, drawn near the hot spot or
-anywhere.  `auto` is timed against every one of the
-four dimensions alone, with the same cuts and tasks; what is printed is the ratio to the best, the
-mean and the worst of them, from rounds in which all take turns.  All pairs are compared by count
-and checksum, and with the engine that broadcasts the subscriptions on a sample of them.
+spot of each (sd 100).  Publications are uniform; or, skewed, they come from 12 places, each as
+wide as a subscription, of which every coordinate is, by a coin, drawn near the hot spot or
+anywhere.  `auto` is timed against every one of the four dimensions alone, planned and matched the
+same way; what is printed is the ratio to the best, the mean and the worst of them, in rounds in
+which all take turns, by time and by the processors' time that Spark and its workers used, which
+other work on the machine hardly changes.  All pairs are compared by count and checksum, and with
+the engine that broadcasts the subscriptions on a sample of them.
 
 `large` is 10,000,000 subscriptions and 1,000,000 publications, once, by `auto`; it prints the
 memory that Spark and its workers together had at most.
@@ -15,6 +16,7 @@ memory that Spark and its workers together had at most.
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -22,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -38,19 +41,18 @@ NAMES = ("a0", "a1", "a2", "a3")
 HOT_SPOTS = (125.0, 375.0, 625.0, 875.0)
 DEVIATION = 100.0
 WIDTH = 30.0
-PLACES = 12
 ROUNDS = 3
 CHECKED_SUBSCRIPTIONS = 200_000
 
 
 def write_tables(
-    folder: Path, subscriptions: int, publications: int, *, skewed: bool, files: int = 8
+    folder: Path, subscriptions: int, publications: int, *, places: int, files: int = 8
 ) -> None:
     """Both tables as folders of Parquet, a part after the other."""
     random = np.random.default_rng(1)
-    shape = PLACES, len(NAMES)
+    shape = places, len(NAMES)
     near = random.normal(HOT_SPOTS, DEVIATION, shape)
-    places = np.where(random.random(shape) < 0.5, near, random.uniform(0, 1000, shape))
+    centres = np.where(random.random(shape) < 0.5, near, random.uniform(0, 1000, shape))
     for name in ("subscriptions", "publications"):
         (folder / name).mkdir(parents=True)
     for part in range(files):
@@ -62,48 +64,62 @@ def write_tables(
         pq.write_table(pa.table(columns), folder / "subscriptions" / f"{part}.parquet")
         size = publications // files
         points = random.uniform(0, 1000, (size, len(NAMES)))
-        if skewed:
-            points = places[random.integers(0, PLACES, size)]
+        if places:
+            points = centres[random.integers(0, places, size)]
             points = points + random.uniform(-WIDTH / 2, WIDTH / 2, points.shape)
         columns = {"id": np.arange(size) + part * size}
         columns |= {name: points[:, at] for at, name in enumerate(NAMES)}
         pq.write_table(pa.table(columns), folder / "publications" / f"{part}.parquet")
 
 
-def resident_mb() -> float:
-    """Memory of this process and of all it started: Spark's Java, its Python workers."""
+class Watch:
+    """Looks at this process and all that it started: processor time used, memory at most."""
+
+    def __init__(self) -> None:
+        self.used_s = 0.0
+        self.most_mb = 0.0
+        self._known: dict[int, float] = {}
+        self._is_done = threading.Event()
+        self._thread = threading.Thread(target=self._go_on)
+
+    def __enter__(self) -> Self:
+        self._known = {number: used for number, (_, used) in own_processes().items()}
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_done.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        is_done = False
+        while not is_done:
+            is_done = self._is_done.wait(0.2)
+            now = own_processes()
+            self.most_mb = max(self.most_mb, sum(memory for memory, _ in now.values()))
+            for number, (_, used) in now.items():
+                self.used_s += used - self._known.get(number, 0.0)
+                self._known[number] = used
+
+
+def own_processes() -> dict[int, tuple[float, float]]:
+    """By process: memory in MB, and seconds of processor time."""
     parents: dict[int, int] = {}
-    pages: dict[int, int] = {}
+    found: dict[int, tuple[float, float]] = {}
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
     for process in Path("/proc").glob("[0-9]*"):
         try:
             after_name = (process / "stat").read_text("utf-8").rpartition(")")[2].split()
-            pages[int(process.name)] = int((process / "statm").read_text("ascii").split()[1])
-            parents[int(process.name)] = int(after_name[1])
+            pages = int((process / "statm").read_text("ascii").split()[1])
         except OSError:
             continue
-    own = {int(Path("/proc/self").resolve().name)}
+        number = int(process.name)
+        parents[number] = int(after_name[1])
+        found[number] = pages * 4096 / 1e6, (int(after_name[11]) + int(after_name[12])) * tick_s
+    own = {os.getpid()}
     while more := {each for each, parent in parents.items() if parent in own} - own:
         own |= more
-    return sum(pages.get(each, 0) for each in own) * 4096 / 1e6
-
-
-def with_most_memory(work: Callable[[], Answer]) -> tuple[float, Answer, float]:
-    """Time, answer, and the most memory there was, looked at twice a second."""
-    most, is_done = 0.0, threading.Event()
-
-    def watch() -> None:
-        nonlocal most
-        while not is_done.wait(0.5):
-            most = max(most, resident_mb())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        took_s, answer = timed(work)
-    finally:
-        is_done.set()
-        watcher.join()
-    return took_s, answer, most
+    return {each: found[each] for each in own if each in found}
 
 
 def check_on_sample(publications: DataFrame, subscriptions: DataFrame, pairs: DataFrame) -> bool:
@@ -113,11 +129,11 @@ def check_on_sample(publications: DataFrame, subscriptions: DataFrame, pairs: Da
     return agreed("broadcast, on a sample", summed(ours), summed(match_tables(publications, some)))
 
 
-def bench(spark: SparkSession, folder: Path, sizes: tuple[int, int], *, skewed: bool) -> bool:
+def bench(spark: SparkSession, folder: Path, sizes: tuple[int, int], *, places: int) -> bool:
     """Auto beside each dimension alone; whether all agree."""
-    subscriptions, publications = read(spark, folder, sizes, skewed=skewed)
-    kind = "skewed" if skewed else "uniform"
-    print(f"\n{sizes[0]:,} subscriptions x {sizes[1]:,} {kind} publications")
+    subscriptions, publications = read(spark, folder, sizes, places=places)
+    kind = f"publications from {places} places" if places else "uniform publications"
+    print(f"\n{sizes[0]:,} subscriptions x {sizes[1]:,} {kind}")
 
     def run(dimension: str | None) -> Answer:
         return summed(match_partitioned(publications, subscriptions, dimension=dimension))
@@ -126,28 +142,31 @@ def bench(spark: SparkSession, folder: Path, sizes: tuple[int, int], *, skewed: 
     print(f"  pairs                       {answer[0]:>12,}")
     pairs = match_partitioned(publications, subscriptions)
     right = check_on_sample(publications, subscriptions, pairs)
-    times: dict[str | None, list[float]] = {}
-    for number in range(ROUNDS):
-        for dimension in (None, *NAMES):
-            took_s, found = timed(lambda dimension=dimension: run(dimension))
-            times.setdefault(dimension, []).append(took_s)
-            right = agreed(f"--partition {dimension or 'auto'}", answer, found) and right
-        each = ", ".join(f"{taken[-1]:.2f}" for taken in times.values())
-        print(f"  round {number + 1}: {each} s", flush=True)
-    for dimension, each in times.items():
-        name = f"--partition {dimension or 'auto'}"
-        print(f"  {name:<27} {statistics.median(each):>12.2f} s")
-    alone = list(zip(*(times[name] for name in NAMES), strict=True))
-    for name, of in (("best", min), ("mean", statistics.mean), ("worst", max)):
-        ratios = [of(each) / auto for each, auto in zip(alone, times[None], strict=True)]
-        print(f"  {name} single / auto{'':<10} {statistics.median(ratios):>12.2f}")
+    wall_s: dict[str, list[float]] = {}
+    processor_s: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        for name in ("auto", *NAMES):
+            with Watch() as watch:
+                took_s, found = timed(lambda name=name: run(None if name == "auto" else name))
+            wall_s.setdefault(name, []).append(took_s)
+            processor_s.setdefault(name, []).append(watch.used_s)
+            right = agreed(f"--partition {name}", answer, found) and right
+            print(
+                f"  --partition {name:<15} {took_s:>12.2f} s {watch.used_s:>12.2f} s used",
+                flush=True,
+            )
+    for what, times in (("time", wall_s), ("used", processor_s)):
+        alone = list(zip(*(times[name] for name in NAMES), strict=True))
+        for name, of in (("best", min), ("mean", statistics.mean), ("worst", max)):
+            ratios = [of(each) / auto for each, auto in zip(alone, times["auto"], strict=True)]
+            print(f"  {what}: {name:<5} single / auto {statistics.median(ratios):>11.2f}")
     return right
 
 
 def bench_large(spark: SparkSession, folder: Path) -> bool:
     """Ten million subscriptions, a million publications."""
     sizes = (10_000_000, 1_000_000)
-    subscriptions, publications = read(spark, folder, sizes, skewed=False)
+    subscriptions, publications = read(spark, folder, sizes, places=0)
     print(f"\n{sizes[0]:,} subscriptions x {sizes[1]:,} uniform publications")
     out = str(folder / "pairs")
 
@@ -155,17 +174,18 @@ def bench_large(spark: SparkSession, folder: Path) -> bool:
         match_partitioned(publications, subscriptions).write.parquet(out)
         return summed(spark.read.parquet(out))
 
-    took_s, answer, most_mb = with_most_memory(run)
+    with Watch() as watch:
+        took_s, answer = timed(run)
     print(f"  pairs, written as Parquet   {answer[0]:>12,}")
     print(f"  --partition auto            {took_s:>12.0f} s")
-    print(f"  memory at most              {most_mb:>12,.0f} MB")
+    print(f"  memory at most              {watch.most_mb:>12,.0f} MB")
     return check_on_sample(publications, subscriptions, spark.read.parquet(out))
 
 
 def read(
-    spark: SparkSession, folder: Path, sizes: tuple[int, int], *, skewed: bool
+    spark: SparkSession, folder: Path, sizes: tuple[int, int], *, places: int
 ) -> tuple[DataFrame, DataFrame]:
-    write_tables(folder, *sizes, skewed=skewed)
+    write_tables(folder, *sizes, places=places)
     subscriptions, publications = (
         spark.read.parquet(str(folder / name)) for name in ("subscriptions", "publications")
     )
@@ -174,8 +194,8 @@ def read(
 
 def main(chosen: Sequence[str]) -> int:
     works: dict[str, Callable[[SparkSession, Path], bool]] = {
-        "skewed": lambda spark, at: bench(spark, at, (1_000_000, 200_000), skewed=True),
-        "uniform": lambda spark, at: bench(spark, at, (1_000_000, 200_000), skewed=False),
+        "skewed": lambda spark, at: bench(spark, at, (2_000_000, 200_000), places=12),
+        "uniform": lambda spark, at: bench(spark, at, (2_000_000, 200_000), places=0),
         "large": bench_large,
     }
     unknown = [name for name in chosen if name not in works]

@@ -70,10 +70,24 @@ class PlannedDimension(NamedTuple):
         """The partition of each publication."""
         return self.first + np.searchsorted(self.cuts, places, side="right")
 
-    def partitions_met(self, rows: Numbers, low: Doubles, high: Doubles) -> tuple[Numbers, Numbers]:
-        """Which rows go to which partitions, each pair once."""
+    def partitions_met(
+        self,
+        rows: Numbers,
+        low: Doubles,
+        high: Doubles,
+        is_used: npt.NDArray[np.bool_] | None = None,
+    ) -> tuple[Numbers, Numbers]:
+        """Which rows go to which partitions, each pair once.
+
+        With `is_used`, for all the plan's partitions, rows that meet none in use are left out.
+        """
         begins = np.searchsorted(self.cuts, low, side="right")
         counts = np.maximum(np.searchsorted(self.cuts, high, side="right") + 1 - begins, 0)
+        if is_used is not None:
+            own = is_used[self.first : self.first + len(self.cuts) + 1]
+            used_before = np.concatenate(([0], np.cumsum(own)))
+            met_used = used_before[begins + counts] > used_before[begins]
+            rows, begins, counts = rows[met_used], begins[met_used], counts[met_used]
         before = np.cumsum(counts) - counts
         met = np.arange(counts.sum()) - np.repeat(before - begins, counts) + self.first
         whose = np.repeat(rows, counts)

@@ -115,17 +115,13 @@ class Spread(NamedTuple):
         rows: list[Numbers] = []
         tasks: list[Numbers] = []
         for dimension in self.plan.dimensions:
-            end = dimension.first + len(dimension.cuts) + 1
-            if not self.tasks[dimension.first : end].any():
-                continue
             ranges = ranges_of_batch(batch, dimension.attribute, is_text=dimension.is_text)
-            whose, partitions = dimension.partitions_met(*ranges)
+            whose, partitions = dimension.partitions_met(*ranges, is_used=self.tasks > 0)
             counts = self.tasks[partitions]
             skipped = self.first[partitions] - (np.cumsum(counts) - counts)
             rows.append(np.repeat(whose, counts))
             tasks.append(np.arange(counts.sum()) + np.repeat(skipped, counts))
-        nothing = np.empty(0, np.int64)
-        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *tasks])
+        return np.concatenate(rows), np.concatenate(tasks)
 
 
 def places_of(batch: pa.RecordBatch, plan: Plan, columns: Mapping[str, str]) -> list[Doubles]:
