@@ -24,6 +24,7 @@ from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import encoded_bytes
 from shoal.overlays.bluedove.messages import Digest, LoadReport, News, Pull
 from shoal.overlays.bluedove.parameters import Parameters, full_replication, peer_to_peer
+from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.segments import Dimension
 from shoal.simulation.service import ServiceCosts
@@ -79,6 +80,8 @@ def parameters_of(setting: Setting) -> Parameters:
         "cores": setting.cores,
         "publications_per_job": 1,
         "elastic": setting.spares > 0,
+        # Those that are there at first stay, as idle as they are before the first message.
+        "elasticity": Elasticity(least=setting.matchers),
     }
     if setting.system == "peer-to-peer":
         return peer_to_peer(dimensions[0], **options)
