@@ -257,9 +257,9 @@ def claims(scale: Scale) -> Sequence[Claim]:
               _spread(peers, None), ""),
         Claim("recovery", change, "From adding a matcher to a normal response time", "5 s",
               _recovery,
-              "Once queues are long, adaptive forwarding uses hot spots as much as cold ones, and a "
-              "message costs twice the work; another matcher alone does not end that while the "
-              "rate goes on rising."),
+              "Once queues are long, adaptive forwarding uses hot spots as much as cold ones, "
+              "and a message costs twice the work; another matcher alone does not end that while "
+              "the rate goes on."),
         Claim("loss", change, "Messages lost when a matcher fails", "at most 5 %", _loss, ""),
         Claim("loss-ends", change, "Until loss ends", "17.5 s", _loss_ends, ""),
         Claim("dimensions", skew, f"Rate with {DIMENSIONS} dimensions over one", "5.5 times",
