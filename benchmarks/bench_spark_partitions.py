@@ -94,7 +94,8 @@ class Watch:
     def _go_on(self) -> None:
         is_done = False
         while not is_done:
-            is_done = self._is_done.wait(0.2)
+            # Looking costs processor time too.
+            is_done = self._is_done.wait(2.0)
             now = own_processes()
             self.most_mb = max(self.most_mb, sum(memory for memory, _ in now.values()))
             for number, (_, used) in now.items():
