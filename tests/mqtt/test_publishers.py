@@ -184,18 +184,31 @@ def test_one_on_the_way_from_home_to_a_stranded_broker_goes_on_at_home() -> None
     assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
 
 
-def test_one_that_goes_from_a_stranded_broker_to_another_goes_on_there_first_things_first() -> None:
+def test_one_on_the_way_between_others_comes_home_when_one_of_them_strands() -> None:
     publishers = moved()
     publishers.notified("B3", "P", Relocate(("B3", "B4")), 4_000)
     ask(publishers, publish(8))
+    publishers.lost("B4", 4_500)
+    effects = publishers.stranded("B4", (), 5_000)
+    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert publishers.notified("B3", "P", Resume(START_US + 3, False), 6_000) == []
+
+
+def test_what_was_not_handled_comes_before_what_was_held_back() -> None:
+    publishers = moved()
+    publishers.notified("B3", "P", Relocate(("B3", "B4")), 4_000)
+    ask(publishers, publish(8))
+    missing = (ClientRequest("P", publish(7)),)
+    assert published(publishers.stranded("B3", missing, 5_000)) == [("B1", 7), ("B1", 8)]
+
+
+def test_one_that_has_gone_on_elsewhere_asks_there_what_a_stranded_broker_did_not_handle() -> None:
+    publishers = moved()
+    publishers.notified("B3", "P", Relocate(("B3", "B4")), 4_000)
     publishers.lost("B3", 4_500)
-    assert publishers.stranded("B3", (ClientRequest("P", publish(7)),), 5_000) == []
-    effects = publishers.notified("B4", "P", Resume(START_US + 2, False), 6_000)
-    assert published(effects) == [("B4", 7), ("B4", 8)]
-    # Both ends gone: home.
-    publishers.notified("B4", "P", Relocate(("B4", "B3")), 7_000)
-    publishers.lost("B3", 7_500)
-    assert said(publishers.stranded("B4", (), 8_000)) == [("B1", "Advertise")]
+    publishers.notified("B4", "P", Resume(START_US + 2, False), 4_600)
+    missing = (ClientRequest("P", publish(7)),)
+    assert published(publishers.stranded("B3", missing, 5_000)) == [("B4", 7)]
 
 
 def test_a_client_waits_while_too_much_is_held_back_or_the_way_is_full() -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from shoal.broker.link_session import CONTROLS, Hello, Refuse
+from shoal.broker.courier import CourierEvent
+from shoal.broker.link_session import CONTROLS, Hello, Purpose, Refuse
+from shoal.broker.messages import Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
+from shoal.model import MessageId
 from shoal.runtime.network_file import TlsSection
 from shoal.runtime.tls import TlsContexts, TlsError, certified_names, load_contexts
 from tests.runtime.live import PATIENCE_S, live, on_loop, received, until
@@ -62,12 +65,15 @@ async def test_brokers_with_certificates_are_linked(authority: Authority) -> Non
 
 
 async def answer(
-    address: tuple[str, int], context: ssl.SSLContext | None, name: str
+    address: tuple[str, int],
+    context: ssl.SSLContext | None,
+    name: str,
+    purpose: Purpose = Purpose.LINK,
 ) -> Refuse | Hello | None:
     """What a broker that claims to be `name` is answered; None when it gets no answer."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context)
-        writer.write(Codec(CONTROLS).encode(Hello("test", name, (1, 1), None, 0)))
+        writer.write(Codec(CONTROLS).encode(Hello("test", name, (1, 1), None, 0, purpose)))
         async with asyncio.timeout(PATIENCE_S):
             data = await reader.read(10_000)
     except (ssl.SSLError, OSError):
@@ -95,8 +101,38 @@ async def test_others_are_refused(authority: Authority, tmp_path: Path) -> None:
         assert refusal == Refuse("the certificate is not made out to 'B1'")
         refusal = await answer(address, other, "B3")
         assert refusal == Refuse("B2 has no link to broker 'B3'")
+        refusal = await answer(address, other, "B1", Purpose.COURIER)
+        assert refusal == Refuse("the certificate is not made out to 'B1'")
         assert network.links["B1"].is_connected
         assert network.links["B2"].status()[0]["connections"] == 1
+
+
+class Client:
+    """Somebody at B1 who asks elsewhere."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, Message]] = []
+
+    def noticed(self, broker: str, client: str, message: Message) -> None:
+        self.heard.append((broker, client, message))
+
+    def happened(self, event: CourierEvent) -> None: ...
+
+    def found(self, broker: str) -> None: ...
+
+    def filled(self, broker: str, full: bool) -> None: ...
+
+    def uses(self, broker: str) -> bool:
+        return True
+
+
+@on_loop
+async def test_couriers_have_certificates_too(authority: Authority) -> None:
+    async with live(LINK, tls=authority.contexts) as network:
+        owner = network.couriers["B1"].owner = Client()
+        session = MessageId("B2", "P", 0)
+        network.couriers["B1"].ask("B2", "P", Ping(session))
+        await until(lambda: owner.heard == [("B2", "P", Pong(session))])
 
 
 def break_file(authority: Authority, key: str, change: Callable[[Path], object]) -> TlsSection:

@@ -162,15 +162,13 @@ class Publishers:
     ) -> list[DoorEffect]:
         """A broker counts as gone, with these requests: who publishes there comes home.
 
-        So does who is on the way between there and home: the path may hang for much longer.
+        So does who is on the way from or to it: the rest of its path may hang for much longer.
         """
         self._lost.add(broker)
-        gone = self._lost | {self._home}
         effects: list[DoorEffect] = []
         for publisher in self:
             asked = _of(publisher, requests)
-            ends = publisher.brokers
-            if broker in ends and gone.issuperset(ends):
+            if broker in publisher.brokers:
                 effects += self._told(publisher, publisher.come_home(self._home, asked, now_us))
             else:
                 effects += self._told(publisher, publisher.again(asked, now_us))
