@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from shoal.broker import publisher as module
@@ -279,3 +281,40 @@ def test_a_client_that_starts_again_counts_on() -> None:
     publisher = Publisher("P", "B1", moves=40)
     assert publisher.request(Advertise(A), 0) == [ToBroker("B1", Advertise(A, 40))]
     assert publisher.notified("B1", Relocate(PATH), 5) == goes(PATH, 41, 5)
+
+
+def test_attached_what_was_never_handled_is_asked_where_it_is() -> None:
+    publisher = attached()
+    assert publisher.again([publish(1), publish(2)], 5) == [
+        ToBroker("B1", publish(1)),
+        ToBroker("B1", publish(2)),
+    ]
+
+
+def test_moving_what_was_never_handled_comes_before_what_is_held_back() -> None:
+    publisher = moving()
+    publisher.request(publish(3), 1_100)
+    assert publisher.again([publish(1), publish(2)], 1_200) == []
+    assert publisher.held_back == 3
+    assert publisher.brokers == ("B1", "B6")
+    effects = publisher.notified("B6", Resume(1, True), 1_300)
+    assert ToBroker("B6", publish(1, 2, 3)) in effects
+    assert (publisher.moved, publisher.held_back, publisher.brokers) == (1, 0, ("B6",))
+
+
+@pytest.mark.parametrize("start", [attached, moving])
+def test_come_home_it_advertises_above_all_before_and_asks_first_things_first(
+    start: Callable[[], Publisher],
+) -> None:
+    publisher = start()
+    publisher.notified("B1", PingRequest(SESSION, ("B5",)), 1_050)
+    if publisher.moving:
+        publisher.request(publish(2), 1_100)
+    moves = 2 if publisher.moving else 1
+    effects = publisher.come_home("B9", [publish(1)], 1_200)
+    asked = publish(1, 2) if moves == 2 else publish(1)
+    assert effects == [ToBroker("B9", Advertise(A, moves)), ToBroker("B9", asked)]
+    assert publisher.broker == "B9"
+    assert not publisher.moving
+    assert publisher.notified("B6", Resume(1, True), 1_300) == []
+    assert publisher.notified("B5", Pong(SESSION), 1_400) == []
