@@ -54,9 +54,11 @@ MOST_PUBLISHERS = 10_000
 SUBSCRIBERS_EACH = 10
 # A trace session of the default length, and a few more publications to see its answers arrive.
 PUBLICATIONS_EACH = 110
-INTERVAL_US = 10_000_000
+# The largest network's root, which sees most publications, is then busy a quarter of the time,
+# and has the subscriptions behind it when publishing begins.
+INTERVAL_US = 20_000_000
 SUBSCRIBING_US = 20_000_000
-PUBLISHING_US = 60_000_000
+PUBLISHING_US = 120_000_000
 LATENCY_US = 2_000
 # Matching by an index: its cost does not grow with the table, which here has up to 50,000 rows.
 COSTS = Service(matching_per_subscription_ns=0)
