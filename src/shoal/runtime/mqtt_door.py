@@ -94,6 +94,7 @@ class MqttDoor:
             publishers.at_wait = self._slow_down
             publishers.follows = self._follows
             publishers.send_on = self._send_on
+        node.before_flush.append(self.settle)
         node.at_flush.append(self.flush)
         node.at_hold.append(self._hold)
 
@@ -258,11 +259,14 @@ class MqttDoor:
         """What a broker tells a client's library; the door's own clients need not know."""
         _log.debug("notice to the door", extra={"notice": type(message).__name__})
 
-    def flush(self) -> None:
-        """Hand on what the machine has delivered, and see to the time."""
+    def settle(self) -> None:
+        """Hand on what the machine has delivered: it is in the sessions before neighbours hear."""
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+
+    def flush(self) -> None:
+        """Read on from those that wait, and see to the time."""
         if self._waiting:
             self._go_on()
         deadline_us = self.clients.deadline_us

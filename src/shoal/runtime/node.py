@@ -102,6 +102,8 @@ class Node:
         self.clock = clock
         self.links: Links | None = None
         self.counts: Counter[str] = Counter()
+        # What is done before anything is written, and then the writing.
+        self.before_flush: list[Callable[[], None]] = []
         self.at_flush: list[Callable[[], None]] = []
         self.at_hold: list[Callable[[bool], None]] = []
         self.is_holding = False
@@ -263,8 +265,10 @@ class Node:
             self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write out what has been gathered, each socket once."""
+        """Settle what has been gathered, then write it out, each socket once."""
         self._flush_is_due = False
+        for settle in self.before_flush:
+            settle()
         for write in self.at_flush:
             write()
         if self._deliveries:
