@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -178,6 +179,18 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     )
     path.write_text("name = x")
     assert "Invalid value (at line 1, column 8)" in run(capsys, "check", str(path))[1]
+
+
+def test_a_port_in_use_is_said_with_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = ("--brokers", "1", "--port", str(port), "--folder", str(tmp_path))
+        code, text = run(capsys, "up", *options)
+    assert code == 2
+    assert f"shoal: B1: mqtt: cannot listen at 127.0.0.1:{port}" in text
+    assert f"B1 did not start, see {tmp_path / 'B1.log'}" in text
 
 
 def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

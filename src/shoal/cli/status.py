@@ -71,7 +71,7 @@ def _table(statuses: Statuses) -> Table:
     table.add_column("broker")
     for column in ("state", "links"):
         table.add_column(column)
-    for column in ("clients", "wishes", "promises", "publications", "deliveries"):
+    for column in ("clients", "subscriptions", "advertisements", "publications", "deliveries"):
         table.add_column(column, justify="right")
     table.add_column("decisions", justify="right")
     for name, found in statuses.items():

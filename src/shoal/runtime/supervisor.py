@@ -36,7 +36,7 @@ _POLL_S = 0.1
 
 
 class StartError(Exception):
-    """A network that did not start; says which broker and where its log is."""
+    """A network that did not start; says which broker, its last words and where its log is."""
 
 
 def local_network(
@@ -164,11 +164,17 @@ class Supervisor:
         assert address is not None
         while True:
             if self.processes[broker.name].returncode is not None:
-                raise StartError(f"{broker.name} did not start; see {self.log_path(broker.name)}")
+                raise StartError(self._last_words(broker.name))
             with contextlib.suppress(OSError):
                 if (await get_json(address, "/ready"))["ready"]:
                     return
             await asyncio.sleep(_POLL_S)
+
+    def _last_words(self, name: BrokerId) -> str:
+        path = self.log_path(name)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        words = [line.removeprefix("shoal: ") for line in lines if not line.startswith("{")]
+        return f"{words[-1] if words else f'{name} ended'}; {name} did not start, see {path}"
 
     async def _watch(self, name: BrokerId) -> None:
         while not self._is_stopping:
