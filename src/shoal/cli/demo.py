@@ -1,24 +1,34 @@
-"""`shoal demo`: real flights through Spark, three simulated networks, one report.
+"""`shoal demo`: real flights through Spark, three simulated networks, two live, one report.
 
 All flights that left New York in 2013 become publications; those of one month are published by
 their carriers, each at its airport, through brokers at the busiest airports.  The same month runs
-three times: nobody moves, GRAPE for less load, GRAPE for less delay.  Every step is a command of
-its own (ingest, workload, truth, simulate, summarise, report), here with one Spark session.
+three times: nobody moves, GRAPE for less load, GRAPE for less delay.  Then
+the month's first days go through brokers that are processes on this machine.  Every step is a
+command of its own (ingest, workload, truth, simulate, summarise, up, replay, report), here with
+one Spark session.
 """
 
 from __future__ import annotations
 
 import calendar
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 
-from shoal.cli.errors import UserError
+from shoal.cli.demo_live import BROKERS as LIVE_BROKERS
+from shoal.cli.demo_live import DAYS as LIVE_DAYS
+from shoal.cli.demo_live import DURATION_US as LIVE_DURATION_US
+from shoal.cli.demo_live import SUBSCRIPTIONS as LIVE_SUBSCRIPTIONS
+from shoal.cli.demo_live import prepare_live, replay_live
+from shoal.cli.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.outcome import outcome_table, verdict_line
+from shoal.cli.replay_outcome import show_replays
 from shoal.cli.steps import Steps
 
 if TYPE_CHECKING:
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
 
     from shoal.experiments.scenario import Scenario
     from shoal.report.inputs import Run
+    from shoal.report.replays import Replay
 
 YEAR = 2013
 # A day of flights in this much virtual time: a month in about ten minutes.
@@ -61,6 +72,7 @@ flights/       publications, and the rows that were rejected
 workload/      publishers, subscriptions, brokers, and the events to replay
 truth/         the deliveries that Spark SQL expects
 runs/          a folder per network: its scenario, trace and checks
+live/          what went through live brokers: their network files, logs and traces
 summary/       the figures in the report
 """
 
@@ -76,17 +88,30 @@ def demo(
     """The tour: real flights, an adaptive broker tree, a report.
 
     336,776 flights become publications on Spark; those of one month travel a tree of brokers at
-    airports three times: nobody moves, GRAPE for load, GRAPE for delay.
+    airports three times: nobody moves, GRAPE for load, GRAPE for delay.  The month's first days
+    then go through live brokers on this machine.
     """
     _claim(out)
     from pyspark.errors import PySparkException
 
+    from shoal.client import ClientError
+    from shoal.experiments.live.brokers import UnrestError
+    from shoal.experiments.live.replay import ReplayError
     from shoal.experiments.side_by_side import SimulationDiedError
     from shoal.pipeline.java import JavaNotFoundError
+    from shoal.report.replays import problems as replay_problems
+    from shoal.report.replays import proof
+    from shoal.runtime.serving import StoppedError
+    from shoal.runtime.supervisor import StartError
 
     try:
         with Steps() as steps:
-            runs, expected = _run(steps, out, month, brokers, seed)
+            runs, expected, replays = _run(steps, out, month, brokers, seed)
+    except StoppedError:
+        print("stopped", file=sys.stderr)
+        raise typer.Exit(STOPPED_EXIT_CODE) from None
+    except (ClientError, ReplayError, StartError, UnrestError) as error:
+        raise UserError(f"live brokers: {error}") from error
     except (JavaNotFoundError, SimulationDiedError, OSError, ValueError) as error:
         raise UserError(str(error)) from error
     except PySparkException as error:
@@ -94,12 +119,15 @@ def demo(
         raise UserError(f"Spark could not do this: {reason}") from error
     console = Console()
     console.print(outcome_table(runs))
+    console.print()
+    show_replays(console, replays)
     console.print(f"\nreport: {out / 'report.html'}\n", soft_wrap=True, highlight=False)
     wrong = [problem for run in runs for problem in problems(run, expected)]
     for problem in wrong:
         console.print(problem, soft_wrap=True, highlight=False)
     console.print(verdict_line(runs), soft_wrap=True, highlight=False)
-    if wrong:
+    console.print(proof(replays), soft_wrap=True, highlight=False)
+    if wrong or any(map(replay_problems, replays)):
         raise typer.Exit(1)
 
 
@@ -140,8 +168,10 @@ def scenario(name: str, workload: Path, seed: int) -> Scenario:
     return parse_scenario(common | RUNS[name])
 
 
-def _run(steps: Steps, out: Path, month: int, brokers: int, seed: int) -> tuple[Sequence[Run], int]:
-    """Every step; the runs for the report, and how many deliveries Spark expects of each."""
+def _run(
+    steps: Steps, out: Path, month: int, brokers: int, seed: int
+) -> tuple[Sequence[Run], int, Sequence[Replay]]:
+    """Every step; the runs, how many deliveries Spark expects of each, and the live replays."""
     from shoal.experiments.side_by_side import simulate_all
     from shoal.pipeline.session import spark_session
     from shoal.report.inputs import read_runs
@@ -158,11 +188,12 @@ def _run(steps: Steps, out: Path, month: int, brokers: int, seed: int) -> tuple[
             pairs = list(zip(scenarios, folders, strict=True))
             simulate_all(pairs, step.show_share, overwrite=True)
         _summarise(steps, spark, folders, out)
+    replays = replay_live(steps, out / "live", seed, TOPOLOGY)
     with steps.step("write the report"):
         runs = read_runs(folders, summary)
         title = f"Flights from New York, {calendar.month_name[month]} {YEAR}"
-        (out / "report.html").write_text(render(runs, title), encoding="utf-8")
-    return runs, expected
+        (out / "report.html").write_text(render(runs, title, replays), encoding="utf-8")
+    return runs, expected, replays
 
 
 def _prepare(
@@ -171,6 +202,7 @@ def _prepare(
     """Publications, workload and truth; how many deliveries are expected."""
     from shoal.pipeline.ingest import ingest_flights
     from shoal.pipeline.truth import write_truth
+    from shoal.pipeline.windows import Window, instant
     from shoal.pipeline.windows import month as month_window
     from shoal.pipeline.workload import WorkloadOptions, write_workload
 
@@ -196,6 +228,17 @@ def _prepare(
     with steps.step("expected deliveries by Spark SQL") as step:
         truth = write_truth(spark, out / "workload", out / "truth", overwrite=True)
         step.result = f"{truth.expected:,}"
+    first_days = Window(
+        instant(f"{YEAR}-{month:02}-01"), instant(f"{YEAR}-{month:02}-{LIVE_DAYS + 1:02}")
+    )
+    few = msgspec.structs.replace(
+        options,
+        brokers=f"airports:{LIVE_BROKERS}",
+        subscriptions=LIVE_SUBSCRIPTIONS,
+        window=first_days,
+        duration_us=LIVE_DURATION_US,
+    )
+    prepare_live(steps, spark, out / "flights", out / "live", few)
     return truth.expected
 
 

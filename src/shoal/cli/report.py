@@ -22,15 +22,24 @@ def report(
             show_default="`summary`, beside the first run or beside the folder it is in",
         ),
     ] = None,
+    replays: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--replay",
+            help="What `shoal replay --out` wrote; repeatable, the first is compared with.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="The page's title.")] = None,
 ) -> None:
     """Write one HTML report about runs; it opens offline."""
     from shoal.report.inputs import ReportError, read_runs
     from shoal.report.page import render
+    from shoal.report.replays import read_replay
 
     try:
-        page = render(read_runs(runs, summary or _summary_near(runs[0])), title)
+        live = [read_replay(path) for path in replays or ()]
+        page = render(read_runs(runs, summary or _summary_near(runs[0])), title, live)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, encoding="utf-8")
     except ReportError as error:

@@ -41,14 +41,21 @@ def up(
     websockets: Annotated[
         bool, typer.Option("--websockets", help="Let MQTT clients in over WebSocket, too.")
     ] = False,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SCENARIO.toml",
+            help="Start what a scenario describes: its brokers, links, system and parameters.",
+        ),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="For the network file and the logs; else a temporary one.")
     ] = None,
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
-    The brokers are linked as a balanced tree, those of BlueDove each with each.  A broker whose
-    process dies is started again.
+    The brokers are linked as a balanced tree, those of BlueDove each with each, those of a
+    scenario as it says.  A broker whose process dies is started again.
     """
     from shoal.overlays.registry import SYSTEMS
     from shoal.runtime.network_file import dump_network
@@ -61,11 +68,12 @@ def up(
     _check_count("--brokers", brokers)
     _check_count("--dispatchers", dispatchers)
     _check_count("--matchers", matchers)
-    doors = brokers if is_tree else dispatchers
-    if not 0 <= port <= 65_535 - doors:
-        raise UserError(f"--port {port}: is not a port that leaves room for {doors} brokers")
+    if scenario is None:
+        _check_port(port, brokers if is_tree else dispatchers)
     try:
-        if is_tree:
+        if scenario is not None:
+            network = _of_scenario(scenario, host, port, websockets)
+        elif is_tree:
             network = local_network(brokers, system, host=host, port=port, websockets=websockets)
         else:
             axes = tuple(_dimension(text) for text in dimensions or ("x=0:1000",))
@@ -100,6 +108,27 @@ def up(
 def _check_count(option: str, count: int) -> None:
     if not 1 <= count <= MAX_BROKERS:
         raise UserError(f"{option} {count}: use 1 to {MAX_BROKERS}")
+
+
+def _check_port(port: int, doors: int) -> None:
+    if not 0 <= port <= 65_535 - doors:
+        raise UserError(f"--port {port}: is not a port that leaves room for {doors} brokers")
+
+
+def _of_scenario(path: Path, host: str, port: int, websockets: bool) -> Network:
+    """What a scenario describes; UserError says why that cannot be."""
+    from shoal.experiments.live.networks import scenario_network
+    from shoal.experiments.run_files import read_workload
+    from shoal.experiments.scenario import load_scenario
+
+    try:
+        scenario = load_scenario(path)
+        workload = read_workload(Path(scenario.workload.path))
+        _check_count("brokers of the scenario:", len(workload.brokers))
+        _check_port(port, len(workload.brokers))
+        return scenario_network(scenario, workload, host=host, port=port, websockets=websockets)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _dimension(text: str) -> Dimension:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
@@ -96,6 +97,14 @@ class Events:
     def before(self, replay_us: int) -> Events:
         """Those of them that are earlier in the replay."""
         return Events(self._table.filter(ds.field("replay_us") < replay_us))
+
+    def at_speed(self, speed: float) -> Events:
+        """The same events, replayed so many times as fast."""
+        replay_us = pc.cast(
+            pc.divide(pc.cast(self._table["replay_us"], "double"), speed), "int64", safe=False
+        )
+        place = self._table.column_names.index("replay_us")
+        return Events(self._table.set_column(place, "replay_us", replay_us))
 
     @property
     def last_replay_us(self) -> int:

@@ -51,13 +51,24 @@ def run_scenario(
     elsewhere; the replay may end before its last event.  What the scenario names and cannot be
     used (files, brokers, filters) is a ValueError that says where.
     """
-    path = Path(scenario.workload.path)
-    workload = _changed(read_workload(path), connect or {}, replay_until_us)
+    workload = _changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
     links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
+    return run_workload(scenario, workload, links, progress, observe=observe)
+
+
+def run_workload(
+    scenario: Scenario,
+    workload: Workload,
+    links: list[Link],
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    observe: Callable[[Sequence[Strategy]], None] | None = None,
+) -> RunResult:
+    """Simulate a scenario with this workload and these links, whatever it says of either."""
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
     strategies: list[Strategy] = []
     world = _build_world(scenario, workload, links, strategies)
-    subscriptions = _start_clients(world, workload, scenario, path)
+    subscriptions = _start_clients(world, workload, scenario)
     settled_us = world.queue.last_us + scenario.run.settle_us
     _Replay(world, iter(workload.events), settled_us).start()
     for crash in scenario.faults.crashes:
@@ -122,10 +133,9 @@ def _build_world(
     )
 
 
-def _start_clients(
-    world: World, workload: Workload, scenario: Scenario, path: Path
-) -> dict[str, Filter]:
+def _start_clients(world: World, workload: Workload, scenario: Scenario) -> dict[str, Filter]:
     """Schedule every client's start; the filters by subscription."""
+    path = Path(scenario.workload.path)
     spacing_us = scenario.run.client_spacing_us
     at_us = scenario.run.advertise_at_us
     started = set()

@@ -22,14 +22,15 @@ from shoal.report.inputs import Row, Run
 from shoal.report.journeys import movers
 from shoal.report.markup import Markup, join, tag
 from shoal.report.network_map import Drawing, network_map
+from shoal.report.replays import Replay, replays_section
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the reference run is grey.
 REFERENCE_COLOUR = "#6b7280"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 
-def render(runs: Sequence[Run], title: str | None = None) -> str:
-    """The whole page; the first run is the one that the others are compared with."""
+def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Replay] = ()) -> str:
+    """The whole page; the first run, or replay, is the one that the others are compared with."""
     colours = [REFERENCE_COLOUR, *(COLOURS[index % len(COLOURS)] for index in range(len(runs)))]
     if len(runs) == 1:
         colours = [COLOURS[0]]
@@ -44,6 +45,7 @@ def render(runs: Sequence[Run], title: str | None = None) -> str:
             _section("Comparison", comparison_table(runs, colours), id_="comparison"),
             _networks(runs, colours),
             _over_time(runs, colours, charts, time_unit),
+            _live(replays),
             _section("What was run", _differences(runs), _scenarios(runs), id_="scenarios"),
             _section("How to read this", _definitions(), id_="definitions")),
         tag("footer", "Written by shoal report. Everything is in this one file."),
@@ -294,6 +296,12 @@ def _over_time(
         tag("p", "A tick below the axis is a publisher's move.", class_="note"),
         id_="over-time",
     )
+
+
+def _live(replays: Sequence[Replay]) -> Markup | None:
+    if not replays:
+        return None
+    return _section("Live, on this machine", replays_section(replays), id_="live")
 
 
 def _differences(runs: Sequence[Run]) -> Markup | None:

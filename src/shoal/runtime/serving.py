@@ -10,7 +10,7 @@ import gc
 import importlib.util
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
@@ -19,6 +19,12 @@ from shoal.runtime.network_file import Network
 # About what one batch of publications takes; the standard is 700.
 _ALLOCATIONS_PER_COLLECTION = 100_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Result = TypeVar("Result")
+
+
+class StoppedError(Exception):
+    """A signal asked to stop."""
 
 
 def serve_broker(
@@ -67,6 +73,27 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run())
+
+
+def run_or_stop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run `work` on a loop and return what it does; SIGINT and SIGTERM end it: StoppedError.
+
+    What it must clean up it does before that.
+    """
+    results: list[Result] = []
+
+    async def main(stop: asyncio.Event) -> None:
+        working, stopping = asyncio.create_task(work()), asyncio.create_task(stop.wait())
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,))
+            raise StoppedError
+        results.append(working.result())
+
+    run_until_signal(main)
+    return results[0]
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -14,9 +14,11 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.parameters import Parameters
@@ -52,9 +54,31 @@ def local_network(
     MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
     """
     names = [f"B{number}" for number in range(1, brokers + 1)]
-    links = tuple(balanced_tree(names, 2))
-    sections = _sections(names, [], host, port, websockets)
-    return Network(name="local", brokers=sections, system=system, links=links, access=_OPEN)
+    links = balanced_tree(names, 2)
+    return local_brokers(names, links, system, host=host, port=port, websockets=websockets)
+
+
+def local_brokers(
+    brokers: Sequence[BrokerId],
+    links: Sequence[tuple[BrokerId, BrokerId]],
+    system: str,
+    parameters: msgspec.Struct | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    websockets: bool = False,
+    seed: int = 0,
+) -> Network:
+    """These brokers, linked so, on this machine; where MQTT listens is as in `local_network`."""
+    return Network(
+        name="local",
+        brokers=_sections(list(brokers), [], host, port, websockets),
+        system=system,
+        links=tuple(links),
+        seed=seed,
+        access=_OPEN,
+        parameters={} if parameters is None else {system: parameters},
+    )
 
 
 def local_cluster(

@@ -1,0 +1,100 @@
+"""What the brokers of a live network say of themselves: whether they rest, what they took in.
+
+All of it comes from their admin ports.  A network is at rest when no broker keeps anything that
+another has not handled, and nothing was counted meanwhile anywhere, twice in a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shoal.broker.records import MigrationRecord
+from shoal.model import BrokerId, ClientId
+from shoal.runtime.addresses import Address
+from shoal.runtime.network_file import Network
+from shoal.runtime.supervisor import get_json
+
+REST_TIMEOUT_S = 60.0
+# Longer than anything takes from one broker to the next, so that two looks see what is under way.
+PAUSE_S = 0.3
+
+Status = Mapping[str, Any]
+
+
+class UnrestError(Exception):
+    """Brokers that cannot be measured; says why."""
+
+
+class Counts(NamedTuple):
+    """What the brokers have done since they started, and where publishers are now.
+
+    publications   that brokers took in, each counted at every broker
+    moves          of publishers, finished
+    """
+
+    publications: int
+    moves: int
+    places: dict[ClientId, BrokerId]
+
+
+class Brokers:
+    """The admin ports of a network; UnrestError when a broker has none."""
+
+    def __init__(self, network: Network) -> None:
+        self._addresses: dict[BrokerId, Address] = {}
+        for broker in network.brokers:
+            address = broker.address("admin")
+            if address is None:
+                raise UnrestError(
+                    f"broker {broker.name} has no admin address, so nothing can be measured"
+                )
+            self._addresses[broker.name] = address
+
+    async def at_rest(self) -> Counts:
+        """Wait until the network rests; what was counted until then."""
+        former: object = None
+        try:
+            async with asyncio.timeout(REST_TIMEOUT_S):
+                while True:
+                    statuses = await self._statuses()
+                    seen = [
+                        (each["counts"], each["mqtt"], each["tables"], each["publishers"])
+                        for each in statuses
+                    ]
+                    if seen == former and all(map(_rests, statuses)):
+                        return _counts(statuses)
+                    former = seen
+                    await asyncio.sleep(PAUSE_S)
+        except TimeoutError:
+            raise UnrestError(
+                f"the brokers did not come to rest within {REST_TIMEOUT_S:.0f} s; "
+                "does anybody else publish there?"
+            ) from None
+
+    async def _statuses(self) -> list[Status]:
+        return await asyncio.gather(
+            *(self._status(name, address) for name, address in self._addresses.items())
+        )
+
+    async def _status(self, name: BrokerId, address: Address) -> Status:
+        try:
+            return await get_json(address, "/status")
+        except OSError as error:
+            raise UnrestError(f"broker {name} does not answer at {address}: {error}") from None
+
+
+def _rests(status: Status) -> bool:
+    """Whether a broker is whole, and all it sent has been handled."""
+    kept = [*status["links"], *status["couriers"]]
+    moving = any(row["is_moving"] for row in status["publishers"])
+    return status["ready"] and not moving and not any(each["buffered_bytes"] for each in kept)
+
+
+def _counts(statuses: list[Status]) -> Counts:
+    return Counts(
+        publications=sum(each["counts"].get("publications_in", 0) for each in statuses),
+        moves=sum(each["counts"].get(MigrationRecord.__name__, 0) for each in statuses),
+        places={row["publisher"]: row["broker"] for each in statuses for row in each["publishers"]},
+    )

@@ -1,0 +1,266 @@
+"""One workload on one network twice: as the simulator predicts it, and as live brokers do it.
+
+Both have the same brokers, links, system and parameters, publishers, subscriptions and events at
+the same times.  The prediction knows nothing of the machine but that its brokers are near each
+other and fast; `measured` is what brokers and clients counted.
+
+A `Comparison` is written as JSON, which the report reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.experiments.live.brokers import Brokers, Counts
+from shoal.experiments.live.judge import Judge, Key
+from shoal.experiments.live.replay import ANONYMOUS, Credentials, Players
+from shoal.experiments.live.trace import controls, mean_hops
+from shoal.experiments.run_files import BrokerRow, Workload
+from shoal.experiments.runner import run_workload
+from shoal.experiments.scenario import parse_scenario
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.network_file import Network
+
+# About what loopback and this software cost; what is compared hardly depends on it.
+_UNDERLAY = {"kind": "constant", "latency_us": 200, "local_latency_us": 100}
+_SERVICE = {
+    "processing_us": 100,
+    "matching_us": 50,
+    "matching_per_subscription_ns": 0,
+    "transmission_us": 20,
+    "client_transmission_us": 10,
+}
+# Beyond what a trace says it may lag: writing a file takes time on a busy machine.
+_TRACE_PATIENCE_S = 20.0
+_POLL_S = 0.5
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay cost.
+
+    messages        publications that brokers took in, each counted at every broker
+    seconds         from the first publication to the last
+    hops_mean       links between brokers that a delivery travelled; None when nobody knows
+    moves           of publishers, finished
+    delay_p50_us    from publishing to the subscriber having it; None where it is no forecast
+    """
+
+    messages: int
+    seconds: float
+    hops_mean: float | None
+    moves: int
+    delay_p50_us: float | None = None
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A publisher's first broker, and where it was in the end; None when nobody knows."""
+
+    publisher: ClientId
+    first: BrokerId
+    predicted: BrokerId | None
+    measured: BrokerId | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay came to; predicted and measured only where publications follow a tree.
+
+    judge      who says what is expected
+    controls   what brokers took in besides, about clients that moved; None when it is not known,
+               and then it is among the measured messages
+    """
+
+    name: str
+    system: str
+    judge: str
+    brokers: int
+    publishers: int
+    subscriptions: int
+    publications: int
+    redirections: int
+    expected: int
+    delivered: int
+    lost: int
+    duplicated: int
+    phantom: int
+    out_of_order: int
+    predicted: Figures | None
+    measured: Figures | None
+    controls: int | None
+    places: tuple[Place, ...]
+
+
+# Told what goes on, and how much of it is done.
+Progress = Callable[[str, float], None]
+
+
+async def compare(
+    workload: Workload,
+    network: Network,
+    expected: set[Key],
+    judge_name: str,
+    *,
+    name: str,
+    credentials: Credentials = ANONYMOUS,
+    progress: Progress = lambda what, share: None,
+) -> Comparison:
+    """Replay a workload through a running network, and predict what that comes to.
+
+    ReplayError, UnrestError and ClientError say what kept it from that.
+    """
+    is_tree = SYSTEMS[network.system].needs_tree
+    prediction = None
+    if is_tree:
+        progress("simulating", 0.0)
+        prediction = await asyncio.to_thread(predict, workload, network)
+    judge = Judge(expected)
+    players = Players(workload, network, judge, credentials)
+    brokers = Brokers(network)
+    progress("connecting", 0.0)
+    async with players.publishers():
+        await brokers.at_rest()
+        async with players.subscribers():
+            before, from_us = await brokers.at_rest(), _now_us()
+            await players.play(lambda share: progress("replaying", share))
+            await players.all_arrived(brokers.at_rest)
+            after, to_us = await brokers.at_rest(), _now_us()
+    traced = _Traced(None, None)
+    if is_tree and network.trace.folder:
+        progress("reading the trace", 1.0)
+        traced = await _read_trace(workload, network, players, judge, (from_us, to_us))
+    measured = _figures(players, before, after, traced) if is_tree else None
+    return Comparison(
+        name=name,
+        system=network.system,
+        judge=judge_name,
+        brokers=len(network.brokers),
+        publishers=len(players.published),
+        subscriptions=len(workload.subscriptions),
+        publications=len(workload.events),
+        redirections=players.redirections,
+        **judge.verdict._asdict(),
+        predicted=None if prediction is None else prediction.figures,
+        measured=measured,
+        controls=traced.controls,
+        places=_places(workload, prediction, players.prefix, after),
+    )
+
+
+# --- predicted --------------------------------------------------------------------------------
+
+
+class Prediction(NamedTuple):
+    """What a simulation came to, and where publishers were in its end (who moved)."""
+
+    figures: Figures
+    places: Mapping[ClientId, BrokerId]
+
+
+def predict(workload: Workload, network: Network) -> Prediction:
+    """Simulate a workload on the brokers, links and system of a live network.
+
+    Brokers that the workload does not know are there, too.
+    """
+    known = {row.broker for row in workload.brokers}
+    others = [BrokerRow(broker=each.name) for each in network.brokers if each.name not in known]
+    parameters = network.system_parameters
+    data = {
+        "name": network.name,
+        "seed": network.seed,
+        "system": network.system,
+        "workload": {"path": network.name},
+        "underlay": _UNDERLAY,
+        "service": _SERVICE,
+    }
+    if parameters is not None:
+        data[network.system] = msgspec.to_builtins(parameters)
+    scenario = parse_scenario(data)
+    result = run_workload(
+        scenario,
+        workload._replace(brokers=[*workload.brokers, *others]),
+        list(network.links),
+    )
+    load, deliveries = result.tables["load"], result.tables["deliveries"]
+    migrations = result.tables["migrations"]
+    return Prediction(
+        Figures(
+            messages=sum(load["messages_in"]) - sum(load["control_in"]),
+            seconds=workload.events.last_replay_us / 1e6,
+            hops_mean=statistics.fmean(deliveries["hops"]) if deliveries["hops"] else None,
+            moves=len(migrations["publisher"]),
+        ),
+        dict(zip(migrations["publisher"], migrations["target"], strict=True)),
+    )
+
+
+# --- measured ---------------------------------------------------------------------------------
+
+
+class _Traced(NamedTuple):
+    """What only the brokers' trace knows; None when it does not."""
+
+    hops_mean: float | None
+    controls: int | None
+
+
+async def _read_trace(
+    workload: Workload,
+    network: Network,
+    players: Players,
+    judge: Judge,
+    times_us: tuple[int, int],
+) -> _Traced:
+    """What the trace says, once it is written; a trace that is elsewhere says nothing."""
+    folder = Path(network.trace.folder)
+    homes = {row.subscription: row.broker for row in workload.subscriptions}
+    deliveries = list(judge.counts)
+
+    def read() -> float | None:
+        return mean_hops(folder, players.prefix, players.published, deliveries, homes)
+
+    # What other brokers wrote in that time is written with it.
+    await asyncio.sleep(network.trace.seconds)
+    deadline_s = time.monotonic() + _TRACE_PATIENCE_S
+    while (hops := await asyncio.to_thread(read)) is None:
+        if not folder.is_dir() or not deliveries or time.monotonic() > deadline_s:
+            return _Traced(None, None)
+        await asyncio.sleep(_POLL_S)
+    count = await asyncio.to_thread(controls, folder, network.links, *times_us)
+    return _Traced(hops, count)
+
+
+def _figures(players: Players, before: Counts, after: Counts, traced: _Traced) -> Figures:
+    return Figures(
+        messages=after.publications - before.publications - (traced.controls or 0),
+        seconds=players.seconds,
+        hops_mean=traced.hops_mean,
+        moves=after.moves - before.moves,
+        delay_p50_us=players.median_delay_us,
+    )
+
+
+def _places(
+    workload: Workload, prediction: Prediction | None, prefix: str, after: Counts
+) -> tuple[Place, ...]:
+    found = {}
+    for row in workload.publishers:
+        name = row.publisher
+        predicted = None if prediction is None else prediction.places.get(name, row.broker)
+        found[name] = Place(
+            publisher=name,
+            first=row.broker,
+            predicted=predicted,
+            measured=after.places.get(prefix + name),
+        )
+    return tuple(found.values())
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000

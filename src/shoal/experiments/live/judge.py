@@ -1,0 +1,97 @@
+"""What a replay must deliver, and what it delivered: each once, nothing else, in order.
+
+What must be delivered comes from a truth table (Spark SQL's, made by `shoal truth`), or from the
+naive reading of each filter for each event; the network's own index has no part in it.
+
+>>> judge = Judge({("s1", "p", 1), ("s1", "p", 2)})
+>>> for sequence in (2, 1, 1):
+...     judge.arrived("s1", "p", sequence)
+>>> judge.arrived("s2", "p", 1)
+>>> judge.verdict
+Verdict(expected=2, delivered=4, lost=0, duplicated=1, phantom=1, out_of_order=1)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.experiments.run_files import Event, RunFileError, Workload, read_columns
+from shoal.language import FilterSyntaxError, parse
+from shoal.matching import matches
+from shoal.model import ClientId, SubscriptionId
+
+Key = tuple[SubscriptionId, ClientId, int]
+
+
+class Verdict(NamedTuple):
+    """Counts of deliveries."""
+
+    expected: int
+    delivered: int
+    lost: int
+    duplicated: int
+    phantom: int
+    out_of_order: int
+
+
+class Judge:
+    """Told what arrives, in the order in which it does."""
+
+    def __init__(self, expected: set[Key]) -> None:
+        self.counts: Counter[Key] = Counter()
+        self.missing = set(expected)
+        self._expected = expected
+        self._newest: dict[tuple[SubscriptionId, ClientId], int] = {}
+        self._out_of_order = 0
+
+    def arrived(self, subscription: SubscriptionId, publisher: ClientId, sequence: int) -> None:
+        """A publication came to a subscription."""
+        key = subscription, publisher, sequence
+        self.counts[key] += 1
+        self.missing.discard(key)
+        if self.counts[key] > 1:
+            return  # a second copy comes late by its nature; it counts as that
+        newest = self._newest.get((subscription, publisher), sequence)
+        self._out_of_order += sequence < newest
+        self._newest[subscription, publisher] = max(newest, sequence)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known by now."""
+        phantoms = sum(key not in self._expected for key in self.counts)
+        delivered = self.counts.total()
+        return Verdict(
+            expected=len(self._expected),
+            delivered=delivered,
+            lost=len(self.missing),
+            duplicated=delivered - len(self.counts),
+            phantom=phantoms,
+            out_of_order=self._out_of_order,
+        )
+
+
+def expected_by_truth(truth: Path, events: Iterable[Event]) -> set[Key]:
+    """The rows of a truth table (publisher, sequence, subscription) about these events."""
+    published = {(event.publisher, event.sequence) for event in events}
+    columns = read_columns(truth, ("subscription", "publisher", "sequence"))
+    return {key for key in zip(*columns, strict=True) if key[1:] in published}
+
+
+def expected_by_filters(workload: Workload, path: Path) -> set[Key]:
+    """Every filter against every event, one by one; RunFileError names one that does not parse."""
+    filters = []
+    for row in workload.subscriptions:
+        try:
+            filters.append((row.subscription, parse(row.filter)))
+        except FilterSyntaxError as error:
+            place = f"{path}/subscriptions.parquet: filter of {row.subscription!r}"
+            raise RunFileError(f"{place}: {error}") from None
+    return {
+        (subscription, event.publisher, event.sequence)
+        for event in workload.events
+        for subscription, filter in filters
+        if matches(filter, event.attributes)
+    }

@@ -1,0 +1,96 @@
+"""A scenario as a live network on this machine: the same brokers, links, system and parameters.
+
+What a scenario says of the world around the brokers (latencies, service times, faults) a live
+network has from the machine it runs on.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from shoal.experiments.run_files import Workload, read_workload
+from shoal.experiments.scenario import Scenario
+from shoal.experiments.topologies import build_links
+from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.network_file import Network, TraceSection, dump_network, load_network
+from shoal.runtime.supervisor import START_TIMEOUT_S, StartError, Supervisor, local_brokers
+
+# A trace that is read while the network runs must not lag far behind it, nor lose its beginning.
+TRACE = TraceSection(folder="trace", seconds=1, keep=100_000)
+# Others may take a port between its being found free and a broker's listening there.
+ATTEMPTS = 3
+
+
+def scenario_network(
+    scenario: Scenario,
+    workload: Workload | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    websockets: bool = False,
+) -> Network:
+    """The network; ValueError says what of the scenario cannot be used.
+
+    MQTT listens at `port` and those after it, with 0 at any that are free.
+    """
+    if workload is None:
+        workload = read_workload(Path(scenario.workload.path))
+    names = [row.broker for row in workload.brokers]
+    parameters = scenario.parameters
+    links = []
+    if SYSTEMS[scenario.system].needs_tree:
+        links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
+    elif isinstance(parameters, BluedoveParameters):
+        parameters = parameters.for_brokers(names)
+    network = local_brokers(
+        names, links, scenario.system, parameters, host=host, port=port, websockets=websockets
+    )
+    return msgspec.structs.replace(network, seed=scenario.seed, trace=TRACE)
+
+
+@asynccontextmanager
+async def running(scenario: Scenario, workload: Workload, folder: Path) -> AsyncIterator[Network]:
+    """The network of a scenario, a process per broker, ready; stopped at the end in any case.
+
+    Its file, logs and trace are in the folder, whose former content goes.  StartError says why it
+    did not start, or that a broker died meanwhile.
+    """
+    supervisor, network = await _start(scenario, workload, folder)
+    try:
+        yield network
+        if supervisor.restarts:
+            raise StartError(f"a broker died and was started again; see the logs in {folder}")
+    finally:
+        await supervisor.stop()
+
+
+async def _start(
+    scenario: Scenario, workload: Workload, folder: Path
+) -> tuple[Supervisor, Network]:
+    for attempt in range(1, ATTEMPTS + 1):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        path = folder / "network.toml"
+        path.write_text(dump_network(scenario_network(scenario, workload)), encoding="utf-8")
+        network = load_network(path)
+        supervisor = Supervisor(network, path)
+        try:
+            await supervisor.start()
+        except BaseException as error:
+            await supervisor.stop()
+            if isinstance(error, TimeoutError):
+                raise StartError(
+                    f"the brokers were not ready within {START_TIMEOUT_S:.0f} s; see the logs in "
+                    f"{folder}"
+                ) from None
+            if not isinstance(error, StartError) or attempt == ATTEMPTS:
+                raise
+        else:
+            return supervisor, network
+    raise AssertionError("the last attempt raises")

@@ -1,0 +1,270 @@
+"""Replays through live brokers: what the simulator predicted, and what was measured.
+
+`shoal replay --out` and the demo write one JSON file per replay.  The first of several is the one
+that the others are compared with.
+
+>>> figures = Figures(messages=600, seconds=5.0, hops_mean=2.5, moves=0)
+>>> figures.rate_per_s(brokers=4)
+30.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.report import figures as show
+from shoal.report.inputs import ReportError
+from shoal.report.markup import Markup, join, tag
+
+FAULTS = ("lost", "duplicated", "phantom", "out_of_order")
+_UNKNOWN = "?"
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay cost: publications that brokers took in, each counted at every broker; ..."""
+
+    messages: int
+    seconds: float
+    hops_mean: float | None
+    moves: int
+    delay_p50_us: float | None = None
+
+    def rate_per_s(self, brokers: int) -> float | None:
+        """Of an average broker."""
+        return self.messages / brokers / self.seconds if self.seconds else None
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A publisher's first broker, and the one where it was in the end."""
+
+    publisher: str
+    first: str
+    predicted: str | None
+    measured: str | None
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """One replay; `predicted` and `measured` are missing where there is nothing to compare."""
+
+    name: str
+    system: str
+    judge: str
+    brokers: int
+    publishers: int
+    subscriptions: int
+    publications: int
+    redirections: int
+    expected: int
+    delivered: int
+    lost: int
+    duplicated: int
+    phantom: int
+    out_of_order: int
+    predicted: Figures | None
+    measured: Figures | None
+    controls: int | None
+    places: tuple[Place, ...]
+
+
+class Line(NamedTuple):
+    """A row of the table: how to get its figure, and how to write it."""
+
+    label: str
+    unit: str
+    value: Callable[[Replay, Figures], float | None]
+    show: Callable[[float | None], str]
+    meaning: str
+
+
+LINES: Sequence[Line] = (
+    Line("Messages per publication", "", lambda replay, of: of.messages / replay.publications,
+         show.quantity, "brokers that take a publication in, on average"),
+    Line("Messages per broker", "1/s", lambda replay, of: of.rate_per_s(replay.brokers),
+         show.quantity, "publications that a broker takes in per second, on average"),
+    Line("Hops per delivery", "", lambda replay, of: of.hops_mean, show.quantity,
+         "links between brokers that a delivery travels, on average"),
+    Line("Publisher moves", "", lambda replay, of: of.moves, show.count,
+         "how often a publisher was moved to another broker"),
+    Line("Median delay", "ms", lambda replay, of: of.delay_p50_us, show.milliseconds,
+         "from publishing to the subscriber having it, on this machine; the simulator forecasts "
+         "no machine"),
+)  # fmt: skip
+
+# What relocation changes; a rate says the same as the messages, at a replay's pace.
+_COMPARED = (LINES[0], LINES[2])
+
+
+class Cell(NamedTuple):
+    """A line's figures of one replay; `off` is the measured one against the predicted one."""
+
+    predicted: str
+    measured: str
+    off: str
+
+
+def read_replay(path: Path) -> Replay:
+    """The replay in a file; ReportError says what is wrong with it."""
+    try:
+        return decode_replay(path.read_bytes())
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise ReportError(f"{path}: is no replay: {error}") from None
+
+
+def decode_replay(text: bytes) -> Replay:
+    """The replay in the text of a file; msgspec.DecodeError when it is none."""
+    return msgspec.json.decode(text, type=Replay)
+
+
+def cell(line: Line, replay: Replay) -> Cell:
+    """What a line says of a replay."""
+    values = [
+        None if each is None or not replay.publications else line.value(replay, each)
+        for each in (replay.predicted, replay.measured)
+    ]
+    texts = [show.MISSING if value is None else line.show(value) for value in values]
+    return Cell(texts[0], texts[1], show.change(values[1], values[0]))
+
+
+def effects(replays: Sequence[Replay]) -> list[str]:
+    """What each replay but the first changed, measured and predicted, in words."""
+    found = []
+    for replay in replays[1:]:
+        for line in _COMPARED:
+            changes = [
+                show.change(_value(line, replay, which), _value(line, replays[0], which))
+                for which in ("measured", "predicted")
+            ]
+            if all(changes):
+                found.append(
+                    f"{replay.name} against {replays[0].name}, {line.label.lower()}: "
+                    f"{changes[0]} (predicted {changes[1]})"
+                )
+    return found
+
+
+def _value(line: Line, replay: Replay, which: str) -> float | None:
+    found: Figures | None = getattr(replay, which)
+    return None if found is None or not replay.publications else line.value(replay, found)
+
+
+def moved(replay: Replay) -> dict[str, dict[str, list[str]]]:
+    """Who went where: publishers by their last broker, by their first.
+
+    Behind a name, where else the simulator had put that publisher; who stayed, as predicted, is
+    not there.
+    """
+    journeys: dict[str, dict[str, list[str]]] = {}
+    for place in sorted(replay.places, key=lambda each: (each.first, each.measured or "")):
+        if place.first == place.measured == place.predicted:
+            continue
+        other = "" if place.measured == place.predicted else f" (predicted {place.predicted})"
+        names = journeys.setdefault(place.first, {}).setdefault(place.measured or _UNKNOWN, [])
+        names.append(place.publisher + other)
+    return journeys
+
+
+def moved_sentence(replay: Replay) -> str:
+    """How many publishers moved, and how many were where the simulator had put them."""
+    went = sum(place.measured not in (place.first, None) for place in replay.places)
+    as_predicted = sum(place.measured == place.predicted for place in replay.places)
+    return (
+        f"{replay.name}: {went} of {replay.publishers} publishers ended at another broker, "
+        f"{as_predicted} where the simulator had put them; "
+        f"clients followed {show.count(replay.redirections)} times"
+    )
+
+
+def proof(replays: Sequence[Replay]) -> str:
+    """Deliveries expected and made, in one line."""
+    totals = {
+        name: sum(getattr(replay, name) for replay in replays)
+        for name in ("expected", "delivered", *FAULTS)
+    }
+    judges = " and ".join(dict.fromkeys(replay.judge for replay in replays))
+    across = f" in {len(replays)} live replays" if len(replays) > 1 else ", live"
+    counts = ", ".join(
+        f"{name.replace('_', ' ')}: {show.count(value)}"
+        for name, value in totals.items()
+        if name != "expected"
+    )
+    return f"deliveries expected by {judges}{across}: {show.count(totals['expected'])}, {counts}"
+
+
+def problems(replay: Replay) -> list[str]:
+    """What is wrong with a replay."""
+    return [
+        f"{replay.name}, live: {count:,} {name.replace('_', ' ')}"
+        for name in FAULTS
+        if (count := getattr(replay, name))
+    ]
+
+
+def replays_section(replays: Sequence[Replay]) -> Markup:
+    """The part of the page about live brokers."""
+    first = replays[0]
+    is_right = not any(problems(replay) for replay in replays)
+    return join(
+        tag(
+            "p",
+            f"{show.count(first.publications)} publications of {first.publishers} MQTT clients "
+            f"for {show.count(first.subscriptions)} subscribers, through "
+            f"{first.brokers} brokers on this machine, each a process; beside it, what the "
+            "simulator says of the same brokers, links, clients and publications.",
+        ),
+        _table(replays),
+        [tag("p", f"{text}.", class_="note") for text in effects(replays)],
+        tag("p", proof(replays) + ".", class_=None if is_right else "fault"),
+        [_movers(replay) for replay in replays if moved(replay)],
+        [tag("p", _controls_note(replay), class_="note") for replay in replays if replay.controls],
+    )
+
+
+def _controls_note(replay: Replay) -> str:
+    return (
+        f"Not counted in {replay.name}: {show.count(replay.controls)} messages in which brokers "
+        "told each other about clients that moved."
+    )
+
+
+def _table(replays: Sequence[Replay]) -> Markup:
+    top = tag(
+        "tr", tag("th", ""), [tag("th", replay.name, tag("small", replay.system), colspan=3)
+                              for replay in replays],
+    )  # fmt: skip
+    names = join([tag("th", name, scope="col") for name in ("predicted", "measured", "off by")])
+    rows = [
+        tag(
+            "tr",
+            tag("th", line.label, tag("small", line.unit) if line.unit else None,
+                scope="row", title=line.meaning),
+            [
+                join(tag("td", found.predicted), tag("td", tag("b", found.measured)),
+                     tag("td", found.off or show.MISSING, class_="off"))
+                for found in (cell(line, replay) for replay in replays)
+            ],
+        )
+        for line in LINES
+    ]  # fmt: skip
+    head = tag("thead", top, tag("tr", tag("th", ""), [names for _ in replays]))
+    return tag("div", tag("table", head, tag("tbody", rows), class_="replays"), class_="wide")
+
+
+def _movers(replay: Replay) -> Markup:
+    rows = [
+        tag("tr", tag("td", f"{first} → {last}"), tag("td", ", ".join(names)))
+        for first, lasts in moved(replay).items()
+        for last, names in lasts.items()
+    ]
+    head = tag("tr", tag("th", "from, to", scope="col"), tag("th", "publishers", scope="col"))
+    return join(
+        tag("h3", f"Who moved where, live: {replay.name}"),
+        tag("p", moved_sentence(replay) + ".", class_="note"),
+        tag("div", tag("table", tag("thead", head), tag("tbody", rows), class_="movers"),
+            class_="scroll"),
+    )  # fmt: skip
