@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.model import EVERYTHING, check_attributes
+from shoal.model import EVERYTHING, Attributes, check_attributes
 from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import Properties
@@ -13,8 +13,26 @@ from shoal.mqtt.properties import Properties
 def attributes(payload: bytes = b"", content_type: str | None = None, **user: str) -> dict:
     properties = Properties(content_type=content_type, user_properties=tuple(user.items()))
     found = attributes_of(Message("t", payload, "p", 0, properties=properties))
-    assert found.pop("$topic") == "t"
-    return found
+    return own_attributes(found)
+
+
+def own_attributes(found: Attributes) -> dict:
+    """Without those of the topic `t`."""
+    of_topic = {"$topic": "t", "$topic.0": "t", "$levels": 1}
+    assert of_topic.items() <= found.items()
+    return {name: value for name, value in found.items() if name not in of_topic}
+
+
+def test_attributes_of_the_topic() -> None:
+    found = attributes_of(Message("a//b", b"", "p", 0, retain=True))
+    assert found == {
+        "$topic": "a//b", "$topic.0": "a", "$topic.1": "", "$topic.2": "b", "$levels": 3,
+        "$retain": True,
+    }  # fmt: skip
+    deep = attributes_of(Message("/".join("abcdefghij"), b"", "p", 0))
+    assert deep["$levels"] == 10
+    assert "$topic.7" in deep
+    assert "$topic.8" not in deep
 
 
 def test_user_properties_are_typed_by_how_they_look() -> None:
@@ -63,7 +81,7 @@ def test_a_user_property_takes_the_place_of_a_field_and_the_last_of_each_counts(
         content_type="application/json", user_properties=(("a", "2"), ("a", "3"), ("$topic", "x"))
     )
     message = Message("t", b'{"a": 1, "b": 1, "b": 2}', "p", 0, properties=properties)
-    assert attributes_of(message) == {"$topic": "t", "a": 3, "b": 2}
+    assert own_attributes(attributes_of(message)) == {"a": 3, "b": 2}
 
 
 @given(st.binary(max_size=40), st.lists(st.tuples(st.text(max_size=3), st.text(max_size=5))))

@@ -10,14 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.mqtt.decoder import MAX_PACKET_BYTES, REMEMBERED_TOPIC_BYTES, Decoder
-from shoal.mqtt.encoder import encode
+from shoal.mqtt.decoder import (
+    MAX_PACKET_BYTES,
+    MAX_WRITTEN_BYTES,
+    REMEMBERED_TOPIC_BYTES,
+    Decoder,
+    decode_publish,
+)
+from shoal.mqtt.encoder import encode, encode_publish_halves
 from shoal.mqtt.errors import MqttError
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.packets import Connect, Packet, Puback, Publish
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
-from tests.mqtt.random_packets import connects, packets
+from tests.mqtt.random_packets import connects, packets, publishes
 
 VERSIONS = (MQTT_3_1_1, MQTT_5)
 MALFORMED, PROTOCOL = ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR
@@ -330,3 +336,37 @@ def test_other_packets_before_connect() -> None:
         decoder.feed(bytes.fromhex(text))
         assert decoder.failure is not None
         assert decoder.failure.reason_code is PROTOCOL
+
+
+@given(publishes(MQTT_5))
+def test_the_bytes_that_a_publication_came_in_are_written_again(packet: Publish) -> None:
+    data = encode(packet, MQTT_5)
+    read = decode_publish(b"xyz" + data, 3, MQTT_5)
+    assert (read, hash(read)) == (packet, hash(packet))
+    before, after = encode_publish_halves(
+        read.topic, b"", MQTT_5, read.qos, read.retain, read.duplicate, written=read.written
+    )
+    if read.written is not None:
+        assert before + read.packet_id.to_bytes(2, "big") * (read.qos > 0) + after == data
+
+
+def test_of_long_publications_the_bytes_are_not_kept_twice() -> None:
+    properties = Properties(user_properties=(("a", "b"),))
+    [short, long] = (
+        decode_publish(encode(Publish("a", b"x" * size, properties=properties), MQTT_5), 0, MQTT_5)
+        for size in (10, MAX_WRITTEN_BYTES)
+    )
+    assert short.written is not None
+    assert long.written is None
+
+
+@pytest.mark.parametrize("text", ["", "30", "c000", "3004 000161 00 00", "3005 000161 00", "30ff"])
+def test_what_is_not_exactly_one_publication(text: str) -> None:
+    with pytest.raises(MqttError):
+        decode_publish(bytes.fromhex(text), 0, MQTT_5)
+
+
+def test_packets_are_equal_whatever_bytes_they_came_in() -> None:
+    assert Publish("a", written=b"x") == Publish("a")
+    assert Publish("a") != Publish("b")
+    assert Publish("a") != "a"

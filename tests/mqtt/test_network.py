@@ -11,8 +11,9 @@ from shoal.broker.messages import Publish as PublishRequest
 from shoal.language import parse
 from shoal.matching import matches, topic_matches
 from shoal.model import EVERYTHING, MAX_CONJUNCTIONS, Publication, check_attributes
+from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import MAX_BATCH, network_attributes, network_filter, read_publication
+from shoal.mqtt.network import MAX_BATCH, network_filter, read_publication
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
@@ -193,7 +194,7 @@ def test_a_network_filter_matches_all_that_the_topic_filter_does(
 ) -> None:
     """And nothing else, but deep topics and those that begin with $."""
     filter = network_filter(topic_filter, EVERYTHING)
-    attributes = network_attributes(Message(topic, b"", "p", 0, retain=retain))
+    attributes = attributes_of(Message(topic, b"", "p", 0, retain=retain))
     found = matches(filter, attributes)
     if topic_matches(topic_filter, topic):
         assert found
@@ -204,15 +205,15 @@ def test_a_network_filter_matches_all_that_the_topic_filter_does(
 def test_content_is_asked_for_too() -> None:
     filter = network_filter("a", parse("x > 1 OR y < 2"))
     properties = Properties(user_properties=(("x", "2"),))
-    assert matches(filter, network_attributes(Message("a", b"", "p", 0, properties=properties)))
-    assert not matches(filter, network_attributes(Message("b", b"", "p", 0, properties=properties)))
+    assert matches(filter, attributes_of(Message("a", b"", "p", 0, properties=properties)))
+    assert not matches(filter, attributes_of(Message("b", b"", "p", 0, properties=properties)))
     assert len(filter.normal_form) <= MAX_CONJUNCTIONS
 
 
 def test_a_message_with_more_attributes_than_there_may_be() -> None:
     names = tuple((f"n{number}", "1") for number in range(400))
     message = Message("/".join("a" * 20), b"", "p", 0, properties=Properties(user_properties=names))
-    attributes = network_attributes(message)
+    attributes = attributes_of(message)
     check_attributes(attributes)
     assert attributes["$levels"] == 20
 

@@ -86,6 +86,9 @@ def read_plain_value(text: str) -> Value:
     [41, 40.0, '01', '41', True]
     """
     if text[:1] in _NUMBER_STARTS:
+        # Most are short integers, which need no pattern to be known.
+        if len(text) < 19 and text.isdecimal() and text.isascii() and text.lstrip("0") == text:
+            return int(text)
         form = _NUMBER.fullmatch(text)
         if form is not None:
             return _number(text, form.lastindex is None)

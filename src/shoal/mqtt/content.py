@@ -1,7 +1,9 @@
 """What of an MQTT message a content filter sees, and where clients say what they want or promise.
 
 The attributes of a message are its user properties, the top-level fields of its payload if its
-content type is application/json, and `` `$topic` ``.  A user property has no type, so its value is
+content type is application/json, and those of its topic: `` `$topic` `` whole, `` `$topic.0` `` and
+so on level by level, `` `$levels` `` how many there are; `` `$retain` `` is TRUE if it is to be
+retained.  A user property has no type, so its value is
 read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
 are null, lists or objects, and names that begin with `$`, are no attributes.
 
@@ -10,7 +12,7 @@ are null, lists or objects, and names that begin with `$`, are no attributes.
 >>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
 >>> payload = b'{"dep_delay": 41}'
 >>> attributes_of(Message("flights", payload, publisher="", published_us=0, properties=sent))
-{'$topic': 'flights', 'dep_delay': 41, 'carrier': 'UA'}
+{'$topic': 'flights', '$levels': 1, '$topic.0': 'flights', 'dep_delay': 41, 'carrier': 'UA'}
 >>> read_wish("flights?dep_delay>25", (("$where", "carrier = 'UA'"),)).topic_filter
 'flights'
 """
@@ -18,17 +20,31 @@ are null, lists or objects, and names that begin with `$`, are no attributes.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from shoal.language import FilterSyntaxError, parse, parse_topic_query, read_plain_value
-from shoal.model import EVERYTHING, INTEGER_MAX, INTEGER_MIN, And, Filter, FilterError, Value
+from shoal.model import (
+    EVERYTHING,
+    INTEGER_MAX,
+    INTEGER_MIN,
+    And,
+    Attributes,
+    Filter,
+    FilterError,
+    Value,
+)
 from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import UserProperties
 
 TOPIC_ATTRIBUTE = "$topic"
+LEVELS_ATTRIBUTE = "$levels"
+RETAIN_ATTRIBUTE = "$retain"
+# Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
+MAX_LEVEL_ATTRIBUTES = 8
 # The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
@@ -51,9 +67,24 @@ class Wish(NamedTuple):
     content: Filter
 
 
-def attributes_of(message: Message) -> dict[str, Value]:
-    """What content filters see; whatever cannot be an attribute is left out."""
-    attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: message.topic}
+def attributes_of(message: Message) -> Attributes:
+    """What filters see, read when it is first asked for; a broker that routed it has read it."""
+    attributes = message.attributes
+    if attributes is None:
+        attributes = message.attributes = _read_attributes(message)
+    return attributes
+
+
+def level_attribute(number: int) -> str:
+    """The name of one level of a topic."""
+    return f"{TOPIC_ATTRIBUTE}.{number}"
+
+
+def _read_attributes(message: Message) -> Attributes:
+    """Whatever cannot be an attribute is left out."""
+    attributes = _topic_attributes(message.topic).copy()
+    if message.retain:
+        attributes[RETAIN_ATTRIBUTE] = True
     properties = message.properties
     if properties.content_type is not None and _is_json(properties.content_type):
         _add_fields(message.payload, attributes)
@@ -62,6 +93,15 @@ def attributes_of(message: Message) -> dict[str, Value]:
             attributes[name] = read_plain_value(text)
     if len(attributes) > MAX_ATTRIBUTES:
         return dict(list(attributes.items())[:MAX_ATTRIBUTES])
+    return attributes
+
+
+@lru_cache(1_024)
+def _topic_attributes(topic: str) -> dict[str, Value]:
+    levels = topic.split("/")
+    attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: topic, LEVELS_ATTRIBUTE: len(levels)}
+    for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES]):
+        attributes[level_attribute(number)] = level
     return attributes
 
 

@@ -37,11 +37,14 @@ from shoal.mqtt.packet_readers import (
 )
 from shoal.mqtt.packet_types import MQTT_5, RESERVED_FLAGS, PacketType
 from shoal.mqtt.packets import Packet, Puback, Publish
-from shoal.mqtt.properties import NO_PROPERTIES, read_properties
+from shoal.mqtt.properties import NO_PROPERTIES, read_publish_properties
 from shoal.mqtt.reason_codes import ReasonCode
 
 # The largest that the remaining length can say, with its four bytes and the first.
 MAX_PACKET_BYTES = MAX_VARIABLE + 5
+
+# Of larger publications the bytes that they came in are not kept beside what they say.
+MAX_WRITTEN_BYTES = 4_096
 
 _PUBLISH = int(PacketType.PUBLISH) << 4
 _PUBACK = int(PacketType.PUBACK) << 4
@@ -154,6 +157,19 @@ class Decoder:
         return packet
 
 
+def decode_publish(data: bytes, position: int, version: int) -> Publish:
+    """The one PUBLISH that stands at the end of these bytes; MqttError for anything else."""
+    end = len(data)
+    if position + 2 > end or data[position] & 0xF0 != _PUBLISH:
+        raise malformed("no PUBLISH")
+    length, body = data[position + 1], position + 2
+    if length > 127:
+        length, body = _long_length(data, position + 1, end, version)
+    if not body or body + length != end:
+        raise malformed("more or less than one PUBLISH")
+    return _read_publish(data[position] & 15, data, body, end, version)
+
+
 def _long_length(data: bytes, position: int, end: int, version: int | None) -> tuple[int, int]:
     """A remaining length of more than one byte, and where the body begins; 0 if not yet known."""
     value = 0
@@ -198,18 +214,25 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
         position += 2
     elif flags & 8:
         raise malformed("PUBLISH: DUP is set at QoS 0 [MQTT-3.3.1-2]")
-    properties = NO_PROPERTIES
+    properties, written = NO_PROPERTIES, None
     if version == MQTT_5:
         if position < stop and not data[position]:
             position += 1
         else:
-            reader = Reader(data, "PUBLISH", position, stop)
-            properties = read_properties(reader, PacketType.PUBLISH)
-            position = reader.position
+            if stop - position <= MAX_WRITTEN_BYTES:
+                written = data[position:stop]
+            properties, position = read_publish_properties(data, position, stop)
     if not topic and properties.topic_alias is None:
         raise protocol_error("PUBLISH with neither topic nor topic alias")
     return Publish(
-        topic, data[position:stop], qos, flags & 1 == 1, flags & 8 == 8, packet_id, properties
+        topic,
+        data[position:stop],
+        qos,
+        flags & 1 == 1,
+        flags & 8 == 8,
+        packet_id,
+        properties,
+        written,
     )
 
 

@@ -87,12 +87,16 @@ def encode_publish_halves(
     retain: bool = False,
     duplicate: bool = False,
     properties: Properties = NO_PROPERTIES,
+    written: bytes | None = None,
 ) -> tuple[bytes, bytes]:
-    """What stands before and after the packet identifier, which is there above QoS 0."""
+    """What stands before and after the packet identifier, which is there above QoS 0.
+
+    `written` are properties and payload as MQTT 5 writes them, where they need not be written.
+    """
     name = _topic_bytes(topic)
     rest = payload
     if version == MQTT_5:
-        rest = write_properties(properties, PacketType.PUBLISH) + payload
+        rest = written or write_properties(properties, PacketType.PUBLISH) + payload
     length = len(name) + len(rest) + (2 if qos else 0)
     first = _PUBLISH | qos << 1 | retain | (_DUPLICATE if duplicate else 0)
     if length < 128:

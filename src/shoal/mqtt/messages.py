@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.model import Attributes
 from shoal.mqtt.encoder import encode_publish_halves
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.packets import Publish, Will
@@ -25,11 +26,14 @@ Halves = tuple[bytes, bytes]
 class Message:
     """What was published, by whom, and when.
 
-    `properties` are those that go on to subscribers as they are [MQTT-3.3.2-4 and others].
+    `properties` are those that go on to subscribers as they are [MQTT-3.3.2-4 and others];
+    `written` are they and the payload in the bytes they came in, if known.  `attributes` are what
+    filters see, once somebody asked (see `content`).
     """
 
     __slots__ = (
         "_halves",
+        "attributes",
         "expires_us",
         "key",
         "payload",
@@ -39,6 +43,7 @@ class Message:
         "qos",
         "retain",
         "topic",
+        "written",
     )
 
     def __init__(
@@ -50,6 +55,7 @@ class Message:
         qos: int = 0,
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
+        written: bytes | None = None,
     ) -> None:
         self.topic = topic
         self.payload = payload
@@ -61,6 +67,8 @@ class Message:
         self.expires_us: int | None = None
         # Publisher and number of the publication that it travels in, in a network.
         self.key: tuple[str, int] | None = None
+        self.written = written
+        self.attributes: Attributes | None = None
         self._halves: dict[Any, Halves] = {}
         if properties is not NO_PROPERTIES:
             self.expires_from(published_us)
@@ -88,8 +96,9 @@ class Message:
         found = self._halves.get(key)
         if found is None:
             properties = self.properties_for(identifiers, now_us)
+            written = self.written if properties is self.properties else None
             before, after = encode_publish_halves(
-                self.topic, self.payload, version, qos, retain, False, properties
+                self.topic, self.payload, version, qos, retain, False, properties, written
             )
             found = (before, after) if qos else (before + after, b"")
             if left_s is not None:
@@ -124,7 +133,10 @@ def message_of_publish(packet: Publish, topic: str, publisher: str, now_us: int)
         properties = msgspec.structs.replace(properties, topic_alias=None)
         if properties == NO_PROPERTIES:
             properties = NO_PROPERTIES
-    return Message(topic, packet.payload, publisher, now_us, packet.qos, packet.retain, properties)
+    written = packet.written if properties is packet.properties else None
+    return Message(
+        topic, packet.payload, publisher, now_us, packet.qos, packet.retain, properties, written
+    )
 
 
 def message_of_will(will: Will, publisher: str, now_us: int) -> Message:

@@ -5,8 +5,8 @@ broker's door; it advertises everything.  A client that names what it will publi
 property `$advertise` of its CONNECT, publishes under its own name, and only what it promised.  The
 door subscribes for all clients: to what any of them asks for, and to every retained message.
 
-A publication's attributes are those of its content, and of its topic: `$topic` whole, `$topic.0`
-and so on level by level, `$levels` how many there are.  A topic filter becomes tests of these.
+A publication's attributes are the message's (see `content`).  A topic filter becomes tests of
+those that its topic has.
 The body is the client identifier and a PUBLISH as MQTT 5 writes it.
 
 >>> from shoal.language import format_filter
@@ -38,27 +38,28 @@ from shoal.model import (
     Publication,
     Subscription,
     SubscriptionId,
-    Value,
     predicate,
 )
-from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
-from shoal.mqtt.content import TOPIC_ATTRIBUTE, attributes_of
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.fields import Reader, write_string
+from shoal.mqtt.content import (
+    LEVELS_ATTRIBUTE,
+    MAX_LEVEL_ATTRIBUTES,
+    RETAIN_ATTRIBUTE,
+    TOPIC_ATTRIBUTE,
+    attributes_of,
+    level_attribute,
+)
+from shoal.mqtt.decoder import decode_publish
+from shoal.mqtt.encoder import encode_publish_halves
+from shoal.mqtt.errors import MqttError
+from shoal.mqtt.fields import read_string, write_string
 from shoal.mqtt.messages import Message
 from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Publish as PublishPacket
 from shoal.mqtt.session import ClientSubscription
 
-LEVELS_ATTRIBUTE = "$levels"
-RETAIN_ATTRIBUTE = "$retain"
 # What brokers' MQTT sides say to each other carries the name of the one it is for, or this.
 TO_ATTRIBUTE = "$to"
 EVERY_BROKER = "*"
-# Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
-MAX_LEVEL_ATTRIBUTES = 8
 # What one request to the machine holds: the wire between brokers has a limit for its frames.
 MAX_BATCH = 512
 MAX_BATCH_BYTES = 1_048_576
@@ -66,7 +67,7 @@ MAX_BATCH_BYTES = 1_048_576
 MAX_RECENT = 4_096
 
 # A PUBLISH above QoS 0 needs an identifier; this one means nothing.
-_ANY_PACKET_ID = 1
+_ANY_PACKET_ID = b"\0\1"
 
 
 def network_filter(topic_filter: str, content: Filter) -> Filter:
@@ -80,7 +81,7 @@ def network_filter(topic_filter: str, content: Filter) -> Filter:
         if open_end:
             del levels[-1]
         tests += (
-            predicate(_level_attribute(number), Operator.EQ, level)
+            predicate(level_attribute(number), Operator.EQ, level)
             for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES])
             if level != ONE_LEVEL
         )
@@ -90,31 +91,6 @@ def network_filter(topic_filter: str, content: Filter) -> Filter:
     if content != EVERYTHING:
         tests.append(content.expression)
     return Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
-
-
-def network_attributes(message: Message) -> dict[str, Value]:
-    """What brokers route a message by."""
-    attributes = dict(_topic_attributes(message.topic))
-    if message.retain:
-        attributes[RETAIN_ATTRIBUTE] = True
-    for name, value in attributes_of(message).items():
-        if len(attributes) == MAX_ATTRIBUTES:
-            break
-        attributes[name] = value
-    return attributes
-
-
-@lru_cache(1_024)
-def _topic_attributes(topic: str) -> dict[str, Value]:
-    levels = topic.split("/")
-    attributes: dict[str, Value] = {TOPIC_ATTRIBUTE: topic, LEVELS_ATTRIBUTE: len(levels)}
-    for number, level in enumerate(levels[:MAX_LEVEL_ATTRIBUTES]):
-        attributes[_level_attribute(number)] = level
-    return attributes
-
-
-def _level_attribute(number: int) -> str:
-    return f"{TOPIC_ATTRIBUTE}.{number}"
 
 
 class Door:
@@ -194,7 +170,7 @@ class Door:
         publisher = message.publisher
         client = publisher if publisher in self._advertised else self.client
         publication = self._publication(
-            client, message.published_us, network_attributes(message), write_body(message)
+            client, message.published_us, attributes_of(message), write_body(message)
         )
         message.key = publication.key
         if len(self._recent) >= MAX_RECENT:
@@ -257,29 +233,31 @@ class Door:
 
 def write_body(message: Message) -> bytes:
     """The publisher, and what it published, as bytes."""
-    packet = PublishPacket(
+    before, after = encode_publish_halves(
         message.topic,
         message.payload,
+        MQTT_5,
         message.qos,
         message.retain,
-        packet_id=_ANY_PACKET_ID if message.qos else 0,
         properties=message.properties,
+        written=message.written,
     )
-    return write_string(message.publisher) + encode(packet, MQTT_5)
+    parts = (_publisher_bytes(message.publisher), before, _ANY_PACKET_ID, after)
+    return b"".join(parts) if message.qos else parts[0] + before + after
+
+
+@lru_cache(1_024)
+def _publisher_bytes(publisher: str) -> bytes:
+    return write_string(publisher)
 
 
 def read_body(body: bytes, published_us: int) -> Message | None:
     """The message that `write_body` wrote; None for anything else."""
-    reader = Reader(body, "body")
-    decoder = Decoder(MQTT_5)
     try:
-        publisher = reader.string("client identifier")
-    except ValueError:
+        publisher, start = read_string(body, 0, len(body), "client identifier")
+        packet = decode_publish(body, start, MQTT_5)
+    except MqttError:
         return None
-    packets = decoder.feed(reader.rest())
-    if len(packets) != 1 or type(packets[0]) is not PublishPacket:
-        return None
-    packet = packets[0]
     return Message(
         packet.topic,
         packet.payload,
@@ -288,6 +266,7 @@ def read_body(body: bytes, published_us: int) -> Message | None:
         packet.qos,
         packet.retain,
         packet.properties,
+        packet.written,
     )
 
 
@@ -295,6 +274,7 @@ def read_publication(publication: Publication, now_us: int) -> Message | None:
     """The message that a publication carries; None if it is none of MQTT's."""
     message = read_body(publication.body, publication.published_us)
     if message is not None:
+        message.attributes = publication.attributes
         message.key = publication.key
         message.expires_from(now_us)
     return message

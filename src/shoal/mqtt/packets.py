@@ -49,6 +49,11 @@ class Connack(Packet, frozen=True, gc=False):
 
 
 class Publish(Packet, frozen=True, gc=False):
+    """`written` are properties and payload as MQTT 5 writes them, where they came in these bytes.
+
+    What goes on as it came need not be written anew; a packet's value does not depend on it.
+    """
+
     topic: str
     payload: bytes = b""
     qos: int = 0
@@ -56,6 +61,25 @@ class Publish(Packet, frozen=True, gc=False):
     duplicate: bool = False
     packet_id: int = 0
     properties: Properties = NO_PROPERTIES
+    written: bytes | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Publish and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    @property
+    def _value(self) -> tuple[object, ...]:
+        return (
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.duplicate,
+            self.packet_id,
+            self.properties,
+        )
 
 
 class Acknowledgement(Packet, frozen=True, gc=False):

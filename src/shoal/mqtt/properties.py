@@ -84,10 +84,23 @@ def _reads(
     return read
 
 
+def _read_byte(data: bytes, position: int, end: int, what: str) -> tuple[int, int]:
+    if position >= end:
+        raise malformed(f"the packet ends before its {what}")
+    return data[position], position + 1
+
+
+def _read_four_bytes(data: bytes, position: int, end: int, what: str) -> tuple[int, int]:
+    stop = position + 4
+    if stop > end:
+        raise malformed(f"the packet ends within its {what}")
+    return int.from_bytes(data[position:stop], "big"), stop
+
+
 _READERS: dict[_Type, Callable[[bytes, int, int, str], tuple[Any, int]]] = {
-    _Type.BYTE: _reads(Reader.byte),
+    _Type.BYTE: _read_byte,
     _Type.TWO_BYTES: _reads(Reader.two_bytes),
-    _Type.FOUR_BYTES: _reads(Reader.four_bytes),
+    _Type.FOUR_BYTES: _read_four_bytes,
     _Type.VARIABLE: _reads(Reader.variable),
     _Type.STRING: read_string,
     _Type.BINARY: _reads(Reader.binary),
@@ -195,6 +208,7 @@ _READABLE = {
     place: {row.identifier: (row.field, _READERS[row.type], row.allows, row.error) for row in rows}
     for place, rows in _BY_PLACE.items()
 }
+_USER_PROPERTY = next(row.identifier for row in TABLE if row.field == "user_properties")
 _UNKNOWN = ("", read_string, None, ReasonCode.MALFORMED_PACKET)
 
 
@@ -206,6 +220,19 @@ def place_name(place: int) -> str:
 def read_properties(reader: Reader, place: int) -> Properties:
     """The properties that stand next in a packet of this type, or in its will."""
     data, position, end = reader.part("properties")
+    return _read(data, position, end, place)
+
+
+def read_publish_properties(data: bytes, position: int, stop: int) -> tuple[Properties, int]:
+    """The properties of a PUBLISH that ends at `stop`, and where its payload begins."""
+    end = position + 1 + data[position] if position < stop else stop
+    if end < stop and data[position] < 128:
+        return _read(data, position + 1, end, PacketType.PUBLISH), end
+    reader = Reader(data, "PUBLISH", position, stop)
+    return read_properties(reader, PacketType.PUBLISH), reader.position
+
+
+def _read(data: bytes, position: int, end: int, place: int) -> Properties:
     if position == end:
         return NO_PROPERTIES
     allowed = _READABLE[place]
@@ -214,12 +241,11 @@ def read_properties(reader: Reader, place: int) -> Properties:
     identifiers: list[int] = []
     while position < end:
         # All identifiers are below 128, so that one byte says them.
-        field, read, allows, code = allowed.get(data[position], _UNKNOWN)
-        if field == "user_properties":
-            name, position = read_string(data, position + 1, end, field)
-            text, position = read_string(data, position, end, field)
-            user_properties.append((name, text))
+        if data[position] == _USER_PROPERTY:
+            pair, position = _read_pair(data, position + 1, end)
+            user_properties.append(pair)
             continue
+        field, read, allows, code = allowed.get(data[position], _UNKNOWN)
         if not field:
             raise malformed(f"{place_name(place)} cannot have property 0x{data[position]:02X}")
         value, position = read(data, position + 1, end, field)
@@ -231,11 +257,30 @@ def read_properties(reader: Reader, place: int) -> Properties:
             raise protocol_error(f"{place_name(place)} has {field} twice")
         else:
             values[field] = value
-    return Properties(
-        user_properties=tuple(user_properties),
-        subscription_identifiers=tuple(identifiers),
-        **values,
-    )
+    if identifiers:
+        values["subscription_identifiers"] = tuple(identifiers)
+    if not values:
+        return Properties(user_properties=tuple(user_properties))
+    return Properties(user_properties=tuple(user_properties), **values)
+
+
+def _read_pair(data: bytes, position: int, end: int) -> tuple[tuple[str, str], int]:
+    """A user property; most packets that have properties have several of them."""
+    try:
+        start = position + 2
+        stop = start + (data[position] << 8 | data[position + 1])
+        text_start = stop + 2
+        text_stop = text_start + (data[stop] << 8 | data[stop + 1])
+        if text_stop <= end:
+            name, text = data[start:stop].decode(), data[text_start:text_stop].decode()
+            if "\0" not in name and "\0" not in text:
+                return (name, text), text_stop
+    except (IndexError, UnicodeDecodeError):
+        pass
+    # Something is wrong: these say what.
+    name, position = read_string(data, position, end, "user_properties")
+    text, position = read_string(data, position, end, "user_properties")
+    return (name, text), position
 
 
 def write_properties(properties: Properties, place: int) -> bytes:
