@@ -32,6 +32,7 @@ from shoal.mqtt.connection import Connection
 from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
 from shoal.mqtt.controls import Hello, Here, Kept, Tell, Told, decode_control
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.joining import Joining
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
@@ -88,6 +89,7 @@ class BrokerClients:
         self.retained = RetainedStore(limits.maximum_retained_messages)
         self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)
+        self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()
         self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
@@ -155,6 +157,7 @@ class BrokerClients:
 
     def take_effects(self) -> list[ClientEffect]:
         """What is to be done since this was last asked; requests first, then what is written."""
+        self.settle()
         effects: list[ClientEffect] = []
         if self.door is not None:
             effects += map(Ask, self.door.take())
@@ -285,7 +288,19 @@ class BrokerClients:
             return 1
         if message.retain:
             self.retained.keep(message)
-        return self.route(message, now_us)
+        return self._fan_out.route(message, now_us)
+
+    def publish_soon(self, message: Message, now_us: int) -> None:
+        """As `publish`, for what nobody waits for; with what comes next, until `settle`."""
+        if self.door is not None or message.retain:
+            self.publish(message, now_us)
+        else:
+            self.statistics.publications_received += 1
+            self._fan_out.gather(message, now_us)
+
+    def settle(self) -> None:
+        """Deliver what was published, before anything else happens."""
+        self._fan_out.settle()
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
@@ -294,13 +309,14 @@ class BrokerClients:
             publication = delivery.routed.publication
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:
+                    self.settle()
                     self._hear(publication.body, now_us)
                 continue
             message = self.door.message(publication, now_us)
             if message is not None:
                 if message.retain:
                     self.retained.keep(message)
-                self.route(message, now_us)
+                self._fan_out.gather(message, now_us)
         return self.take_effects()
 
     def _hear(self, body: bytes, now_us: int) -> None:
@@ -317,63 +333,6 @@ class BrokerClients:
         """A link to the rest of the network is back: find out what was missed."""
         if self._joining is not None:
             self._joining.join(now_us)
-
-    def route(self, message: Message, now_us: int) -> int:
-        """Deliver to the subscribers of this broker; how many subscriptions matched.
-
-        A client whose subscriptions overlap gets one copy, at the highest QoS, with all their
-        identifiers [MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own.
-        """
-        receivers = self.subscriptions.receivers(message.topic)
-        if receivers is None:
-            return self._route_by_content(message, now_us)
-        self.statistics.deliveries += len(receivers)
-        deliver = self._deliver
-        for subscription in receivers:
-            if not subscription.no_local or subscription.session.client_id != message.publisher:
-                deliver(message, subscription, now_us)
-        return len(receivers)
-
-    def _route_by_content(self, message: Message, now_us: int) -> int:
-        """Where more than the topic decides, or a client may have more than one subscription."""
-        found = self.subscriptions.match(message)
-        self.statistics.deliveries += len(found)
-        by_session: dict[Session, list[ClientSubscription]] = {}
-        for subscription in found:
-            if subscription.no_local and subscription.session.client_id == message.publisher:
-                continue
-            if subscription.shared:
-                self._deliver(message, subscription, now_us)
-            else:
-                by_session.setdefault(subscription.session, []).append(subscription)
-        for subscriptions in by_session.values():
-            if len(subscriptions) == 1:
-                self._deliver(message, subscriptions[0], now_us)
-            else:
-                self._deliver_overlapping(message, subscriptions, now_us)
-        return len(found)
-
-    def _deliver(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
-        session, qos = subscription.session, message.qos
-        deliver = session.accept if session.diversion is None else session.deliver
-        deliver(
-            message,
-            qos if qos < subscription.qos else subscription.qos,
-            message.retain and subscription.retain_as_published,
-            subscription.identifiers,
-            now_us,
-        )
-
-    def _deliver_overlapping(
-        self, message: Message, subscriptions: list[ClientSubscription], now_us: int
-    ) -> None:
-        subscriptions[0].session.deliver(
-            message,
-            min(message.qos, max(each.qos for each in subscriptions)),
-            message.retain and any(each.retain_as_published for each in subscriptions),
-            tuple(identifier for each in subscriptions for identifier in each.identifiers),
-            now_us,
-        )
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -455,6 +414,6 @@ class BrokerClients:
         for topic, text in statistics.texts(now_us).items():
             message = Message(topic, text.encode(), publisher="", published_us=now_us, retain=True)
             self.retained.keep(message)
-            self.route(message, now_us)
+            self._fan_out.route(message, now_us)
         interval_us = self.limits.statistics_interval_s * MICROSECONDS
         self._timers.set((_STATISTICS_TIMER,), now_us + interval_us)

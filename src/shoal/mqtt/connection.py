@@ -234,12 +234,17 @@ class Connection:
     # --- what comes in ------------------------------------------------------------------------
 
     def _handle_all(self, packets: list[Packet], now_us: int) -> None:
+        has_published = False
         try:
             for number, packet in enumerate(packets, start=1):
                 if type(packet) is Publish:
                     assert self._incoming is not None
                     self._incoming.on_publish(packet, now_us)
+                    has_published = True
                 else:
+                    if has_published:
+                        self._clients.settle()
+                        has_published = False
                     handler = _HANDLERS.get(type(packet))
                     if handler is None:
                         raise protocol_error(f"only a server sends {type(packet).__name__}")
@@ -251,6 +256,7 @@ class Connection:
             if self._decoder.failure is not None and self.state is not State.CLOSED:
                 raise self._decoder.failure
         except MqttError as error:
+            self._clients.settle()
             self._clients.statistics.protocol_errors += 1
             self.disconnect(error.reason_code, str(error), now_us)
 

@@ -79,7 +79,9 @@ class Incoming:
         code = ReasonCode.SUCCESS
         if self._is_allowed(topic):
             message = message_of_publish(packet, topic, session.client_id, now_us)
-            if not self._clients.publish(message, now_us):
+            if not qos:
+                self._clients.publish_soon(message, now_us)
+            elif not self._clients.publish(message, now_us):
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
         else:
             self._clients.statistics.publications_refused += 1

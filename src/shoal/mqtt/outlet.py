@@ -157,6 +157,26 @@ class Outlet:
         if len(before) <= self._maximum_packet_size:
             self.send(before)
 
+    def send_many(self, written: list[bytes], numbers: list[int]) -> bool:
+        """Send publications of QoS 0 by their numbers in a list of them.
+
+        False, and nothing is sent, where each has to be looked at: shortened by an alias, too
+        large for the client, or too many for now.
+        """
+        chunks = [written[number] for number in numbers]
+        sizes = list(map(len, chunks))
+        gathered_bytes = self._gathered_bytes + sum(sizes)
+        if (
+            self._alias_maximum
+            or gathered_bytes > MAX_GATHERED_BYTES
+            or max(sizes) > self._maximum_packet_size
+        ):
+            return False
+        self.touch()
+        self.chunks += chunks
+        self._gathered_bytes = gathered_bytes
+        return True
+
     def send_outgoing(self, outgoing: Outgoing, now_us: int, duplicate: bool) -> bool:
         """Send above QoS 0; False if it is too large for the client, and so counts as done."""
         message, qos = outgoing.message, outgoing.qos

@@ -67,6 +67,7 @@ class ClientSubscription:
     __slots__ = (
         "content",
         "identifiers",
+        "is_plain",
         "no_local",
         "qos",
         "retain_as_published",
@@ -97,6 +98,8 @@ class ClientSubscription:
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
         self.shared = topic_filter.startswith("$share/")
+        # Whether a message of QoS 0 that matches goes to the client, as it is.
+        self.is_plain = not (self.shared or no_local or identifiers)
 
     @property
     def wanted_topics(self) -> str:
@@ -156,6 +159,17 @@ class Session:
     @property
     def queued(self) -> int:
         return len(self._waiting) if self._waiting is not None else 0
+
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether a message of QoS 0 would be written now."""
+        outlet = self.outlet
+        return (
+            outlet is not None
+            and outlet.writable
+            and not self._waiting_at_0
+            and self.diversion is None
+        )
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int

@@ -30,6 +30,9 @@ class Subscriptions:
         self._groups: dict[str, dict[ClientSubscription, None]] = {}
         self.count = 0
         self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
+        # Topics that content is asked for at, remembered as long.
+        self._asks_for_content: dict[str, bool] = {}
+        self._not_plain = 0
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.
@@ -37,7 +40,8 @@ class Subscriptions:
         TopicError for a topic filter that MQTT does not allow; nothing is changed then.
         """
         self._index.add(subscription, subscription.topic_filter, subscription.content)
-        self._receivers.clear()
+        self._changed()
+        self._not_plain += not subscription.is_plain
         if self._door is not None:
             self._door.added(subscription)
         session = subscription.session
@@ -93,15 +97,28 @@ class Subscriptions:
         self._receivers[topic] = receivers
         return receivers
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether all subscriptions are."""
+        return not self._not_plain
+
     def match(self, message: Message) -> list[ClientSubscription]:
         """The subscriptions that get a message, of each group one."""
-        attributes = _NO_ATTRIBUTES
-        if self._index.asks_for_content(message.topic):
-            attributes = attributes_of(message)
-        return self._index.match(message.topic, attributes)
+        topic = message.topic
+        asks = self._asks_for_content.get(topic)
+        if asks is None:
+            if len(self._asks_for_content) >= _REMEMBERED_TOPICS:
+                self._asks_for_content.clear()
+            asks = self._asks_for_content[topic] = self._index.asks_for_content(topic)
+        return self._index.match(topic, attributes_of(message) if asks else _NO_ATTRIBUTES)
+
+    def _changed(self) -> None:
+        self._receivers.clear()
+        self._asks_for_content.clear()
 
     def _take_out(self, subscription: ClientSubscription) -> None:
-        self._receivers.clear()
+        self._changed()
+        self._not_plain -= not subscription.is_plain
         if self._door is not None:
             self._door.removed(subscription)
         if subscription in self._index:
@@ -118,6 +135,7 @@ class Subscriptions:
         """Have exactly those members in the index who are connected, or all if nobody is."""
         present = [member for member in members if member.session.outlet is not None]
         chosen = set(present or members)
+        self._changed()
         for member in members:
             if member not in chosen:
                 if member in self._index:
