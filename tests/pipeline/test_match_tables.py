@@ -116,6 +116,7 @@ def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path) -> 
         (["--stream"], "say where: --out DIR"),
         (["--stream", "--out", "x"], "P.csv: --stream reads a folder of Parquet files"),
         (["--stream", "--out", "x", "--overwrite"], "it cannot --overwrite"),
+        (["--source-option", "a=b"], "--source-option goes with --publications MODULE:CLASS"),
     ],
 )
 def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint: str) -> None:
@@ -154,6 +155,25 @@ def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:
         (2, 1),
         (2, 3),
     ]
+
+
+def test_a_stream_of_a_python_data_source(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "S.csv").write_text("id,a.low,a.high\n1,3,4\n")
+    count = tmp_path / "count"
+    count.write_text("25")
+    options = (
+        *("--subscriptions", str(tmp_path / "S.csv"), "--engine", "spark"),
+        *("--publications", "tests.pipeline.counting_source:Counting"),
+    )
+    assert "that needs --stream" in shell.run(*options)[2]
+    stream = (*options, "--stream", "--once", "--out", str(tmp_path / "out"), "--source-option")
+    assert "--source-option file: give KEY=VALUE" in shell.run(*stream, "file")[2]
+    code, printed, _ = shell.run(*stream, f"file={count}")
+    assert code == 0
+    counts = [line.split()[1::2] for line in printed.splitlines()[2:-1]]
+    assert counts == [["batches", "1"], ["pairs", "6"]]
+    code, _, complaint = shell.run(*stream[:-1], "--publications", "nowhere.at_all:Source")
+    assert (code, "cannot be imported" in complaint) == (2, True)
 
 
 def test_files_that_are_no_tables(csv_shell: Shell) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline import matching_stream
 from shoal.pipeline.compiled_matching import match_tables
-from shoal.pipeline.matching_stream import match_stream
+from shoal.pipeline.matching_stream import match_stream, read_source, read_stream
 from shoal.pipeline.partitioned_matching import match_partitioned
 from shoal.pipeline.tables import TableError
 
@@ -50,8 +50,11 @@ def partitioned(publications: DataFrame) -> DataFrame:
 
 
 def run(spark: SparkSession, incoming: Path, out: Path, work: matching_stream.Engine) -> None:
-    query = match_stream(spark, incoming, work, out, only_what_is_there=True)
-    query.awaitTermination()
+    drain(read_stream(spark, incoming), out, work)
+
+
+def drain(stream: DataFrame, out: Path, work: matching_stream.Engine) -> None:
+    match_stream(stream, work, out, only_what_is_there=True).awaitTermination()
 
 
 @pytest.mark.parametrize("work", [engine, partitioned])
@@ -89,5 +92,53 @@ def test_a_batch_that_was_interrupted_is_repeated_not_doubled(
 
 def test_a_folder_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TableError, match="none is not a folder"):
-        match_stream(spark, tmp_path / "none", engine, tmp_path / "out", only_what_is_there=True)
-    assert not (tmp_path / "out").exists()
+        read_stream(spark, tmp_path / "none")
+
+
+SOURCE = "tests.pipeline.counting_source:Counting"
+
+
+def expected(count: int) -> list[tuple[int, int]]:
+    wanted = [(number, 10) for number in range(count) if number % 10 <= 4]
+    return sorted(wanted + [(number, 11) for number in range(count) if number % 10 >= 3])
+
+
+def test_a_python_data_source_is_read_once_and_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the run ends between a batch's pairs and the note that it is done."""
+    file, out = tmp_path / "count", tmp_path / "out"
+
+    def run(count: int) -> None:
+        file.write_text(str(count))
+        drain(read_source(spark, SOURCE, {"file": str(file)}), out, engine)
+
+    run(7)
+    assert pairs_in(out) == expected(7)
+    whole = matching_stream.write_batch
+
+    def torn(*given: object) -> None:
+        whole(*given)  # type: ignore[arg-type]
+        raise RuntimeError("the power went off")
+
+    monkeypatch.setattr(matching_stream, "write_batch", torn)
+    with pytest.raises(StreamingQueryException, match="the power went off"):
+        run(15)
+    monkeypatch.setattr(matching_stream, "write_batch", whole)
+    run(23)
+    assert pairs_in(out) == expected(23)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("no_such_module:Source", "cannot be imported"),
+        ("tests.pipeline.counting_source:Missing", "has no class Missing"),
+        ("tests.pipeline.counting_source:Span", "Span is no subclass of"),
+        ("tests.pipeline.counting_source:SOURCE", "has no class SOURCE"),
+        ("pathlib:sys", "sys is no subclass of"),
+    ],
+)
+def test_what_is_no_data_source(spark: SparkSession, name: str, complaint: str) -> None:
+    with pytest.raises(TableError, match=complaint):
+        read_source(spark, name, {})

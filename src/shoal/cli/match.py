@@ -59,7 +59,10 @@ def match(
     ],
     publications: Annotated[
         Path,
-        typer.Option(help='JSON lines {"id": "p1", "attributes": {...}}, - is stdin; or a table.'),
+        typer.Option(
+            help='JSON lines {"id": "p1", "attributes": {...}}, - is stdin; a table; '
+            "with --stream also MODULE:CLASS."
+        ),
     ],
     engine: Annotated[Engine, typer.Option(help="What does the matching.")] = Engine.INDEX,
     syntax: Annotated[Syntax, typer.Option(help="The language of the filters.")] = Syntax.SQL,
@@ -88,11 +91,18 @@ def match(
         ),
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="By Spark: go on with files that come to a folder.")
+        bool,
+        typer.Option("--stream", help="By Spark: go on with what comes to a folder or source."),
     ] = False,
     once: Annotated[
         bool, typer.Option("--once", help="With --stream: end when all that is there is matched.")
     ] = False,
+    source_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source-option", metavar="KEY=VALUE", help="For MODULE:CLASS; may be repeated."
+        ),
+    ] = None,
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
@@ -112,8 +122,9 @@ def match(
     attribute each; null is missing. --out DIR takes pairs of any number, as Parquet.
 
     With --partition auto each worker holds only subscriptions that lie together on some attribute.
-    With --stream, publications are a folder of Parquet: each new file is matched once, and its
-    pairs are in DIR/batch=N; a run that was interrupted goes on where it stopped.
+    With --stream, publications are a folder of Parquet, or a Python data source MODULE:CLASS: what
+    is new is matched once, and its pairs are in DIR/batch=N; a run that was interrupted goes on
+    where it stopped.
     """
     if as_json and not explain:
         raise UserError("--json goes with --explain; without it every line is JSON already")
@@ -122,7 +133,15 @@ def match(
             f"--explain goes by the definitions, not by an engine; leave out --engine {engine}"
         )
     options = SparkOptions(
-        out, overwrite, master, memory, engine is Engine.SPARK_SQL, partition, stream, once
+        out,
+        overwrite,
+        master,
+        memory,
+        engine is Engine.SPARK_SQL,
+        partition,
+        stream,
+        once,
+        source_options or (),
     )
     line_option = "--skip-bad" if skip_bad else "--only" if only else ""
     if syntax is not Syntax.SQL:

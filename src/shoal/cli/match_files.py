@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from shoal.model import Filter, Value, check_attributes
 
 STDIN = Path("-")
 TABLE_ENDINGS = (".parquet", ".csv", ".csv.gz")
+_SOURCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -52,8 +54,17 @@ class ReadFile(NamedTuple, Generic[Record]):
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is for Spark to read: a folder, or Parquet or CSV by its name."""
-    return path.is_dir() or path.name.endswith(TABLE_ENDINGS)
+    """Whether a path is for Spark to read: a folder, Parquet or CSV by its name, or a source."""
+    return path.is_dir() or path.name.endswith(TABLE_ENDINGS) or is_source(path)
+
+
+def is_source(path: Path) -> bool:
+    """Whether it is no path but a Python data source, `module:Class`.
+
+    >>> is_source(Path("my.sources:Positions")), is_source(Path("positions.jsonl"))
+    (True, False)
+    """
+    return _SOURCE.fullmatch(str(path)) is not None and not path.exists()
 
 
 def read_subscriptions(path: Path, *, padres: bool) -> ReadFile[ReadSubscription]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.cli.errors import UserError
-from shoal.cli.match_files import ReadPublication, ReadSubscription
+from shoal.cli.match_files import ReadPublication, ReadSubscription, is_source
 from shoal.cli.spark import print_counts, spark_command
 
 if TYPE_CHECKING:
@@ -35,10 +35,16 @@ class SparkOptions(NamedTuple):
     partition: str | None
     stream: bool
     once: bool
+    source_options: Sequence[str] = ()
 
     def given(self) -> str:
         """An option that was given and is for tables only; empty if none was."""
-        chosen = {"--out": self.out, "--partition": self.partition, "--stream": self.stream}
+        chosen = {
+            "--out": self.out,
+            "--partition": self.partition,
+            "--stream": self.stream,
+            "--source-option": self.source_options,
+        }
         return next((option for option, value in chosen.items() if value), "")
 
     def check(self, publications: Path) -> None:
@@ -47,16 +53,33 @@ class SparkOptions(NamedTuple):
             raise UserError("--partition goes with --engine spark; Spark SQL partitions by itself")
         if self.once and not self.stream:
             raise UserError("--once goes with --stream; a table is matched once anyway")
+        if self.source_options and not is_source(publications):
+            raise UserError("--source-option goes with --publications MODULE:CLASS")
+        self.source()
+        if is_source(publications) and not self.stream:
+            raise UserError(f"{publications} is a Python data source; that needs --stream")
         if not self.stream:
             return
         if self.out is None:
             raise UserError("--stream writes its pairs as they come; say where: --out DIR")
         if self.overwrite:
             raise UserError("--stream goes on where it stopped, so it cannot --overwrite")
-        if not publications.is_dir():
-            raise UserError(f"{publications}: --stream reads a folder of Parquet files")
+        if not (publications.is_dir() or is_source(publications)):
+            raise UserError(
+                f"{publications}: --stream reads a folder of Parquet files, or MODULE:CLASS"
+            )
         if self.out.exists() and not (self.out / "_checkpoints").exists():
             raise UserError(f"{self.out} exists already, and is not from a stream")
+
+    def source(self) -> dict[str, str]:
+        """The data source's options; UserError for one that has no value."""
+        options = {}
+        for text in self.source_options:
+            key, equals, value = text.partition("=")
+            if not (key and equals):
+                raise UserError(f"--source-option {text}: give KEY=VALUE")
+            options[key] = value
+        return options
 
 
 def match_by_spark(
@@ -112,7 +135,7 @@ def _stream(
     options: SparkOptions,
 ) -> dict[str, object]:
     from shoal.pipeline.compiled_matching import share, shared_pairs
-    from shoal.pipeline.matching_stream import match_stream
+    from shoal.pipeline.matching_stream import match_stream, read_source, read_stream
     from shoal.pipeline.subscription_tables import read_subscriptions
 
     assert options.out is not None
@@ -127,7 +150,11 @@ def _stream(
         def pairs(batch: DataFrame) -> DataFrame:
             return shared_pairs(batch, shared)
 
-    query = match_stream(spark, publications, pairs, options.out, only_what_is_there=options.once)
+    if is_source(publications):
+        stream = read_source(spark, str(publications), options.source())
+    else:
+        stream = read_stream(spark, publications)
+    query = match_stream(stream, pairs, options.out, only_what_is_there=options.once)
     try:
         query.awaitTermination()
     except KeyboardInterrupt:
