@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from shoal.broker.messages import RoutedPublication
 from shoal.model import MessageId
 from shoal.overlays.bluedove.members import Segment
 from shoal.overlays.bluedove.messages import Row
-from shoal.overlays.bluedove.queues import DimensionQueue, SubscriptionSet, Waiting
+from shoal.overlays.bluedove.queues import DimensionQueue, SubscriptionSet, Turns, Waiting
 from shoal.overlays.bluedove.segments import Dimension
 from tests.broker.transcript import publication, subscription
 
@@ -79,3 +81,27 @@ def test_rates_are_those_of_the_window_and_of_busy_time() -> None:
     assert later.arrival_per_s < 1
     last = queue.load(10, 50.0, 30 * SECOND_US)
     assert (last.arrival_per_s, last.matching_per_s) == (0.0, pytest.approx(2_000_000))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_queue_that_waits_gets_the_same_share_of_the_work(seed: int) -> None:
+    random = Random(seed)
+    turns, costs = Turns(3), [random.randint(1, 50) for _ in range(3)]
+    shares = [0, 0, 0]
+    for _ in range(2_000):
+        queue = turns.next([0, 1, 2])
+        turns.worked(queue, costs[queue])
+        shares[queue] += costs[queue]
+    assert max(shares) - min(shares) <= max(costs)
+
+
+def test_a_queue_that_was_empty_has_no_claim_to_what_it_missed() -> None:
+    turns = Turns(2)
+    for _ in range(100):
+        turns.worked(turns.next([0]), 10)
+    turns.wake(1)
+    order = []
+    for _ in range(6):
+        order.append(turns.next([0, 1]))
+        turns.worked(order[-1], 10)
+    assert sorted(order) == [0, 0, 0, 1, 1, 1]

@@ -22,6 +22,8 @@ SLOWEST = 0.02
 GROWTH, FIT = 0.04, 0.8
 # Or, however it goes up and down, when responses in the end take this share of all that time.
 LONG = 0.15
+# Or when a message of the first half still waits when the last one comes.
+HALF = 0.5
 # A limit is found to this precision.
 PRECISION = 0.04
 # A trial is at least so long: matchers report their loads each second, and a cluster that is near
@@ -46,6 +48,15 @@ def is_growing(responses: Responses) -> bool:
         return False
     if np.isinf(took_us).any():
         return True
+    # Once no more messages come, what waits is done faster; so only those count that came before
+    # any that was still waiting then.
+    end_us, passed_us = published_us[-1], published_us[-1] - published_us[0]
+    waiting = published_us + took_us > end_us
+    known_us = published_us[waiting].min() if waiting.any() else end_us
+    if known_us - published_us[0] < HALF * passed_us:
+        return True
+    counted = published_us <= known_us
+    published_us, took_us = published_us[counted], took_us[counted]
     edges = np.linspace(published_us[0], published_us[-1] + 1, WINDOWS + 1)
     middles, slowest = [], []
     for low, high in zip(edges[SKIPPED:-1], edges[SKIPPED + 1 :], strict=True):
@@ -55,7 +66,7 @@ def is_growing(responses: Responses) -> bool:
             slowest.append(window[-max(1, round(SLOWEST * len(window))) :].mean())
     if len(slowest) < 3 or np.ptp(slowest) == 0:
         return False
-    if slowest[-1] > LONG * (published_us[-1] - published_us[0]):
+    if slowest[-1] > LONG * passed_us:
         return True
     slope = np.polyfit(middles, slowest, 1)[0]
     return bool(slope > GROWTH and np.corrcoef(middles, slowest)[0, 1] > FIT)

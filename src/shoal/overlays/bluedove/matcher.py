@@ -29,7 +29,7 @@ from shoal.overlays.bluedove.messages import (
     Stored,
 )
 from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.queues import DimensionQueue, Index, SubscriptionSet, Waiting
+from shoal.overlays.bluedove.queues import DimensionQueue, Index, SubscriptionSet, Turns, Waiting
 from shoal.overlays.bluedove.records import ServedRecord
 
 # A report that nothing has changed, now and then: who hears nothing assumes the worst.
@@ -61,7 +61,7 @@ class Matcher:
         self.sets = [SubscriptionSet(dimension, make_index()) for dimension in node.dimensions]
         self.queues = [DimensionQueue(parameters.rate_window_us) for _ in node.dimensions]
         self._jobs: dict[int, _Job] = {}
-        self._next_queue = 0
+        self._turns = Turns(len(self.queues))
         # Publications that a dimension had taken in before its segment shrank, still to match.
         self._before_shrinking = [0 for _ in node.dimensions]
         self.work_us = self._searched = self._reported_us = self._reported_work_us = 0
@@ -158,6 +158,8 @@ class Matcher:
         elsewhere: list[Waiting] = []
         for routed in message.publications:
             if low <= dimension.place(routed.publication.attributes) < high:
+                if not queue:
+                    self._turns.wake(number)
                 queue.put(Waiting(dispatcher, routed), now_us)
             else:
                 elsewhere.append(Waiting(dispatcher, routed))
@@ -165,21 +167,19 @@ class Matcher:
         self._start_work(now_us, out)
 
     def _start_work(self, now_us: int, out: list[Effect]) -> None:
-        """Give free cores something to do, from each queue in turn."""
-        parameters = self._node.parameters
-        queues = self.queues
+        """Give free cores something to do, each queue its share of their time."""
+        parameters, queues = self._node.parameters, self.queues
         while len(self._jobs) < parameters.cores:
-            for step in range(len(queues)):
-                number = (self._next_queue + step) % len(queues)
-                if queues[number].waiting:
-                    break
-            else:
+            waiting = [number for number, queue in enumerate(queues) if queue.waiting]
+            if not waiting:
                 return
-            self._next_queue = (number + 1) % len(queues)
+            number = self._turns.next(waiting)
             free = parameters.cores - len(self._jobs)
             share = -(-len(queues[number].waiting) // free)
             taken = queues[number].take(min(parameters.publications_per_job, share))
             searched = len(taken) * len(self.sets[number])
+            # A publication is some work even where there is nothing to search.
+            self._turns.worked(number, searched + len(taken))
             core = next(core for core in range(parameters.cores) if core not in self._jobs)
             self._jobs[core] = _Job(number, taken, searched, now_us)
             out.append(SetTimer(("match", str(core)), now_us, Work(len(taken), searched)))

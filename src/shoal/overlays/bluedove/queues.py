@@ -5,12 +5,17 @@ behind those that are matched against the same set.  Rates are averages over the
 the matching rate counts only the time in which there was something to match, so that it says
 what the matcher can do there beside its other work, not what it was asked to do.
 
+Where several queues wait, each gets the same share of the cores' time (`Turns`), as threads of a
+stage per dimension would have it.  Taking one publication from each in turn would give nearly all
+of the time to the largest set, and a message for a small one would wait as long as for a large one.
+
 Source: Li et al., BlueDove, sections III-A and III-B.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
@@ -93,6 +98,38 @@ class Waiting(NamedTuple):
 
     dispatcher: BrokerId
     routed: RoutedPublication
+
+
+class Turns:
+    """Whose turn it is among queues: that of which the least work has been done.
+
+    A queue that was empty starts level with the others: it has no claim to work it missed.
+
+    >>> turns, order = Turns(2), []
+    >>> for _ in range(6):
+    ...     order.append(turns.next([0, 1]))
+    ...     turns.worked(order[-1], (1, 4)[order[-1]])
+    >>> order
+    [0, 1, 0, 0, 0, 0]
+    """
+
+    def __init__(self, queues: int) -> None:
+        self._done = [0] * queues
+        self._level = 0
+
+    def wake(self, queue: int) -> None:
+        """A queue that was empty has something now."""
+        self._done[queue] = max(self._done[queue], self._level)
+
+    def next(self, waiting: Iterable[int]) -> int:
+        """Of the queues that wait, at least one; the first of equals."""
+        chosen = min(waiting, key=self._done.__getitem__)
+        self._level = self._done[chosen]
+        return chosen
+
+    def worked(self, queue: int, work: int) -> None:
+        """So much work was begun for a queue."""
+        self._done[queue] += work
 
 
 class _Sample(NamedTuple):
