@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from shoal.cli.demo import NOTES, RUNS, problems, scenario
+from shoal.cli.demo_live import RUNS as LIVE_RUNS
+from shoal.cli.demo_live import live_scenario, replay_live
 from shoal.cli.main import main
+from shoal.cli.replay_outcome import show_replays
+from shoal.cli.steps import Steps
+from shoal.experiments.live.judge import expected_by_filters
+from shoal.experiments.run_files import read_workload
 from shoal.report.inputs import Run, read_runs
+from shoal.report.replays import problems as replay_problems
+from shoal.report.replays import read_replay
+from shoal.runtime.network_file import load_network
+from tests.cli.test_replay import EVENTS, make_workload
 from tests.report.fake_runs import make_runs
+from tests.runtime.live import PATIENCE_S
 
 
 @pytest.fixture
@@ -59,3 +78,89 @@ def test_foreign_files_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixt
     assert end.value.code == 2
     assert "holds other files" in capsys.readouterr().err
     assert not (tmp_path / NOTES).exists()
+
+
+TOPOLOGY = {"kind": "line"}
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """What `prepare_live` makes, small: three brokers, and what all filters say as truth."""
+    path = make_workload(tmp_path / "workload")
+    expected = expected_by_filters(read_workload(path), path)
+    rows = [
+        {"publisher": publisher, "sequence": sequence, "subscription": subscription}
+        for subscription, publisher, sequence in sorted(expected)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "truth")
+    return tmp_path
+
+
+def test_the_live_networks_differ_in_their_system_alone(tmp_path: Path) -> None:
+    tree, grape = (live_scenario(name, tmp_path, 7, TOPOLOGY) for name in LIVE_RUNS)
+    assert (tree.system, grape.system) == ("tree", "grape")
+    assert grape.grape.priority.value == "load"
+    assert msgspec.structs.replace(tree, name="", system="", grape=grape.grape) == (
+        msgspec.structs.replace(grape, name="", system="")
+    )
+
+
+def test_the_live_part(live: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Steps() as steps:
+        replays = replay_live(steps, live, 1, TOPOLOGY)
+    assert [replay.name for replay in replays] == list(LIVE_RUNS)
+    for replay in replays:
+        assert replay_problems(replay) == []
+        assert replay.delivered == replay.expected == EVENTS + 9 + 25
+        assert replay.predicted is not None
+        assert replay.measured is not None
+        assert read_replay(live / f"{replay.name}.json") == replay
+    tree, grape = (replay.measured for replay in replays)
+    assert tree is not None
+    assert grape is not None
+    assert (tree.messages, tree.moves) == (3 * EVENTS, 0)
+    assert replays[0].predicted == msgspec.structs.replace(
+        tree, delay_p50_us=None, seconds=(EVENTS - 1) / 100
+    )
+    assert grape.messages < tree.messages
+    assert grape.moves >= 1
+    show_replays(Console(width=80), replays)
+    text = capsys.readouterr().out
+    assert "GRAPE against tree, messages per publication: " in text
+    assert "from A to C: p" in text
+    assert max(len(line) for line in text.splitlines() if "against" not in line) <= 130
+
+
+REPLAY_LIVE = """
+import sys
+from pathlib import Path
+from shoal.cli.demo_live import replay_live
+from shoal.cli.steps import Steps
+from shoal.runtime.serving import StoppedError
+try:
+    with Steps() as steps:
+        replay_live(steps, Path(sys.argv[1]), 1, {"kind": "line"})
+except StoppedError:
+    print("stopped")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_live_brokers(live: Path, number: signal.Signals) -> None:
+    command = (sys.executable, "-c", REPLAY_LIVE, str(live))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        log = live / "tree" / "B.log"
+        deadline = time.monotonic() + PATIENCE_S
+        # B listens: it is about to be used, or in use.
+        while not (log.exists() and "started" in log.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.stdout.read() == "stopped\n"
+        assert process.wait(PATIENCE_S) == 0
+    for broker in load_network(live / "tree" / "network.toml").brokers:
+        address = broker.address("admin")
+        assert address is not None
+        with socket.socket() as probe:
+            assert probe.connect_ex(tuple(address)) != 0

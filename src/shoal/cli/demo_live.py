@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BROKERS = 15
 DAYS = 7
 # What two cores carry with room to spare, brokers, clients and all.
-DURATION_US = 15_000_000
+DURATION_US = 12_000_000
 SUBSCRIPTIONS = 8
 # Few of the publishers have a hundred flights in these days, which is what the paper traces.
 TRACE_SESSION_LENGTH = 25

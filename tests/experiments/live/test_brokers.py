@@ -1,0 +1,88 @@
+"""Brokers that rest are counted; brokers that say nothing are an error that names them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shoal.experiments.live import brokers
+from shoal.experiments.live.brokers import Brokers, Counts, UnrestError
+from shoal.runtime.network_file import Network, parse_network
+
+
+def network(**keys: str) -> Network:
+    sections = [{"name": "B1", "peers": "127.0.0.1:7001", **keys}]
+    return parse_network({"name": "n", "brokers": sections})
+
+
+ADMIN = {"admin": "127.0.0.1:7002"}
+QUIET: dict[str, Any] = {
+    "ready": True,
+    "links": [{"buffered_bytes": 0}],
+    "couriers": [],
+    "counts": {"publications_in": 3, "MigrationRecord": 1},
+    "mqtt": {},
+    "tables": {},
+    "publishers": [{"publisher": "p", "broker": "B2", "is_moving": False}],
+}
+# Each keeps a network from resting for as long as it is so, or while it changes.
+STATES = [
+    {"ready": False},
+    {"links": [{"buffered_bytes": 9}]},
+    {"couriers": [{"buffered_bytes": 9}]},
+    {"publishers": [{"publisher": "p", "broker": "B1", "is_moving": True}]},
+]
+CHANGES = [
+    {"counts": {"publications_in": 2}},
+    {"mqtt": {"deliveries": 1}},
+    {"tables": {"subscriptions": 1}},
+    {"publishers": []},
+]
+AT_REST = Counts(publications=3, moves=1, places={"p": "B2"})
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the broker answers, the last of it for ever."""
+    found: list[dict[str, Any]] = []
+
+    async def get_json(address: object, path: str) -> dict[str, Any]:
+        return found.pop(0) if len(found) > 1 else found[0]
+
+    monkeypatch.setattr(brokers, "get_json", get_json)
+    monkeypatch.setattr(brokers, "PAUSE_S", 0)
+    return found
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_network_rests_when_nothing_is_under_way(
+    answers: list[dict[str, Any]], state: dict[str, Any]
+) -> None:
+    answers += [QUIET | state] * 3 + [QUIET]
+    assert asyncio.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_network_rests_when_nothing_happens(
+    answers: list[dict[str, Any]], change: dict[str, Any]
+) -> None:
+    answers += [QUIET | change, QUIET]
+    assert asyncio.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
+
+
+def test_a_network_that_never_rests(
+    answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.append(QUIET | {"ready": False})
+    monkeypatch.setattr(brokers, "REST_TIMEOUT_S", 0.05)
+    with pytest.raises(UnrestError, match="did not come to rest"):
+        asyncio.run(Brokers(network(**ADMIN)).at_rest())
+
+
+def test_brokers_without_or_behind_a_silent_admin_port() -> None:
+    with pytest.raises(UnrestError, match="broker B1 has no admin address"):
+        Brokers(network())
+    with pytest.raises(UnrestError, match=r"broker B1 does not answer at 127.0.0.1:1:"):
+        asyncio.run(Brokers(network(admin="127.0.0.1:1")).at_rest())

@@ -1,0 +1,147 @@
+"""Replays on the page and in words: predicted beside measured, and nothing glossed over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal.report.figures import MINUS, MISSING
+from shoal.report.inputs import ReportError, read_runs
+from shoal.report.page import render
+from shoal.report.replays import (
+    LINES,
+    Cell,
+    Figures,
+    Place,
+    Replay,
+    cell,
+    effects,
+    moved,
+    moved_sentence,
+    problems,
+    proof,
+    read_replay,
+)
+from tests.report.fake_runs import make_runs
+from tests.report.test_page import Page
+
+PLACES = (
+    Place(publisher="p1", first="A", predicted="A", measured="A"),
+    Place(publisher="p2", first="A", predicted="C", measured="C"),
+    Place(publisher="p3", first="A", predicted="B", measured="C"),
+    Place(publisher="p4", first="B", predicted="C", measured="B"),
+    Place(publisher="p5", first="B", predicted="C", measured=None),
+)
+
+
+def figures(messages: int, hops: float | None, moves: int, delay: float | None = None) -> Figures:
+    return Figures(messages=messages, seconds=10.0, hops_mean=hops, moves=moves, delay_p50_us=delay)
+
+
+def replay(name: str, **changed: Any) -> Replay:
+    given = {
+        "system": "grape", "judge": "Spark", "brokers": 3, "publishers": 5, "subscriptions": 4,
+        "publications": 100, "redirections": 2, "expected": 50, "delivered": 50, "lost": 0,
+        "duplicated": 0, "phantom": 0, "out_of_order": 0, "controls": 0, "places": (),
+        "predicted": figures(300, 2.0, 0), "measured": figures(300, 2.0, 0, 4_000.0),
+    }  # fmt: skip
+    return Replay(name=name, **given | changed)
+
+
+TREE = replay("tree")
+GRAPE = replay(
+    "grape",
+    predicted=figures(150, 1.0, 2),
+    measured=figures(165, 1.2, 3, 3_000.0),
+    controls=40,
+    places=PLACES,
+)
+
+
+def test_measured_stands_beside_predicted() -> None:
+    found = {line.label: cell(line, GRAPE) for line in LINES}
+    assert found == {
+        "Messages per publication": Cell("1.50", "1.65", "+10.0 %"),
+        "Messages per broker": Cell("5.00", "5.50", "+10.0 %"),
+        "Hops per delivery": Cell("1.00", "1.20", "+20.0 %"),
+        "Publisher moves": Cell("2", "3", "+50.0 %"),
+        "Median delay": Cell(MISSING, "3.00", ""),
+    }
+
+
+def test_what_is_not_known_is_not_invented() -> None:
+    unknown = replay("x", predicted=None, measured=figures(300, None, 0))
+    texts = [cell(line, unknown) for line in LINES]
+    assert [each.predicted for each in texts] == [MISSING] * 5
+    assert [each.measured for each in texts] == ["3.00", "10.0", MISSING, "0", MISSING]
+    assert effects([TREE, unknown]) == []
+    nothing = replay("x", publications=0, measured=Figures(**ZERO))
+    assert {cell(line, nothing).measured for line in LINES} == {MISSING}
+
+
+ZERO: dict[str, Any] = {"messages": 0, "seconds": 0.0, "hops_mean": None, "moves": 0}
+
+
+def test_effects_are_measured_and_predicted() -> None:
+    assert effects([TREE, GRAPE]) == [
+        f"grape against tree, messages per publication: {MINUS}45.0 % (predicted {MINUS}50.0 %)",
+        f"grape against tree, hops per delivery: {MINUS}40.0 % (predicted {MINUS}50.0 %)",
+    ]
+
+
+def test_movers_are_those_that_moved_or_should_have() -> None:
+    assert moved(GRAPE) == {
+        "A": {"C": ["p2", "p3 (predicted B)"]},
+        "B": {"?": ["p5 (predicted C)"], "B": ["p4 (predicted C)"]},
+    }
+    assert moved_sentence(GRAPE) == (
+        "grape: 2 of 5 publishers ended at another broker, 2 where the simulator had put them; "
+        "clients followed 2 times"
+    )
+    assert moved(TREE) == {}
+
+
+def test_the_proof_adds_up_and_faults_are_told() -> None:
+    assert proof([TREE]) == (
+        "deliveries expected by Spark, live: 50, "
+        "delivered: 50, lost: 0, duplicated: 0, phantom: 0, out of order: 0"
+    )
+    wrong = replay("g", judge="the filters", lost=1, delivered=49, out_of_order=2)
+    assert proof([TREE, wrong]) == (
+        "deliveries expected by Spark and the filters in 2 live replays: 100, "
+        "delivered: 99, lost: 1, duplicated: 0, phantom: 0, out of order: 2"
+    )
+    assert problems(TREE) == []
+    assert problems(wrong) == ["g, live: 1 lost", "g, live: 2 out of order"]
+
+
+def test_the_page_has_a_part_about_them(tmp_path: Path) -> None:
+    runs = read_runs(*make_runs(tmp_path))
+    assert Page(render(runs)).count("section", id="live") == 0
+    page = Page(render(runs, None, [TREE, GRAPE]))
+    assert page.count("section", id="live") == 1
+    assert page.count("table", **{"class": "replays"}) == 1
+    assert "through 3 brokers on this machine" in page.text
+    assert f"hops per delivery: {MINUS}40.0 % (predicted {MINUS}50.0 %)." in page.text
+    assert "p3 (predicted B)" in page.text
+    assert "Not counted in grape: 40 messages" in page.text
+    assert page.count("p", **{"class": "fault"}) == 0
+    lost = Page(render(runs, None, [replay("<g>", lost=1)]))
+    assert lost.count("p", **{"class": "fault"}) == 1
+    assert "<g>" in lost.text
+
+
+def test_files_that_are_no_replays(tmp_path: Path) -> None:
+    path = tmp_path / "replay.json"
+    path.write_bytes(msgspec.json.encode(GRAPE))
+    assert read_replay(path) == GRAPE
+    with pytest.raises(ReportError, match=r"none.json: cannot be read: No such file"):
+        read_replay(tmp_path / "none.json")
+    for text in ("{", "{}", json.dumps(msgspec.to_builtins(GRAPE) | {"lost": "x"})):
+        path.write_text(text)
+        with pytest.raises(ReportError, match=r"replay.json: is no replay: "):
+            read_replay(path)
