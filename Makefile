@@ -46,7 +46,7 @@ check: install ## style, types and layers only
 tests: check
 	$(BIN)/pytest
 
-demo: install ## flights through Spark and three simulated networks to demo/report.html
+demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
 
 soak: install ## the long random tests (1,000 scenarios)

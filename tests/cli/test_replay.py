@@ -166,6 +166,9 @@ def test_what_a_user_gets_wrong_is_said(
         (replay(folder, "--truth", str(tmp_path / "none")), "none: no such table"),
         (("up", "--scenario", str(bad)), "nowhere: no such folder"),
         (("up", "--scenario", str(tmp_path / "none")), "cannot be read"),
+        (("up", "--scenario", str(bad), "--system", "pop"), "--system: the scenario says that"),
+        (("up", "--scenario", str(bad), "--set", "sed=1"), "sed: unknown key; did you mean seed?"),
+        (("up", "--set", "seed=1"), "--set changes a scenario; name one by --scenario"),
     ]
     for arguments, problem in wrong:
         code, text = run(capsys, *arguments)

@@ -93,6 +93,14 @@ def test_a_workload_in_order(tmp_path: Path) -> None:
     assert events[0].time_us == 1_000_000
 
 
+def test_events_may_be_replayed_faster_or_slower(tmp_path: Path) -> None:
+    events = read_workload(write_workload(tmp_path)).events
+    for speed, times in ((4, [5, 12, 12]), (0.5, [40, 100, 100])):
+        assert [(one.replay_us, one.sequence) for one in events.at_speed(speed)] == list(
+            zip(times, (0, 1, 2), strict=True)
+        )
+
+
 def test_events_may_lie_in_parts_and_links_may_exist(tmp_path: Path) -> None:
     write_workload(tmp_path, links=[{"left": "ATL", "right": "EWR"}])
     part = pa.Table.from_pylist([event(3, 10, dep_delay=7, cancelled=True)])

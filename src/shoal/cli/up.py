@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ MAX_BROKERS = 200
 
 
 def up(
+    context: typer.Context,
     brokers: Annotated[int, typer.Option("--brokers", "-n", help="How many brokers.")] = 3,
     port: Annotated[
         int, typer.Option(help="The first broker's MQTT port, the others after it; 0: any free.")
@@ -48,6 +50,10 @@ def up(
             help="Start what a scenario describes: its brokers, links, system and parameters.",
         ),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change a key of the scenario."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="For the network file and the logs; else a temporary one.")
     ] = None,
@@ -70,9 +76,13 @@ def up(
     _check_count("--matchers", matchers)
     if scenario is None:
         _check_port(port, brokers if is_tree else dispatchers)
+        if settings:
+            raise UserError("--set changes a scenario; name one by --scenario")
+    else:
+        _check_said_once(context)
     try:
         if scenario is not None:
-            network = _of_scenario(scenario, host, port, websockets)
+            network = _of_scenario(scenario, settings or (), host, port, websockets)
         elif is_tree:
             network = local_network(brokers, system, host=host, port=port, websockets=websockets)
         else:
@@ -115,14 +125,25 @@ def _check_port(port: int, doors: int) -> None:
         raise UserError(f"--port {port}: is not a port that leaves room for {doors} brokers")
 
 
-def _of_scenario(path: Path, host: str, port: int, websockets: bool) -> Network:
+def _check_said_once(context: typer.Context) -> None:
+    """UserError for an option that says what the scenario says."""
+    for name in ("brokers", "system", "dispatchers", "matchers", "dimensions"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "dimension" if name == "dimensions" else name
+            raise UserError(f"--{option}: the scenario says that; change it by --set KEY=VALUE")
+
+
+def _of_scenario(
+    path: Path, settings: Sequence[str], host: str, port: int, websockets: bool
+) -> Network:
     """What a scenario describes; UserError says why that cannot be."""
     from shoal.experiments.live.networks import scenario_network
     from shoal.experiments.run_files import read_workload
     from shoal.experiments.scenario import load_scenario
 
     try:
-        scenario = load_scenario(path)
+        scenario = load_scenario(path, settings)
         workload = read_workload(Path(scenario.workload.path))
         _check_count("brokers of the scenario:", len(workload.brokers))
         _check_port(port, len(workload.brokers))
