@@ -182,7 +182,10 @@ class FiledFilters:
         # Filters of several conjunctions may match in several places and must be named once.
         self._several = 0
         self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
-        self._scan: tuple[tuple[Callable[[Any], _Values], dict[_Values, _Bucket]], ...] = ()
+        # What a table's values are of: no attribute (None), one, or several.
+        self._scan: tuple[
+            tuple[str | None, Callable[[Any], _Values] | None, dict[_Values, _Bucket]], ...
+        ] = ()
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -236,7 +239,7 @@ class FiledFilters:
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
         found = self._walk(attributes, None)
-        return list(dict.fromkeys(found)) if self._several else found
+        return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def matches_any(self, attributes: Attributes) -> bool:
         """Whether any filter matches; the first found ends the search."""
@@ -266,11 +269,18 @@ class FiledFilters:
         """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
-        for values_of, table in self._scan:
-            try:
-                values = values_of(attributes)
-            except KeyError:
-                continue
+        for first, values_of, table in self._scan:
+            values: _Values = ()
+            if first is not None:
+                # Most tables ask for something that most publications do not have.
+                values = get(first)
+                if values is None:
+                    continue
+                if values_of is not None:
+                    try:
+                        values = values_of(attributes)
+                    except KeyError:
+                        continue
             bucket = table.get(values)
             if bucket is None or (bucket.types is not None and not bucket.suits(values)):
                 continue
@@ -315,14 +325,12 @@ class FiledFilters:
 
     def _arrange(self) -> None:
         """List the tables as matching walks through them."""
-        self._scan = tuple(
-            (itemgetter(*(name for name, _ in signature)) if signature else _no_values, table)
-            for signature, table in self._tables.items()
-        )
-
-
-def _no_values(attributes: Attributes) -> _Values:
-    return ()
+        scan = []
+        for signature, table in self._tables.items():
+            names = [name for name, _ in signature]
+            values_of = itemgetter(*names) if len(names) > 1 else None
+            scan.append((names[0] if names else None, values_of, table))
+        self._scan = tuple(scan)
 
 
 def _kind(tested: Predicate) -> Kind:
