@@ -26,6 +26,7 @@ def serve(
     from shoal.cli.networks import read_network
     from shoal.runtime.access import AccessError
     from shoal.runtime.broker_service import BrokerService
+    from shoal.runtime.journal_files import JournalError
     from shoal.runtime.logs import start_logging
     from shoal.runtime.serving import serve_broker
     from shoal.runtime.tls import TlsError
@@ -44,5 +45,5 @@ def serve(
 
     try:
         serve_broker(network, broker, started)
-    except (AccessError, OSError, TlsError) as error:
+    except (AccessError, JournalError, OSError, TlsError) as error:
         raise UserError(f"{broker}: {error}") from error

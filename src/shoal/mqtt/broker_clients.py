@@ -34,6 +34,7 @@ from shoal.mqtt.controls import Hello, Here, Kept, Tell, Told, decode_control
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.joining import Joining
+from shoal.mqtt.journal import CANNOT_WRITE, Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
@@ -100,6 +101,8 @@ class BrokerClients:
                 broker_id, self.door, self.retained, self._timers, self._roaming.tell_clients
             )
             self._joining.join(now_us)
+        # What must not be forgotten, if there is somebody to write it (see `restoring`).
+        self.journal: Journal | None = None
         self._assigned = 0
         # Publications that sessions which have ended could not keep.
         self._dropped = 0
@@ -201,6 +204,8 @@ class BrokerClients:
             self.door.advertise(client_id, read_advertisements(connect.properties.user_properties))
         if self._roaming is not None:
             self._roaming.entered(session, now_us)
+        if self.journal is not None:
+            self.journal.entered(session)
         session.outlet = connection.outlet
         self.subscriptions.presence_changed(session)
         if terms.keep_alive_us:
@@ -257,6 +262,8 @@ class BrokerClients:
         session = self._sessions.get(client_id)
         if session is not None:
             session.expiry_interval_s = self.limits.maximum_session_expiry_s
+            if self.journal is not None:
+                self.journal.entered(session)
             self._sessions.left(session, now_us, with_will=False)
 
     def release(self, client_id: str, is_wanted: bool, now_us: int) -> Session | None:
@@ -272,6 +279,30 @@ class BrokerClients:
             return self._sessions.release(client_id)
         self._sessions.end(session, now_us)
         return None
+
+    def begin_journal(self, journal: Journal) -> None:
+        """From now on say what changes."""
+        self.journal = self._sessions.journal = self.retained.journal = journal
+
+    def restored(self, session: Session, now_us: int) -> None:
+        """A session is here since before the broker started; its client is away."""
+        if session.expiry_interval_s:
+            session.journal = self.journal
+            if self._roaming is not None:
+                self._roaming.restored(session)
+        self._sessions.restored(session, now_us)
+
+    def restate(self) -> Iterator[int]:
+        """Say all again to the journal, a bit at each step (see `Journal.restate`)."""
+        assert self.journal is not None
+        return self.journal.restate(self._sessions, self.retained)
+
+    def departed(self, session: Session) -> None:
+        """All that came for a session that went elsewhere has been sent there."""
+        self.subscriptions.forget(session)
+        here = self._sessions.get(session.client_id)
+        if self.journal is not None and (here is None or not here.is_remembered):
+            self.journal.ended(session)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -370,10 +401,14 @@ class BrokerClients:
             and text not in session.subscriptions
         ):
             return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+        if session.journal is not None and session.journal.is_failing:
+            return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
         try:
             is_new = self.subscriptions.add(subscription)
         except TopicError as error:
             return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        if session.journal is not None:
+            session.journal.subscribed(subscription)
         handling = request.retain_handling
         wants_retained = not subscription.shared and (
             handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
@@ -382,7 +417,11 @@ class BrokerClients:
 
     def unsubscribe(self, session: Session, text: str) -> bool:
         """Take a subscription back; whether there was one."""
-        return self.subscriptions.remove(session, text) is not None
+        if self.subscriptions.remove(session, text) is None:
+            return False
+        if session.journal is not None:
+            session.journal.unsubscribed(session, text)
+        return True
 
     def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
         """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""

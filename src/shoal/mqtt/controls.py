@@ -190,19 +190,22 @@ def state_of(
     session: Session, journey: Journey, came: Iterable[tuple[str, int]] = ()
 ) -> SessionState:
     """A session without what is on its way."""
-    rows = tuple(
-        SubscriptionState(
-            each.text,
-            each.topic_filter,
-            "" if each.content == EVERYTHING else format_filter(each.content),
-            each.qos,
-            each.no_local,
-            each.retain_as_published,
-            each.identifiers,
-        )
-        for each in session.subscriptions.values()
-    )
+    rows = tuple(map(row_of, session.subscriptions.values()))
     return SessionState(journey, True, rows, tuple(sorted(session.received)), tuple(came))
+
+
+def row_of(subscription: ClientSubscription) -> SubscriptionState:
+    """A subscription as it is written."""
+    content = subscription.content
+    return SubscriptionState(
+        subscription.text,
+        subscription.topic_filter,
+        "" if content == EVERYTHING else format_filter(content),
+        subscription.qos,
+        subscription.no_local,
+        subscription.retain_as_published,
+        subscription.identifiers,
+    )
 
 
 def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscription:

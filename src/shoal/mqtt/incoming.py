@@ -5,6 +5,8 @@
 | allowed | published, PUBACK | published, remembered, PUBREC | PUBREC |
 | not allowed, MQTT 5 | PUBACK, 0x87 | PUBREC, 0x87 | |
 | not allowed, 3.1.1 | PUBACK | remembered, PUBREC | PUBREC |
+| cannot be kept, MQTT 5 | PUBACK, 0x97 | PUBREC, 0x97 | PUBREC |
+| cannot be kept, 3.1.1 | closed | closed | PUBREC |
 
 PUBREL forgets what is remembered, and is answered by PUBCOMP.
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.encoder import encode_acknowledgement
 from shoal.mqtt.errors import MqttError, protocol_error
+from shoal.mqtt.journal import CANNOT_WRITE
 from shoal.mqtt.messages import message_of_publish
 from shoal.mqtt.outlet import Outlet
 from shoal.mqtt.packet_types import MQTT_5
@@ -76,6 +79,10 @@ class Incoming:
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                     f"{len(self._receiving)} publications of QoS 2 are not released yet",
                 )
+        journal = self._clients.journal
+        if qos and journal is not None and journal.is_failing:
+            self._refuse(qos, packet_id)
+            return
         code = ReasonCode.SUCCESS
         if self._is_allowed(topic):
             message = message_of_publish(packet, topic, session.client_id, now_us)
@@ -88,6 +95,15 @@ class Incoming:
             code = ReasonCode.NOT_AUTHORIZED
         if qos:
             self._acknowledge(qos, packet_id, code, topic)
+
+    def _refuse(self, qos: int, packet_id: int) -> None:
+        """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
+        self._clients.statistics.publications_refused += 1
+        if self._outlet.version != MQTT_5:
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+        kind = Puback if qos == 1 else Pubrec
+        properties = Properties(reason_string=CANNOT_WRITE)
+        self._outlet.send_answer(kind(packet_id, ReasonCode.QUOTA_EXCEEDED, properties))
 
     def _topic(self, packet: Publish) -> str:
         """The topic of a publication with properties, which may be an alias."""
@@ -129,7 +145,7 @@ class Incoming:
         is_5 = self._outlet.version == MQTT_5
         refused = code >= FIRST_ERROR
         if qos == 2 and not (refused and is_5):
-            session.received.add(packet_id)
+            session.receive(packet_id)
             self._receiving.add(packet_id)
         if code is ReasonCode.SUCCESS or not is_5:
             self._outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
@@ -143,8 +159,7 @@ class Incoming:
     def on_pubrel(self, packet: Pubrel) -> None:
         packet_id = packet.packet_id
         self._receiving.discard(packet_id)
-        if packet_id in self._session.received:
-            self._session.received.discard(packet_id)
+        if self._session.release(packet_id):
             self._outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
         else:
             self._outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))

@@ -1,13 +1,15 @@
 """A broker that joins a network, or comes back, learns what was retained meanwhile.
 
 It says Hello, until somebody answers.  Everyone answers with a digest of the retained messages, and
-with the clients that are there.  Whose digest differs from its own is asked to tell, one broker
-after the other, and each digest once: in a network that agrees, a single one.  Of two messages for
-one topic the later stays, removals too, so that all end with the same, whoever tells whom.
+with the clients that are there; to whoever answers it tells those that it has kept itself.  Whose
+digest differs from its own is asked to tell, one broker after the other, and each digest once: in a
+network that agrees, a single one.  Of two messages for one topic the later stays, removals too, so
+that all end with the same, whoever tells whom.
 
 | hears | says |
 | --- | --- |
 | Hello | Here, its own clients |
+| Here | its own clients |
 | Here, another digest, nobody asked | Tell |
 | Tell | Kept for each retained message or removal, Told |
 | Kept | |
@@ -93,6 +95,7 @@ class Joining:
                 self._tell_clients(broker, now_us)
             case Here(broker, digest):
                 self._timers.cancel((HELLO_TIMER, ()))
+                self._tell_clients(broker, now_us)
                 self._others[broker] = digest
                 self._ask_next(now_us)
             case Tell(broker):

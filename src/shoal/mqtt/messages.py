@@ -34,8 +34,10 @@ class Message:
     __slots__ = (
         "_halves",
         "attributes",
+        "epoch",
         "expires_us",
         "key",
+        "number",
         "payload",
         "properties",
         "published_us",
@@ -69,6 +71,9 @@ class Message:
         self.key: tuple[str, int] | None = None
         self.written = written
         self.attributes: Attributes | None = None
+        # Where it is written, if anywhere (see `journal`).
+        self.number = 0
+        self.epoch = 0
         self._halves: dict[Any, Halves] = {}
         if properties is not NO_PROPERTIES:
             self.expires_from(published_us)

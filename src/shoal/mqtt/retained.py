@@ -18,9 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from shoal.matching import TopicStore
 from shoal.mqtt.messages import Message
+
+if TYPE_CHECKING:
+    from shoal.mqtt.journal import Journal
 
 # Removals remembered, so that a broker which missed one does not bring the message back.
 MAX_REMOVALS = 100_000
@@ -35,6 +39,8 @@ class RetainedStore:
     """
 
     def __init__(self, maximum: int) -> None:
+        # Is told what changes, if there is one.
+        self.journal: Journal | None = None
         self._maximum = maximum
         self._messages: TopicStore[Message] = TopicStore()
         # The message that removed each topic's, oldest first.
@@ -50,20 +56,21 @@ class RetainedStore:
 
         The clock of the broker where that one was published may be ahead of ours.
         """
-        known = self._last(message.topic)
+        known = self.last(message.topic)
         if known is not None and known.published_us >= message.published_us:
             message.published_us = known.published_us + 1
 
     def keep(self, message: Message) -> bool:
         """Take a message in, or with an empty payload the topic's out; False if full."""
         topic = message.topic
-        known = self._last(topic)
+        known = self.last(topic)
         if known is not None and _age(message) < _age(known):
             return True
         if not message.payload:
             self._drop(topic)
             self._removals.pop(topic, None)
             self._removals[topic] = message
+            self._note(message)
             if len(self._removals) > MAX_REMOVALS:
                 del self._removals[next(iter(self._removals))]
             return True
@@ -75,6 +82,7 @@ class RetainedStore:
         self._removals.pop(topic, None)
         self._messages[topic] = message
         self._fold(message)
+        self._note(message)
         return True
 
     def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
@@ -101,13 +109,18 @@ class RetainedStore:
         if message is not None:
             self._fold(message)
 
+    def _note(self, message: Message) -> None:
+        if self.journal is not None and not _is_own(message.topic):
+            self.journal.retained(message)
+
     def _fold(self, message: Message) -> None:
         """Put a message into the digest, or take it out."""
         if not _is_own(message.topic):
             entry = f"{message.published_us} {message.publisher} {message.topic}".encode()
             self.digest ^= int.from_bytes(blake2b(entry, digest_size=7).digest(), "big")
 
-    def _last(self, topic: str) -> Message | None:
+    def last(self, topic: str) -> Message | None:
+        """What was last said about a topic: its message, or the one that removed it."""
         return self._messages.get(topic) or self._removals.get(topic)
 
 

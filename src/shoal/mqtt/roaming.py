@@ -187,7 +187,12 @@ class Roaming:
         """A client was let in."""
         client_id = session.client_id
         self._homes.pop(client_id, None)
-        self._say_entered(client_id, now_us, is_kept=session.expiry_interval_s > 0, asked=None)
+        is_kept = session.expiry_interval_s > 0
+        _, session.entered_us = self._say_entered(client_id, now_us, is_kept=is_kept, asked=None)
+
+    def restored(self, session: Session) -> None:
+        """A session is here since before the broker started; whoever joins the network is told."""
+        self._entered[session.client_id] = (session.entered_us, self._broker_id)
 
     def ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
@@ -312,7 +317,7 @@ class Roaming:
             return
         del self._departing[journey]
         self._promised.discard(journey)
-        self._clients.subscriptions.forget(move.session)
+        self._clients.departed(move.session)
         self._say(move.target[0], Departed(journey), now_us)
 
     # --- a session comes ----------------------------------------------------------------------

@@ -28,15 +28,19 @@ from shoal.mqtt.packets import Will
 from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
 
 if TYPE_CHECKING:
+    from shoal.mqtt.journal import Journal
     from shoal.mqtt.outlet import Outlet
 
 MAX_PACKET_ID = 65_535
 
 
 class Outgoing:
-    """One message on its way to one client.  `released`: QoS 2, and the client has it."""
+    """One message on its way to one client.  `released`: QoS 2, and the client has it.
 
-    __slots__ = ("identifiers", "message", "packet_id", "qos", "released", "retain")
+    `serial` is its number in the journal, 0 if it is not written there.
+    """
+
+    __slots__ = ("identifiers", "message", "packet_id", "qos", "released", "retain", "serial")
 
     def __init__(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]
@@ -47,6 +51,7 @@ class Outgoing:
         self.identifiers = identifiers
         self.packet_id = 0
         self.released = False
+        self.serial = 0
 
 
 class Diversion(Protocol):
@@ -108,7 +113,10 @@ class ClientSubscription:
 
 
 class Session:
-    """One client's session.  `outlet` is its connection, None while it is away."""
+    """One client's session.  `outlet` is its connection, None while it is away.
+
+    A session that outlives its connection tells the `journal`, if there is one, what changes.
+    """
 
     __slots__ = (
         "_feeds",
@@ -122,7 +130,11 @@ class Session:
         "client_id",
         "diversion",
         "dropped",
+        "entered_us",
         "expiry_interval_s",
+        "is_remembered",
+        "journal",
+        "left_us",
         "outlet",
         "received",
         "subscriptions",
@@ -133,6 +145,11 @@ class Session:
         self.client_id = client_id
         self.outlet: Outlet | None = None
         self.expiry_interval_s = 0
+        # When its client came to this broker, as others know it, and when it went, if it did.
+        self.entered_us = 0
+        self.left_us: int | None = None
+        self.journal: Journal | None = None
+        self.is_remembered = False
         self.will: Will | None = None
         self.subscriptions: dict[str, ClientSubscription] = {}
         # Identifiers of QoS 2 publications that came from the client and are not released yet.
@@ -151,6 +168,11 @@ class Session:
         # Retained messages that are still to be sent, by the name of the subscription they are for.
         self._feeds: dict[str, Iterator[Outgoing]] | None = None
         self._queued_bytes = 0
+
+    @property
+    def is_only_a_will(self) -> bool:
+        """Whether it ended with the broker's last run, and its will is still to be published."""
+        return self.is_remembered and not self.expiry_interval_s
 
     @property
     def inflight(self) -> int:
@@ -230,6 +252,7 @@ class Session:
                 outlet.send_release(packet_id, ReasonCode.SUCCESS)
             elif not outlet.send_outgoing(outgoing, now_us, True):
                 del self._inflight[packet_id]
+                self._is_done(outgoing)
         while self._waiting and outlet.writable:
             if self._waiting[0].qos and len(self._inflight) - len(self._resend) >= outlet.window:
                 return
@@ -238,6 +261,7 @@ class Session:
             self._queued_bytes -= message.size
             self._waiting_at_0 -= not outgoing.qos
             if message.has_expired(now_us):
+                self._is_done(outgoing)
                 continue
             self._send(outgoing, outlet, now_us)
         if self._feeds:
@@ -270,8 +294,26 @@ class Session:
         """Take over what was on its way; in flight if it has a packet identifier."""
         if outgoing.packet_id:
             self._inflight[outgoing.packet_id] = outgoing
+            self._last_id = outgoing.packet_id
         else:
             self._keep(outgoing)
+
+    # --- what comes from the client -----------------------------------------------------------
+
+    def receive(self, packet_id: int) -> None:
+        """Remember a QoS 2 publication, so that it is taken once."""
+        self.received.add(packet_id)
+        if self.journal is not None:
+            self.journal.received(self, packet_id)
+
+    def release(self, packet_id: int) -> bool:
+        """Forget it; whether it was there."""
+        if packet_id not in self.received:
+            return False
+        self.received.discard(packet_id)
+        if self.journal is not None:
+            self.journal.released(self, packet_id)
+        return True
 
     # --- what the client answers --------------------------------------------------------------
 
@@ -295,7 +337,10 @@ class Session:
         if failed:
             self._finish(packet_id, now_us)
             return
-        outgoing.released = True
+        if not outgoing.released:
+            outgoing.released = True
+            if self.journal is not None:
+                self.journal.item(self, outgoing)
         self._resend.pop(packet_id, None)
         self._release(packet_id, ReasonCode.SUCCESS)
 
@@ -312,7 +357,9 @@ class Session:
         self.outlet.send_release(packet_id, reason_code)
 
     def _finish(self, packet_id: int, now_us: int) -> None:
-        del self._inflight[packet_id]
+        outgoing = self._inflight.pop(packet_id)
+        if self.journal is not None:
+            self.journal.item_done(self, outgoing)
         self._resend.pop(packet_id, None)
         if self._resend or self._waiting or self._feeds:
             self.pump(now_us)
@@ -323,6 +370,10 @@ class Session:
         outgoing.packet_id = packet_id = self._new_id()
         if outlet.send_outgoing(outgoing, now_us, False):
             self._inflight[packet_id] = outgoing
+            if self.journal is not None:
+                self.journal.item(self, outgoing)
+        else:
+            self._is_done(outgoing)
 
     def _new_id(self) -> int:
         packet_id = self._last_id
@@ -345,3 +396,9 @@ class Session:
         self._queued_bytes += size
         self._waiting_at_0 += not outgoing.qos
         self._waiting.append(outgoing)
+        if self.journal is not None and outgoing.qos:
+            self.journal.item(self, outgoing)
+
+    def _is_done(self, outgoing: Outgoing) -> None:
+        if self.journal is not None:
+            self.journal.item_done(self, outgoing)

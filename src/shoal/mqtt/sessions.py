@@ -9,6 +9,7 @@
 | DISCONNECT | kept for its expiry interval | forgotten, unless the client wants it published |
 | connection lost | kept for its expiry interval | published after its delay |
 | expiry interval over | ended | one that still waited is published |
+| the broker starts again | kept, its clients are away | published after its delay, and a pause |
 
 Source: MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.3.2.2, 3.1.4 and 4.1.
 """
@@ -16,6 +17,7 @@ Source: MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.3.2.2, 3.1.4 and 4.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
@@ -24,8 +26,14 @@ from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.session import Session
 from shoal.mqtt.timers import Timers
 
+if TYPE_CHECKING:
+    from shoal.mqtt.journal import Journal
+
 SESSION_TIMER = "session"
 WILL_TIMER = "will"
+# Until then a broker that starts has its links and its neighbours' subscriptions back, and
+# clients that only lost their connection to it have had time to come back.
+PAUSE_US = 5 * MICROSECONDS
 
 
 class Sessions:
@@ -47,6 +55,8 @@ class Sessions:
         self._publish = publish
         self._forget = forget
         self._sessions: dict[str, Session] = {}
+        # Is told what outlives its connection, if there is one.
+        self.journal: Journal | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -85,7 +95,7 @@ class Sessions:
             reason = "the client connected again elsewhere"
             session.outlet.connection.disconnect(ReasonCode.SESSION_TAKEN_OVER, reason, now_us)
             session = self._sessions.get(client_id)
-        if session is not None and connect.clean_start:
+        if session is not None and (connect.clean_start or session.is_only_a_will):
             self.end(session, now_us)
             session = None
         present = session is not None
@@ -116,6 +126,22 @@ class Sessions:
                 self._timers.set(key, now_us + delay_s * MICROSECONDS)
             else:
                 self.publish_will(session, now_us)
+        if self.journal is not None:
+            self.journal.left(session, now_us)
+
+    def restored(self, session: Session, now_us: int) -> None:
+        """The broker has started again; a client that was there until then has left now."""
+        left_us = now_us if session.left_us is None else session.left_us
+        end_us = left_us + session.expiry_interval_s * MICROSECONDS
+        will = session.will
+        if will is not None:
+            will_us = left_us + (will.properties.will_delay_interval_s or 0) * MICROSECONDS
+            self._timers.set((WILL_TIMER, session.client_id), max(will_us, now_us + PAUSE_US))
+            end_us = max(end_us, now_us + PAUSE_US)
+        if session.expiry_interval_s != NEVER_S:
+            self._timers.set((SESSION_TIMER, session.client_id), end_us)
+        if self.journal is not None and session.expiry_interval_s:
+            self.journal.left(session, left_us)
 
     def end(self, session: Session, now_us: int) -> None:
         """Forget all about a client; its will is published if that was still to come."""
@@ -124,10 +150,14 @@ class Sessions:
         self._timers.cancel((WILL_TIMER, client_id))
         del self._sessions[client_id]
         self._forget(session, now_us)
+        if self.journal is not None:
+            self.journal.ended(session)
         self.publish_will(session, now_us)
 
     def publish_will(self, session: Session, now_us: int) -> None:
         """Publish the will, if there is one, once [MQTT-3.1.2-8, MQTT-3.1.2-10]."""
         will, session.will = session.will, None
         if will is not None:
+            if self.journal is not None:
+                self.journal.will_is_gone(session)
             self._publish(message_of_will(will, session.client_id, now_us), now_us)

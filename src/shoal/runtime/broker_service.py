@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,7 @@ from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.admin import AdminServer
 from shoal.runtime.clock import Clock
 from shoal.runtime.couriers import Couriers
+from shoal.runtime.journal_files import JournalFiles
 from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
@@ -47,7 +49,9 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerService:
-    """The broker `name` of a network; TlsError, AccessError when its files cannot be used."""
+    """The broker `name` of a network; TlsError, AccessError, JournalError when its files
+    cannot be used.
+    """
 
     def __init__(self, network: Network, name: BrokerId) -> None:
         self.network = network
@@ -85,6 +89,8 @@ class BrokerService:
             networked=networked,
             publishers=self.publishers if networked else None,
             servers=_servers(network),
+            files=_journal_files(network, name),
+            sync=network.storage.sync,
         )
         self.admin = AdminServer(self.status, self.missing)
 
@@ -135,6 +141,8 @@ class BrokerService:
         await self.couriers.stop()
         await self.links.stop()
         self.publishers.stop()
+        if self.door.journal is not None:
+            await self.door.journal.stop()
         self.node.stop()
         if self.trace is not None:
             await self.trace.stop()
@@ -178,6 +186,7 @@ class BrokerService:
                 "publications": statistics.publications_received,
                 "deliveries": statistics.deliveries,
             },
+            "journal": self.door.journal.status if self.door.journal is not None else None,
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
@@ -192,6 +201,13 @@ def _servers(network: Network) -> dict[BrokerId, str]:
         for name, address in found.items()
         if address is not None and address.port and address.host not in _ANYWHERE
     }
+
+
+def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
+    """What a broker with clients remembers; each has a folder of its own in the network's."""
+    if not network.storage.folder:
+        return None
+    return JournalFiles(Path(network.storage.folder) / name, network.name, name)
 
 
 def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:

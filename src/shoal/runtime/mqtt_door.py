@@ -24,6 +24,8 @@ from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.publishers import Repeats
 from shoal.runtime.addresses import Address
+from shoal.runtime.journal_files import JournalFiles, Sync
+from shoal.runtime.journal_writer import JournalWriter
 from shoal.runtime.node import Node
 from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import certified_names
@@ -70,7 +72,10 @@ class MqttDoor:
         networked: bool = True,
         publishers: LivePublishers | None = None,
         servers: Mapping[BrokerId, str] | None = None,
+        files: JournalFiles | None = None,
+        sync: Sync = "never",
     ) -> None:
+        """With `files` it is again what they say; JournalError if they cannot be read."""
         self.node = node
         self.clients = BrokerClients(
             node.id, node.clock.now_us(), limits=limits, access=access, networked=networked
@@ -80,6 +85,10 @@ class MqttDoor:
         # Where clients that follow are sent: the other brokers' listeners.
         self._elsewhere = servers if servers is not None else {}
         self._delivered: list[Deliver] = []
+        self.journal = JournalWriter(node, self.clients, files, sync) if files else None
+        # What is written, and closed, once the journal is.
+        self._gathered: dict[Socket, list[bytes]] = {}
+        self._closing: list[Socket] = []
         self._repeats = Repeats()
         self._sockets: dict[Connection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
@@ -100,6 +109,8 @@ class MqttDoor:
 
     def start(self) -> None:
         """Say to the machine what the door itself wants."""
+        if self.journal is not None:
+            self.journal.start()
         self.carry_out(self.clients.take_effects())
         self.node.schedule_flush()
 
@@ -161,20 +172,38 @@ class MqttDoor:
     def resumed(self, connection: Connection) -> None:
         """A client takes more again."""
         self.carry_out(connection.resume(self.node.clock.now_us()))
+        self.node.schedule_flush()
 
     def carry_out(self, effects: list[ClientEffect]) -> None:
+        """Ask, write and close; with a journal the latter two wait until it is written."""
         for effect in effects:
             match effect:
                 case Write(connection, data):
                     socket = self._sockets.get(connection)
-                    if socket is not None:
+                    if socket is None:
+                        continue
+                    if self.journal is None:
                         socket.write(data)
+                    else:
+                        self._gathered.setdefault(socket, []).append(data)
                 case Ask(requested):
                     self._ask(requested)
                 case Close(connection):
                     socket = self._sockets.pop(connection, None)
-                    if socket is not None:
+                    if socket is None:
+                        continue
+                    if self.journal is None:
                         socket.close()
+                    else:
+                        self._closing.append(socket)
+
+    def _write_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for socket, chunks in gathered.items():
+            socket.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        closing, self._closing = self._closing, []
+        for socket in closing:
+            socket.close()
 
     def _ask(self, requested: Requested) -> None:
         door = self.clients.door
@@ -260,13 +289,20 @@ class MqttDoor:
         _log.debug("notice to the door", extra={"notice": type(message).__name__})
 
     def settle(self) -> None:
-        """Hand on what the machine has delivered: it is in the sessions before neighbours hear."""
+        """What the machine has delivered is in the sessions, and on disk, before anyone hears."""
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+        if self.journal is not None and not self.journal.write():
+            # Who hears nothing asks again, and is refused.
+            gathered, self._gathered = self._gathered, {}
+            for socket in gathered:
+                socket.close()
 
     def flush(self) -> None:
-        """Read on from those that wait, and see to the time."""
+        """Write to clients, read on from those that wait, and see to the time."""
+        if self._gathered or self._closing:
+            self._write_gathered()
         if self._waiting:
             self._go_on()
         deadline_us = self.clients.deadline_us

@@ -31,6 +31,7 @@ from shoal.mqtt.limits import Limits
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import TopologyError, check_tree
 from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.journal_files import Sync
 from shoal.typed_toml import TomlError
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -146,6 +147,19 @@ class LinksSection(Section, frozen=True, kw_only=True):
         return LinkLimits(**msgspec.structs.asdict(self))
 
 
+class StorageSection(Section, frozen=True, kw_only=True):
+    """What brokers remember of their MQTT clients when they are stopped or killed; without a
+    folder, nothing.
+
+    folder   each broker has a folder of its name in it
+    sync     when written bytes are made to outlast a power cut: never (the system decides), every
+             second, or always, with each write; being killed loses nothing in any case
+    """
+
+    folder: str = ""
+    sync: Sync = "second"
+
+
 class TraceSection(Section, frozen=True, kw_only=True):
     """Parquet files of what happens, for the pipeline; without a folder none are written.
 
@@ -178,6 +192,7 @@ class Network(Section, frozen=True, kw_only=True):
     client_tls: ClientTlsSection | None = None
     limits: Limits = Limits()
     link_limits: LinksSection = LinksSection()
+    storage: StorageSection = StorageSection()
     trace: TraceSection = TraceSection()
     parameters: dict[str, Any] = {}
 
@@ -208,8 +223,11 @@ _FILES = {
     "tls": ("authority", "certificate", "key"),
     "client_tls": ("authority", "certificate", "key"),
     "access": ("passwords",),
+    "storage": ("folder",),
     "trace": ("folder",),
 }
+# Those that need not be there: what they name is made.
+_MADE = ("storage", "trace")
 
 
 def load_network(path: Path) -> Network:
@@ -309,7 +327,7 @@ def _missing_files(network: Network) -> list[str]:
     found = []
     for name, keys in _FILES.items():
         section = getattr(network, name)
-        for key in keys if section is not None and name != "trace" else ():
+        for key in keys if section is not None and name not in _MADE else ():
             pattern = getattr(section, key)
             # A broker has its own key; those of others need not be here.
             if pattern and "{broker}" not in pattern and not Path(pattern).is_file():

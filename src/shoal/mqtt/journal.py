@@ -1,0 +1,328 @@
+"""What a broker must not forget about its MQTT clients, as records of what changed.
+
+Each record says what something is from now on (a session, a subscription, a message on its way),
+or that it is gone, so saying it again does no harm.  That is how a journal stays short: `restate`
+says bit by bit all that there is, while more changes; once it is through, all records before it
+began are needed no more.  A message is written once in that time, however many sessions get it.
+
+Sessions that end with their connection cost nothing here, nor does QoS 0; of the former only wills
+are kept.  Whoever writes the records calls `take` before any client or neighbour is told.
+
+>>> journal = Journal()
+>>> journal.retained(Message("a", b"on", publisher="p", published_us=7))
+>>> [type(record).__name__ for record in read_records(journal.take())]
+['MessagePut', 'RetainedPut']
+>>> journal.take()
+b''
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from shoal.mqtt.controls import Qos, SubscriptionState, row_of
+from shoal.mqtt.messages import Message
+from shoal.mqtt.network import write_body
+from shoal.mqtt.packets import Will
+from shoal.mqtt.retained import RetainedStore
+from shoal.mqtt.session import ClientSubscription, Outgoing, Session
+
+if TYPE_CHECKING:
+    from shoal.mqtt.sessions import Sessions
+
+PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+# Why something is refused while nothing can be written.
+CANNOT_WRITE = "the broker cannot write to its disk"
+# About what a record without a message takes.
+_RECORD_BYTES = 64
+
+
+class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
+    """A client's session, but for what is on its way and what it has subscribed to.
+
+    `left_us` is when its connection ended, None while there is one; `entered_us` the stamp under
+    which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
+    """
+
+    client_id: str
+    expiry_interval_s: int
+    left_us: int | None
+    entered_us: int
+    will: Will | None
+
+
+class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):
+    """The session is gone, with all that belongs to it."""
+
+    client_id: str
+
+
+class SubscriptionPut(msgspec.Struct, frozen=True, tag=2, array_like=True, gc=False):
+    """One subscription of a session."""
+
+    client_id: str
+    row: SubscriptionState
+
+
+class SubscriptionEnd(msgspec.Struct, frozen=True, tag=3, array_like=True, gc=False):
+    """The subscription of that name is gone."""
+
+    client_id: str
+    text: str
+
+
+class MessagePut(msgspec.Struct, frozen=True, tag=4, array_like=True, gc=False):
+    """A message, before whatever refers to it by number."""
+
+    number: int
+    body: bytes
+    published_us: int
+    expires_us: int | None
+    key: tuple[str, int] | None
+
+
+class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
+    """A message on its way to a client; in flight if it has a packet identifier.
+
+    Items of a session are in the order of their serial numbers.
+    """
+
+    client_id: str
+    serial: int
+    message: int
+    qos: Qos
+    retain: bool
+    identifiers: tuple[int, ...]
+    packet_id: PacketId
+    released: bool
+
+
+class ItemEnd(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
+    """The client has it, or it is given up."""
+
+    client_id: str
+    serial: int
+
+
+class ReceivedPut(msgspec.Struct, frozen=True, tag=7, array_like=True, gc=False):
+    """A QoS 2 publication of the client was taken and is not released yet."""
+
+    client_id: str
+    packet_id: PacketId
+
+
+class ReceivedEnd(msgspec.Struct, frozen=True, tag=8, array_like=True, gc=False):
+    """It is released."""
+
+    client_id: str
+    packet_id: PacketId
+
+
+class RetainedPut(msgspec.Struct, frozen=True, tag=9, array_like=True, gc=False):
+    """The topic's retained message, or with an empty payload its removal."""
+
+    topic: str
+    message: int
+
+
+Record = (
+    SessionPut
+    | SessionEnd
+    | SubscriptionPut
+    | SubscriptionEnd
+    | MessagePut
+    | ItemPut
+    | ItemEnd
+    | ReceivedPut
+    | ReceivedEnd
+    | RetainedPut
+)
+
+_encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
+# ValueError (msgspec's ValidationError or DecodeError) for anything else.
+read_records: Callable[[bytes], list[Record]] = msgspec.msgpack.Decoder(list[Record]).decode
+
+
+class Journal:
+    """Gathers records until they are taken.
+
+    `is_failing` is set by whoever cannot write them: what would have to be kept is refused then.
+    """
+
+    def __init__(self, last_serial: int = 0, last_message: int = 0) -> None:
+        self.is_failing = False
+        self._records: list[Record] = []
+        self._last_serial = last_serial
+        self._last_message = last_message
+        # Goes up when all is restated: messages written before must be written again.
+        self._epoch = 1
+
+    def take(self) -> bytes:
+        """What was gathered, to be written as a whole or not at all; empty if there is nothing."""
+        if not self._records:
+            return b""
+        records, self._records = self._records, []
+        return _encode(records)
+
+    # --- what changes -------------------------------------------------------------------------
+
+    def entered(self, session: Session) -> None:
+        """A client's session begins or goes on, perhaps on other terms."""
+        session.left_us = None
+        if not session.expiry_interval_s:
+            self.ended(session)
+            if session.will is not None:
+                self._put_session(session)
+            return
+        if session.journal is None:
+            # Of an earlier session of that client, which is elsewhere, something may be left.
+            self._records.append(SessionEnd(session.client_id))
+        self._put_session(session)
+        if session.journal is None:
+            session.journal = self
+            self._put_contents(session)
+
+    def left(self, session: Session, now_us: int) -> None:
+        """The session's client is gone, the session stays."""
+        session.left_us = now_us
+        self._put_session(session)
+
+    def will_is_gone(self, session: Session) -> None:
+        """The session's will is published, or never will be."""
+        if session.journal is not None:
+            self._put_session(session)
+        else:
+            self.ended(session)
+
+    def ended(self, session: Session) -> None:
+        """The session is no more, or no longer here."""
+        session.journal = None
+        if session.is_remembered:
+            session.is_remembered = False
+            self._records.append(SessionEnd(session.client_id))
+
+    def subscribed(self, subscription: ClientSubscription) -> None:
+        client_id = subscription.session.client_id
+        self._records.append(SubscriptionPut(client_id, row_of(subscription)))
+
+    def unsubscribed(self, session: Session, text: str) -> None:
+        self._records.append(SubscriptionEnd(session.client_id, text))
+
+    def item(self, session: Session, outgoing: Outgoing) -> None:
+        """Something is on its way to a client, or has come further."""
+        if not outgoing.serial:
+            self._last_serial += 1
+            outgoing.serial = self._last_serial
+        self._records.append(
+            ItemPut(
+                session.client_id,
+                outgoing.serial,
+                self._number(outgoing.message),
+                outgoing.qos,
+                outgoing.retain,
+                outgoing.identifiers,
+                outgoing.packet_id,
+                outgoing.released,
+            )
+        )
+
+    def item_done(self, session: Session, outgoing: Outgoing) -> None:
+        """The client has it, or gets it no more."""
+        if outgoing.serial:
+            self._records.append(ItemEnd(session.client_id, outgoing.serial))
+            outgoing.serial = 0
+
+    def received(self, session: Session, packet_id: int) -> None:
+        self._records.append(ReceivedPut(session.client_id, packet_id))
+
+    def released(self, session: Session, packet_id: int) -> None:
+        self._records.append(ReceivedEnd(session.client_id, packet_id))
+
+    def retained(self, message: Message) -> None:
+        """A topic's retained message is another, or none."""
+        self._records.append(RetainedPut(message.topic, self._number(message)))
+
+    def _put_session(self, session: Session) -> None:
+        session.is_remembered = True
+        self._records.append(
+            SessionPut(
+                session.client_id,
+                session.expiry_interval_s,
+                session.left_us,
+                session.entered_us,
+                session.will,
+            )
+        )
+
+    def _put_contents(self, session: Session) -> None:
+        """What a session brought from elsewhere."""
+        for packet_id in sorted(session.received):
+            self.received(session, packet_id)
+        for subscription in session.subscriptions.values():
+            self.subscribed(subscription)
+        for outgoing in session.on_its_way():
+            if outgoing.qos:
+                self.item(session, outgoing)
+
+    def _number(self, message: Message) -> int:
+        """The message's number; it is written before, unless it is there already."""
+        if message.epoch != self._epoch:
+            if not message.number:
+                self._last_message += 1
+                message.number = self._last_message
+            message.epoch = self._epoch
+            self._records.append(
+                MessagePut(
+                    message.number,
+                    write_body(message),
+                    message.published_us,
+                    message.expires_us,
+                    message.key,
+                )
+            )
+        return message.number
+
+    # --- all that there is --------------------------------------------------------------------
+
+    def restate(self, sessions: Sessions, retained: RetainedStore) -> Iterator[int]:
+        """Say all again, a record or two at each step, which yields about how many bytes.
+
+        Between steps anything may change.
+        """
+        self._epoch += 1
+        return self._restate(sessions, retained)
+
+    def _restate(self, sessions: Sessions, retained: RetainedStore) -> Iterator[int]:
+        for session in tuple(sessions):
+            contents = self._restate_session(session)
+            while sessions.get(session.client_id) is session:
+                said = next(contents, None)
+                if said is None:
+                    break
+                yield said
+        for message in tuple(retained.history()):
+            if retained.last(message.topic) is message:
+                self.retained(message)
+                yield _RECORD_BYTES + message.size
+
+    def _restate_session(self, session: Session) -> Iterator[int]:
+        if session.is_remembered:
+            self._put_session(session)
+            yield _RECORD_BYTES
+        if session.journal is None:
+            return
+        for packet_id in sorted(session.received):
+            if packet_id in session.received:
+                self.received(session, packet_id)
+                yield _RECORD_BYTES
+        for subscription in tuple(session.subscriptions.values()):
+            if session.subscriptions.get(subscription.text) is subscription:
+                self.subscribed(subscription)
+                yield _RECORD_BYTES + len(subscription.text)
+        for outgoing in tuple(session.on_its_way()):
+            if outgoing.serial:
+                self.item(session, outgoing)
+                yield _RECORD_BYTES + outgoing.message.size

@@ -1,0 +1,160 @@
+"""Making a broker's MQTT side again what its journal says it was.
+
+`Remembered` is what a journal's records come to, without a broker: each says what something is
+from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
+begins its journal, so that what happens from then on is written down.
+
+>>> from shoal.mqtt.journal import SessionPut
+>>> remembered = Remembered()
+>>> remembered.apply([SessionPut("c", 60, None, 5, None)])
+>>> clients = BrokerClients("B1", now_us=7)
+>>> restore(clients, remembered, now_us=7)
+[]
+>>> clients.is_kept("c")
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.controls import SubscriptionState, subscription_of
+from shoal.mqtt.journal import (
+    ItemEnd,
+    ItemPut,
+    Journal,
+    MessagePut,
+    ReceivedEnd,
+    ReceivedPut,
+    Record,
+    RetainedPut,
+    SessionEnd,
+    SessionPut,
+    SubscriptionEnd,
+    SubscriptionPut,
+)
+from shoal.mqtt.messages import Message
+from shoal.mqtt.network import read_body
+from shoal.mqtt.session import Outgoing, Session
+
+
+class RememberedSession:
+    """One session: its last `SessionPut`, and what belongs to it by name or number."""
+
+    __slots__ = ("items", "put", "received", "subscriptions")
+
+    def __init__(self, put: SessionPut) -> None:
+        self.put = put
+        self.subscriptions: dict[str, SubscriptionState] = {}
+        self.items: dict[int, ItemPut] = {}
+        self.received: set[int] = set()
+
+
+class Remembered:
+    """What records come to, one after the other.
+
+    What belongs to a session that is not known is left out: where a journal was cut short, all
+    that is still so is said again behind.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, RememberedSession] = {}
+        # Numbers of messages, by topic.
+        self.retained: dict[str, int] = {}
+        self.messages: dict[int, MessagePut] = {}
+        self.last_serial = 0
+        self.last_message = 0
+
+    def apply(self, records: Iterable[Record]) -> None:
+        for record in records:
+            match record:
+                case ItemPut():
+                    self.last_serial = max(self.last_serial, record.serial)
+                    if (session := self.sessions.get(record.client_id)) is not None:
+                        session.items[record.serial] = record
+                case ItemEnd(client_id, serial):
+                    if (session := self.sessions.get(client_id)) is not None:
+                        session.items.pop(serial, None)
+                case MessagePut():
+                    self.last_message = max(self.last_message, record.number)
+                    self.messages[record.number] = record
+                case RetainedPut(topic, message):
+                    self.retained[topic] = message
+                case _:
+                    self._apply_to_session(record)
+
+    def _apply_to_session(self, record: Record) -> None:
+        if isinstance(record, SessionPut):
+            session = self.sessions.setdefault(record.client_id, RememberedSession(record))
+            session.put = record
+        elif isinstance(record, SessionEnd):
+            self.sessions.pop(record.client_id, None)
+        elif (known := self.sessions.get(record.client_id)) is not None:  # type: ignore[union-attr]
+            match record:
+                case SubscriptionPut(_, row):
+                    known.subscriptions[row.text] = row
+                case SubscriptionEnd(_, text):
+                    known.subscriptions.pop(text, None)
+                case ReceivedPut(_, packet_id):
+                    known.received.add(packet_id)
+                case ReceivedEnd(_, packet_id):
+                    known.received.discard(packet_id)
+
+
+def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list[str]:
+    """Give a new broker what it had, and its journal; returns what could not be understood."""
+    restoring = _Restoring(clients, remembered)
+    for topic, number in remembered.retained.items():
+        message = restoring.message(number, f"retained at {topic!r}")
+        if message is not None and not message.has_expired(now_us):
+            clients.retained.keep(message)
+    sessions = [restoring.session(each) for each in remembered.sessions.values()]
+    journal = Journal(remembered.last_serial, remembered.last_message)
+    clients.begin_journal(journal)
+    for session in sessions:
+        clients.restored(session, now_us)
+    return restoring.problems
+
+
+class _Restoring:
+    def __init__(self, clients: BrokerClients, remembered: Remembered) -> None:
+        self.problems: list[str] = []
+        self._clients = clients
+        self._remembered = remembered
+        self._messages: dict[int, Message] = {}
+
+    def message(self, number: int, what: str) -> Message | None:
+        """A message by its number, the same for all to whom it goes."""
+        found = self._messages.get(number)
+        put = self._remembered.messages.get(number)
+        if found is None and put is not None:
+            found = read_body(put.body, put.published_us)
+            if found is not None:
+                found.expires_us, found.key, found.number = put.expires_us, put.key, number
+                self._messages[number] = found
+        if found is None:
+            self.problems.append(f"message {number}, {what}, is missing or cannot be read")
+        return found
+
+    def session(self, known: RememberedSession) -> Session:
+        put = known.put
+        session = self._clients.adopt(put.client_id)
+        session.expiry_interval_s = put.expiry_interval_s
+        session.entered_us, session.left_us = put.entered_us, put.left_us
+        session.will = put.will
+        session.is_remembered = True
+        session.received.update(known.received)
+        for row in known.subscriptions.values():
+            try:
+                self._clients.subscriptions.add(subscription_of(session, row))
+            except ValueError as error:
+                self.problems.append(f"subscription {row.text!r} of {put.client_id!r}: {error}")
+        for _, item in sorted(known.items.items()):
+            message = self.message(item.message, f"on its way to {put.client_id!r}")
+            if message is not None:
+                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+                outgoing.packet_id, outgoing.released = item.packet_id, item.released
+                outgoing.serial = item.serial
+                session.restore(outgoing)
+        return session

@@ -1,0 +1,276 @@
+"""A broker's journal as files of one folder: batches of bytes, appended, and read again at a start.
+
+A batch is there whole or not at all: before it stand its length and a checksum, and what a crash
+cut short is dropped at the next start.  Anything else that is wrong is an error that names file
+and byte.  When all that matters has been said again in a new file, that file is marked, and those
+before it go; so no file is ever rewritten, and a crash at any moment leaves a whole journal.
+
+| file | what it is |
+| --- | --- |
+| lock | held by the process that uses the folder; has its number |
+| journal-00000001, … | a heading (whose journal), then batches; read in this order |
+
+A batch: length, CRC-32 of the bytes, CRC-32 of these two, 4 bytes each; the bytes.  A batch of no
+bytes is the mark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+from zlib import crc32
+
+import msgspec
+
+from shoal.model import BrokerId
+
+# When written bytes are made to outlast a power cut (see `journal_writer`).
+Sync = Literal["never", "second", "always"]
+
+_FORMAT = "shoal journal 1"
+_PREFIX = "journal-"
+_HEAD_BYTES = 12
+_FIRST = 1
+
+
+class JournalError(Exception):
+    """A folder that cannot be used, or a file in it that cannot be read; says what to do."""
+
+
+class _Heading(msgspec.Struct, frozen=True, array_like=True):
+    format: str
+    network: str
+    broker: BrokerId
+
+
+_decode_heading = msgspec.msgpack.Decoder(_Heading).decode
+
+
+class JournalFiles:
+    """The journal of one broker; from the start on nobody else can use its folder.
+
+    Call `read`, once, before anything else.
+    """
+
+    def __init__(self, folder: Path, network: str, broker: BrokerId) -> None:
+        self.folder = folder
+        self._heading = _Heading(_FORMAT, network, broker)
+        self._lock = self._take_lock()
+        # By number, oldest first: how long each file is.
+        self._sizes: dict[int, int] = {}
+        self._file = -1
+        self._number = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes in all files."""
+        return sum(self._sizes.values())
+
+    @property
+    def count(self) -> int:
+        return len(self._sizes)
+
+    def read(self, apply: Callable[[bytes], None]) -> None:
+        """Hand over every batch in its order, and begin a new file behind them.
+
+        JournalError where something is wrong, also where `apply` finds so (ValueError).
+        """
+        try:
+            numbers = self._needed()
+            for number in numbers:
+                is_last = number == numbers[-1]
+                self._sizes[number] = self._read_file(self._path(number), is_last, apply)
+            self._remove_before(numbers[0] if numbers else 0)
+            self._number = numbers[-1] if numbers else 0
+            self.begin()
+        except OSError as error:
+            raise JournalError(f"{error.filename or self.folder}: {error.strerror}") from None
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        os.close(self._lock)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def append(self, batch: bytes) -> None:
+        """Write a batch; OSError if that cannot be, and then nothing of it is there."""
+        self._write(batch)
+
+    def begin(self) -> None:
+        """Go on in a new file; OSError if there cannot be one, and then this one goes on."""
+        number = self._number + 1
+        flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        file = os.open(self._path(number), flags, 0o600)
+        former, self._file = (self._file, self._number), file
+        self._number = number
+        self._sizes[number] = 0
+        try:
+            self._write(msgspec.msgpack.encode(self._heading))
+        except OSError:
+            self._file, self._number = former
+            del self._sizes[number]
+            os.close(file)
+            self._path(number).unlink()
+            raise
+        if former[0] >= 0:
+            os.close(former[0])
+
+    def mark(self) -> None:
+        """All that matters has been said again since this file began; OSError as for `append`."""
+        self._write(b"")
+
+    def sync(self) -> None:
+        """Return when all that was written would outlast a power cut; for any thread."""
+        os.fdatasync(self._file)
+
+    def remove_former(self) -> None:
+        """Have the marked file on the disk, then remove those before it; for any thread."""
+        self.sync()
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._remove_before(self._number)
+
+    def forget_former(self) -> None:
+        """Those before this one count no more."""
+        self._sizes = {self._number: self._sizes[self._number]}
+
+    def _write(self, batch: bytes) -> None:
+        head = len(batch).to_bytes(4, "big") + crc32(batch).to_bytes(4, "big")
+        data = memoryview(head + crc32(head).to_bytes(4, "big") + batch)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError:
+            os.ftruncate(self._file, self._sizes[self._number])
+            raise
+        self._sizes[self._number] += written
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{_PREFIX}{number:08}"
+
+    def _numbers(self) -> list[int]:
+        names = [path.name.removeprefix(_PREFIX) for path in self.folder.glob(f"{_PREFIX}*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _remove_before(self, first: int) -> None:
+        """Oldest first: what is left is always one piece."""
+        for number in self._numbers():
+            if number < first:
+                self._path(number).unlink()
+
+    def _needed(self) -> list[int]:
+        """The numbers of the files that matter: from the last marked one on."""
+        numbers = self._numbers()
+        marked = [number for number in numbers if self._is_marked(self._path(number))]
+        first = marked[-1] if marked else _FIRST
+        for number in range(first, max(numbers, default=0)):
+            if number not in numbers:
+                raise JournalError(
+                    f"{self._path(number)} is missing, and later files are there; put it back, or "
+                    f"move {self.folder} away to begin with nothing"
+                )
+        return [number for number in numbers if number >= first]
+
+    def _is_marked(self, path: Path) -> bool:
+        """Whether a file has the mark, as far as it can be read."""
+        data = path.read_bytes()
+        position, is_marked = 0, False
+        while (batch := _batch_at(data, position)) is not None:
+            is_marked = is_marked or not batch
+            position += _HEAD_BYTES + len(batch)
+        return is_marked
+
+    def _read_file(self, path: Path, is_last: bool, apply: Callable[[bytes], None]) -> int:
+        data = path.read_bytes()
+        position = 0
+        while position < len(data):
+            batch = _batch_at(data, position)
+            if batch is None:
+                if not is_last or not _is_torn(data, position):
+                    raise self._broken(path, position, "is damaged")
+                os.truncate(path, position)
+                break
+            try:
+                if position == 0:
+                    self._check_heading(path, batch)
+                elif batch:
+                    apply(batch)
+            except (ValueError, msgspec.MsgspecError) as error:
+                raise self._broken(path, position, f"cannot be read: {error}") from None
+            position += _HEAD_BYTES + len(batch)
+        return position
+
+    def _check_heading(self, path: Path, batch: bytes) -> None:
+        heading = _decode_heading(batch)
+        if heading.format != _FORMAT:
+            raise ValueError(f"it says {heading.format!r}, this version writes {_FORMAT!r}")
+        if heading != self._heading:
+            raise JournalError(
+                f"{path} is the journal of broker {heading.broker!r} of network "
+                f"{heading.network!r}, not of {self._heading.broker!r} of "
+                f"{self._heading.network!r}; name another folder"
+            )
+
+    def _broken(self, path: Path, position: int, what: str) -> JournalError:
+        return JournalError(
+            f"{path}: what begins at byte {position} {what}; nothing was changed. To go on with "
+            f"what is before it, move the files after this one away and `truncate -s {position}` "
+            f"this one; to begin with nothing, move {self.folder} away"
+        )
+
+    # --- whose it is --------------------------------------------------------------------------
+
+    def _take_lock(self) -> int:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            problem = f"{self.folder} cannot be used: {error.strerror}"
+            raise JournalError(problem) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            process = os.read(lock, 20).decode("ascii", "replace").strip()
+            os.close(lock)
+            raise JournalError(
+                f"{self.folder} is in use by process {process}; stop that broker, or name another "
+                "folder"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        return lock
+
+
+def _batch_at(data: bytes, position: int) -> bytes | None:
+    """The batch that begins there; None if it is not whole."""
+    start = position + _HEAD_BYTES
+    head = data[position:start]
+    if len(head) < _HEAD_BYTES or crc32(head[:8]) != int.from_bytes(head[8:], "big"):
+        return None
+    batch = data[start : start + int.from_bytes(head[:4], "big")]
+    is_whole = len(batch) == int.from_bytes(head[:4], "big")
+    return batch if is_whole and crc32(batch) == int.from_bytes(head[4:8], "big") else None
+
+
+def _is_torn(data: bytes, position: int) -> bool:
+    """Whether what begins there is no batch because a crash came in between: it is the last.
+
+    After a power cut the end of a file may be zeros that were never overwritten.
+    """
+    start = position + _HEAD_BYTES
+    head = data[position:start]
+    end = start
+    if len(head) == _HEAD_BYTES and crc32(head[:8]) == int.from_bytes(head[8:], "big"):
+        end += int.from_bytes(head[:4], "big")
+    return not any(data[end:])

@@ -1,0 +1,89 @@
+"""Houses whose journal is kept, and houses made again from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.controls import row_of
+from shoal.mqtt.journal import read_records
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.network import write_body
+from shoal.mqtt.restoring import Remembered, restore
+from shoal.mqtt.session import Session
+from tests.mqtt.house import House
+
+
+class RememberingHouse(House):
+    """A broker by itself that writes a journal: `batches`, one for each time it was taken."""
+
+    def __init__(self, batches: list[bytes], now_us: int | None = None, **limits: Any) -> None:
+        super().__init__(**limits)
+        if now_us is not None:
+            self.now_us = now_us
+        self.batches = list(batches)
+        settings = Limits(**{"statistics_interval_s": 0, **limits})
+        self.clients = BrokerClients("B1", self.now_us, limits=settings)
+        assert restore(self.clients, remembered(batches), self.now_us) == []
+        self.write()
+
+    def carry_out(self, effects: Any) -> None:
+        self.write()
+        super().carry_out(effects)
+
+    def write(self) -> None:
+        assert self.clients.journal is not None
+        if batch := self.clients.journal.take():
+            self.batches.append(batch)
+
+    def killed(self, after_s: float = 0, **limits: Any) -> RememberingHouse:
+        """The house that is made of what this one has written, some time later."""
+        return RememberingHouse(self.batches, self.now_us + round(after_s * 1e6), **limits)
+
+
+def remembered(batches: list[bytes]) -> Remembered:
+    found = Remembered()
+    for batch in batches:
+        found.apply(read_records(batch))
+    return found
+
+
+def all_that_lasts(clients: BrokerClients, now_us: int) -> dict[str, Any]:
+    """What must be there again if the broker is killed now."""
+    sessions = {
+        session.client_id: _session(session, now_us)
+        for session in clients._sessions
+        if session.expiry_interval_s or session.will is not None
+    }
+    retained = {
+        each.topic: (write_body(each), each.published_us, each.expires_us)
+        for each in clients.retained.history()
+        if not each.has_expired(now_us)
+    }
+    return {"sessions": sessions, "retained": retained}
+
+
+def _session(session: Session, now_us: int) -> dict[str, Any]:
+    kept = bool(session.expiry_interval_s)
+    left_us = now_us if session.left_us is None else session.left_us
+    return {
+        "expiry": session.expiry_interval_s,
+        "entered": session.entered_us,
+        "left": left_us if kept else None,
+        "will": session.will,
+        "subscriptions": {
+            text: row_of(each) for text, each in session.subscriptions.items() if kept
+        },
+        "received": sorted(session.received) if kept else [],
+        "items": [
+            (
+                write_body(each.message),
+                each.message.published_us,
+                each.message.expires_us,
+                each.message.key,
+                (each.qos, each.retain, each.identifiers, each.packet_id, each.released),
+            )
+            for each in session.on_its_way()
+            if each.qos and kept
+        ],
+    }

@@ -1,0 +1,145 @@
+"""Brokers as processes that can be killed, and real clients that come back by themselves."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from shoal.runtime.network_file import dump_network, parse_network
+from shoal.runtime.supervisor import free_ports
+from tests.runtime.live import PATIENCE_S
+
+SHOAL = (sys.executable, "-m", "shoal.cli.main")
+
+
+class Processes:
+    """A line of brokers, each a process of its own; their folder has all they need and write."""
+
+    def __init__(self, folder: Path, brokers: int, **changes: Any) -> None:
+        ports = iter(free_ports("127.0.0.1", 3 * brokers))
+        keys = ("peers", "mqtt", "admin")
+        sections = [
+            {"name": f"B{number}"} | {key: f"127.0.0.1:{next(ports)}" for key in keys}
+            for number in range(1, brokers + 1)
+        ]
+        links = [[f"B{number}", f"B{number + 1}"] for number in range(1, brokers)]
+        data = {
+            "name": "n",
+            "brokers": sections,
+            "links": links,
+            "access": {"anonymous": True},
+            "storage": {"folder": "data", "sync": "never"},
+        }
+        self.network = parse_network(data | changes)
+        self.folder = folder
+        self.path = folder / "network.toml"
+        self.path.write_text(dump_network(self.network), encoding="utf-8")
+        self.running: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            with (self.folder / f"{name}.log").open("a", encoding="utf-8") as log:
+                self.running[name] = subprocess.Popen(
+                    (*SHOAL, "serve", str(self.path), "--broker", name),
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+        for name in names:
+            stdout = self.running[name].stdout
+            assert stdout is not None
+            listening = [stdout.readline() for _ in range(3)]
+            assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8")
+
+    def kill(self, *names: str, how: signal.Signals = signal.SIGKILL) -> None:
+        for name in names:
+            self.running[name].send_signal(how)
+        for name in names:
+            process = self.running.pop(name)
+            process.wait(PATIENCE_S)
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def client(self, broker: str, name: str, expiry_s: int = 600) -> Client:
+        address = self.network.broker(broker).address("mqtt")
+        assert address is not None
+        return Client(address.host, address.port, name, expiry_s)
+
+
+@contextmanager
+def processes(folder: Path, brokers: int = 1, **changes: Any) -> Iterator[Processes]:
+    found = Processes(folder, brokers, **changes)
+    try:
+        found.start(*(each.name for each in found.network.brokers))
+        yield found
+    finally:
+        found.kill(*found.running)
+
+
+class Client:
+    """An MQTT 5 client with a session that stays; it connects again whenever it has to."""
+
+    def __init__(self, host: str, port: int, name: str, expiry_s: int) -> None:
+        self.payloads: list[bytes] = []
+        self.session_present: list[bool] = []
+        self._where = (host, port)
+        self._is_connected = threading.Event()
+        self._expiry_s = expiry_s
+        self.paho = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        self.paho.max_inflight_messages_set(50)
+        self.paho.reconnect_delay_set(1, 1)
+        self.paho.on_message = lambda client, data, message: self.payloads.append(message.payload)
+        self.paho.on_connect = self._on_connect
+        self.paho.on_disconnect = lambda *_: self._is_connected.clear()
+
+    def _on_connect(self, client: Any, data: Any, flags: Any, reason: Any, _: Any) -> None:
+        self.session_present.append(flags.session_present)
+        self._is_connected.set()
+
+    def connect(self, **options: Any) -> Client:
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = self._expiry_s
+        options = {"clean_start": False, "properties": properties} | options
+        self.paho.connect(*self._where, **options)
+        self.paho.loop_start()
+        assert self._is_connected.wait(PATIENCE_S)
+        return self
+
+    def disconnect(self) -> None:
+        self.paho.disconnect()
+        self.paho.loop_stop()
+
+    def subscribe(self, topic: str, qos: int) -> None:
+        done = threading.Event()
+        self.paho.on_subscribe = lambda *_: done.set()
+        self.paho.subscribe(topic, qos)
+        assert done.wait(PATIENCE_S)
+
+    def __enter__(self) -> Client:
+        return self.connect()
+
+    def __exit__(self, *_: object) -> None:
+        self.disconnect()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something to be so."""
+    deadline_s = time.monotonic() + 2 * PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it is not so"
+        time.sleep(0.01)

@@ -1,0 +1,69 @@
+"""Brokers that are killed and started again have all they promised, as real clients see it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.processes import Client, processes, wait_until
+
+COUNT = 600
+
+
+def numbers(payloads: list[bytes]) -> list[int]:
+    return [int(payload) for payload in payloads]
+
+
+def publish(publisher: Client, count: int, qos: int) -> list[object]:
+    return [publisher.paho.publish("a/b", b"%d" % number, qos) for number in range(count)]
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_killed_under_load(tmp_path: Path, qos: int, brokers: int) -> None:
+    with processes(tmp_path, brokers) as network:
+        with network.client("B1", "away") as away:
+            away.subscribe("a/#", qos)
+        with network.client("B1", "there") as there, network.client("B1", "p") as publisher:
+            there.subscribe("a/+", qos)
+            sent = publish(publisher, COUNT, qos)
+            wait_until(lambda: len(there.payloads) > COUNT // 4)
+            network.kill("B1")
+            got = len(there.payloads)
+            assert got < COUNT
+            network.start("B1")
+            wait_until(lambda: all(each.is_published() for each in sent))  # type: ignore[attr-defined]
+            wait_until(lambda: len(set(there.payloads)) == COUNT)
+            assert there.session_present == [False, True]
+            with network.client("B1", "away") as again:
+                wait_until(lambda: len(set(again.payloads)) == COUNT)
+                assert again.session_present == [True]
+                for found in (numbers(there.payloads), numbers(again.payloads)):
+                    if qos == 2:
+                        assert found == list(range(COUNT))
+                    assert list(dict.fromkeys(found)) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_network_that_is_stopped_and_started_knows_all(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    names = ("B1", "B2", "B3")
+    with processes(tmp_path, 3) as network:
+        with network.client("B1", "reader") as reader:
+            reader.subscribe("a/#", 2)
+        with network.client("B1", "p") as publisher:
+            sent = [
+                *publish(publisher, 20, 2),
+                publisher.paho.publish("state", b"on", 1, retain=True),
+            ]
+            wait_until(lambda: all(each.is_published() for each in sent))  # type: ignore[attr-defined]
+        network.kill(*names, how=how)
+        network.start(*names)
+        with network.client("B1", "reader") as reader:
+            reader.subscribe("state", 1)
+            wait_until(lambda: len(reader.payloads) == 21)
+            reader.payloads.remove(b"on")
+            assert numbers(reader.payloads) == list(range(20))
