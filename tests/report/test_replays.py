@@ -66,7 +66,7 @@ def test_measured_stands_beside_predicted() -> None:
     found = {line.label: cell(line, GRAPE) for line in LINES}
     assert found == {
         "Messages per publication": Cell("1.50", "1.65", "+10.0 %"),
-        "Messages per broker": Cell("5.00", "5.50", "+10.0 %"),
+        "\N{HORIZONTAL ELLIPSIS} per broker": Cell("5.00", "5.50", "+10.0 %"),
         "Hops per delivery": Cell("1.00", "1.20", "+20.0 %"),
         "Publisher moves": Cell("2", "3", "+50.0 %"),
         "Median delay": Cell(MISSING, "3.00", ""),
@@ -125,7 +125,7 @@ def test_the_page_has_a_part_about_them(tmp_path: Path) -> None:
     page = Page(render(runs, None, [TREE, GRAPE]))
     assert page.count("section", id="live") == 1
     assert page.count("table", **{"class": "replays"}) == 1
-    assert "through 3 brokers on this machine" in page.text
+    assert "for 4 subscribers through 3 live brokers" in page.text
     assert f"hops per delivery: {MINUS}40.0 % (predicted {MINUS}50.0 %)." in page.text
     assert "p3 (predicted B)" in page.text
     assert "Not counted in grape: 40 messages" in page.text

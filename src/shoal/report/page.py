@@ -301,7 +301,7 @@ def _over_time(
 def _live(replays: Sequence[Replay]) -> Markup | None:
     if not replays:
         return None
-    return _section("Live, on this machine", replays_section(replays), id_="live")
+    return _section("Live", replays_section(replays), id_="live")
 
 
 def _differences(runs: Sequence[Run]) -> Markup | None:

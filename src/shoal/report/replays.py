@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     publisher: str
     first: str
-    predicted: str | None
+    predicted: str
     measured: str | None
 
 
@@ -83,15 +83,14 @@ class Line(NamedTuple):
 LINES: Sequence[Line] = (
     Line("Messages per publication", "", lambda replay, of: of.messages / replay.publications,
          show.quantity, "brokers that take a publication in, on average"),
-    Line("Messages per broker", "1/s", lambda replay, of: of.rate_per_s(replay.brokers),
+    Line("… per broker", "messages/s", lambda replay, of: of.rate_per_s(replay.brokers),
          show.quantity, "publications that a broker takes in per second, on average"),
     Line("Hops per delivery", "", lambda replay, of: of.hops_mean, show.quantity,
          "links between brokers that a delivery travels, on average"),
     Line("Publisher moves", "", lambda replay, of: of.moves, show.count,
          "how often a publisher was moved to another broker"),
     Line("Median delay", "ms", lambda replay, of: of.delay_p50_us, show.milliseconds,
-         "from publishing to the subscriber having it, on this machine; the simulator forecasts "
-         "no machine"),
+         "from publishing to the subscriber having it; the simulator forecasts no machine"),
 )  # fmt: skip
 
 # What relocation changes; a rate says the same as the messages, at a replay's pace.
@@ -209,17 +208,19 @@ def replays_section(replays: Sequence[Replay]) -> Markup:
     """The part of the page about live brokers."""
     first = replays[0]
     is_right = not any(problems(replay) for replay in replays)
+    text = proof(replays)
     return join(
         tag(
             "p",
             f"{show.count(first.publications)} publications of {first.publishers} MQTT clients "
-            f"for {show.count(first.subscriptions)} subscribers, through "
-            f"{first.brokers} brokers on this machine, each a process; beside it, what the "
-            "simulator says of the same brokers, links, clients and publications.",
+            f"for {show.count(first.subscriptions)} subscribers through {first.brokers} live "
+            "brokers. Measured is what the brokers counted and traced; predicted is what the "
+            "simulator says of the same brokers, links, clients and publications. It forecasts no "
+            "machine, so it has no delay to compare.",
         ),
         _table(replays),
-        [tag("p", f"{text}.", class_="note") for text in effects(replays)],
-        tag("p", proof(replays) + ".", class_=None if is_right else "fault"),
+        [tag("p", f"{effect}.", class_="note") for effect in effects(replays)],
+        tag("p", f"{text[0].upper()}{text[1:]}.", class_=None if is_right else "fault"),
         [_movers(replay) for replay in replays if moved(replay)],
         [tag("p", _controls_note(replay), class_="note") for replay in replays if replay.controls],
     )
@@ -233,10 +234,7 @@ def _controls_note(replay: Replay) -> str:
 
 
 def _table(replays: Sequence[Replay]) -> Markup:
-    top = tag(
-        "tr", tag("th", ""), [tag("th", replay.name, tag("small", replay.system), colspan=3)
-                              for replay in replays],
-    )  # fmt: skip
+    top = [tag("th", replay.name, _of_system(replay), colspan=3) for replay in replays]
     names = join([tag("th", name, scope="col") for name in ("predicted", "measured", "off by")])
     rows = [
         tag(
@@ -251,8 +249,15 @@ def _table(replays: Sequence[Replay]) -> Markup:
         )
         for line in LINES
     ]  # fmt: skip
-    head = tag("thead", top, tag("tr", tag("th", ""), [names for _ in replays]))
+    head = tag(
+        "thead", tag("tr", tag("th", ""), top), tag("tr", tag("th", ""), [names for _ in replays])
+    )
     return tag("div", tag("table", head, tag("tbody", rows), class_="replays"), class_="wide")
+
+
+def _of_system(replay: Replay) -> Markup | None:
+    """The system, where the name does not say it."""
+    return None if replay.system in replay.name.lower() else tag("small", replay.system)
 
 
 def _movers(replay: Replay) -> Markup:

@@ -65,7 +65,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     publisher: ClientId
     first: BrokerId
-    predicted: BrokerId | None
+    predicted: BrokerId
     measured: BrokerId | None
 
 
@@ -249,17 +249,19 @@ def _figures(players: Players, before: Counts, after: Counts, traced: _Traced) -
 def _places(
     workload: Workload, prediction: Prediction | None, prefix: str, after: Counts
 ) -> tuple[Place, ...]:
-    found = {}
-    for row in workload.publishers:
-        name = row.publisher
-        predicted = None if prediction is None else prediction.places.get(name, row.broker)
-        found[name] = Place(
+    """Of every publisher, where publishers are anywhere."""
+    if prediction is None:
+        return ()
+    homes = {row.publisher: row.broker for row in workload.publishers}
+    return tuple(
+        Place(
             publisher=name,
-            first=row.broker,
-            predicted=predicted,
+            first=home,
+            predicted=prediction.places.get(name, home),
             measured=after.places.get(prefix + name),
         )
-    return tuple(found.values())
+        for name, home in homes.items()
+    )
 
 
 def _now_us() -> int:

@@ -1,0 +1,66 @@
+"""Replays through networks of processes: what is compared, and what cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal.experiments.live.comparison import Comparison, compare, predict
+from shoal.experiments.live.judge import expected_by_filters
+from shoal.experiments.live.networks import running, scenario_network
+from shoal.experiments.live.replay import ReplayError
+from shoal.experiments.run_files import Workload, read_workload
+from shoal.experiments.scenario import Scenario, parse_scenario
+from tests.cli.test_replay import EVENTS, make_workload
+from tests.experiments.test_run_files import event, write_workload
+
+BLUEDOVE = {
+    "system": "bluedove",
+    "bluedove": {"dimensions": [{"attribute": "x", "low": 0, "high": EVENTS}]},
+}
+
+
+def of(path: Path, **changed: Any) -> tuple[Scenario, Workload]:
+    data = {"name": "s", "workload": {"path": str(path)}, "topology": {"kind": "line"}}
+    return parse_scenario(data | changed), read_workload(path)
+
+
+def replayed(folder: Path, path: Path, **changed: Any) -> Comparison:
+    scenario, workload = of(path, **changed)
+
+    async def run() -> Comparison:
+        async with running(scenario, workload, folder) as network:
+            expected = expected_by_filters(workload, path)
+            return await compare(workload, network, expected, "the filters", name="n")
+
+    return asyncio.run(run())
+
+
+def test_a_cluster_delivers_and_has_nothing_to_compare(tmp_path: Path) -> None:
+    found = replayed(tmp_path / "live", make_workload(tmp_path / "workload"), **BLUEDOVE)
+    assert (found.delivered, found.lost, found.duplicated) == (EVENTS + 9 + 25, 0, 0)
+    assert (found.predicted, found.measured, found.places) == (None, None, ())
+
+
+def test_what_mqtt_cannot_carry_is_named(tmp_path: Path) -> None:
+    path = write_workload(tmp_path / "workload", events=[event(0, 0), event(1, 1, dep_delay=1e400)])
+    with pytest.raises(ReplayError, match="event 1 of UA-EWR cannot be published: inf has no form"):
+        replayed(tmp_path / "live", path, system="tree")
+
+
+def test_a_prediction_is_a_simulation_of_the_network(tmp_path: Path) -> None:
+    scenario, workload = of(make_workload(tmp_path), system="tree")
+    network = scenario_network(scenario)
+    prediction = predict(workload, network)
+    assert prediction.places == {}
+    assert prediction.figures.messages == 3 * EVENTS
+    assert prediction.figures.hops_mean == 2 * (EVENTS + 25) / (EVENTS + 9 + 25)
+    # The network may have brokers of which the workload knows nothing.
+    few = workload._replace(brokers=[row for row in workload.brokers if row.broker != "B"])
+    assert predict(few, network) == prediction
+    moving = msgspec.structs.replace(network, system="grape", parameters={})
+    assert predict(workload, moving).places == {"p": "C"}
