@@ -66,7 +66,6 @@ class SubscriptionEntry:
         "client",
         "forwarded_to",
         "id",
-        "ids",
         "last_hop",
         "overlapping",
         "subscription",
@@ -75,7 +74,6 @@ class SubscriptionEntry:
     def __init__(self, subscription: Subscription, last_hop: BrokerId | None) -> None:
         self.subscription = subscription
         self.id = subscription.id
-        self.ids = (subscription.id,)  # as a delivery names it, made once
         self.client = subscription.client
         self.last_hop = last_hop
         self.forwarded_to: set[BrokerId] = set()

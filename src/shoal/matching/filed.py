@@ -245,6 +245,12 @@ class FiledFilters:
         """Whether any filter matches; the first found ends the search."""
         return bool(self._walk(attributes, bool))
 
+    @property
+    def matches_everything(self) -> bool:
+        """Whether some filter asks for nothing, so that no publication need be looked at."""
+        bucket = self._tables.get((), {}).get(())
+        return bucket is not None and bool(bucket.always)
+
     def match_destinations(self, attributes: Attributes) -> list[Any]:
         """The destinations of the filters that match, each once; ends when all are known."""
         of = self._destinations.get

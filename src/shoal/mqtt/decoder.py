@@ -96,9 +96,13 @@ class Decoder:
             length = data[position + 1]
             body = position + 2
             if length > 127:
-                length, body = _long_length(data, position + 1, end, version)
-                if not body:
-                    break
+                if body < end and 0 < data[body] < 128:  # two bytes, as most that are not one
+                    length = length & 127 | data[body] << 7
+                    body += 1
+                else:
+                    length, body = _long_length(data, position + 1, end, version)
+                    if not body:
+                        break
             stop = body + length
             if stop - position > maximum:
                 raise MqttError(

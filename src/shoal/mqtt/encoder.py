@@ -93,7 +93,9 @@ def encode_publish_halves(
 
     `written` are properties and payload as MQTT 5 writes them, where they need not be written.
     """
-    name = _topic_bytes(topic)
+    # The same few topics are written again and again; the longest are not worth the memory.
+    short = len(topic) <= REMEMBERED_TOPIC_BYTES
+    name = _short_topic_bytes(topic) if short else write_string(topic)
     rest = payload
     if version == MQTT_5:
         rest = written or write_properties(properties, PacketType.PUBLISH) + payload
@@ -107,13 +109,6 @@ def encode_publish_halves(
 @lru_cache(REMEMBERED_TOPICS)
 def _short_topic_bytes(topic: str) -> bytes:
     return write_string(topic)
-
-
-def _topic_bytes(topic: str) -> bytes:
-    """The same few topics are written again and again; the longest are not worth the memory."""
-    return (
-        _short_topic_bytes(topic) if len(topic) <= REMEMBERED_TOPIC_BYTES else write_string(topic)
-    )
 
 
 def with_duplicate_flag(before: bytes) -> bytes:

@@ -103,7 +103,7 @@ class FanOut:
                 version = session.outlet.version
                 if version not in written:
                     written[version] = [
-                        message.halves(version, 0, False, identifiers, self._now_us)[0]
+                        message.whole(version, identifiers, self._now_us)
                         for message, identifiers in forms
                     ]
                 if session.outlet.send_many(written[version], lane):

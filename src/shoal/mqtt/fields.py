@@ -143,6 +143,8 @@ def write_variable(value: int) -> bytes:
     """A variable byte integer; ValueError above MAX_VARIABLE."""
     if 0 <= value < 128:
         return value.to_bytes(1, "big")
+    if 0 <= value < 16_384:
+        return bytes((value & 127 | 128, value >> 7))
     if not 0 <= value <= MAX_VARIABLE:
         raise ValueError(f"{value} does not fit in four bytes of seven bits")
     written = bytearray()

@@ -74,8 +74,8 @@ class Message:
         # Where it is written, if anywhere (see `journal`).
         self.number = 0
         self.epoch = 0
-        self._halves: dict[Any, Halves] = {}
-        if properties is not NO_PROPERTIES:
+        self._halves: dict[Any, Halves] | None = None
+        if properties.message_expiry_interval_s is not None:
             self.expires_from(published_us)
 
     def expires_from(self, since_us: int) -> None:
@@ -98,18 +98,32 @@ class Message:
         """The bytes before and after the packet identifier; at QoS 0 all is in the first."""
         left_s = None if self.expires_us is None else self._seconds_left(now_us)
         key = (version, qos, retain, identifiers, left_s)
-        found = self._halves.get(key)
+        halves = self._halves
+        if halves is None:
+            halves = self._halves = {}
+        found = halves.get(key)
         if found is None:
-            properties = self.properties_for(identifiers, now_us)
-            written = self.written if properties is self.properties else None
-            before, after = encode_publish_halves(
-                self.topic, self.payload, version, qos, retain, False, properties, written
-            )
+            before, after = self._write(version, qos, retain, identifiers, now_us)
             found = (before, after) if qos else (before + after, b"")
             if left_s is not None:
-                self._halves.clear()
-            self._halves[key] = found
+                halves.clear()
+            halves[key] = found
         return found
+
+    def whole(self, version: int, identifiers: tuple[int, ...], now_us: int) -> bytes:
+        """The bytes at QoS 0, for one who keeps them: they are not kept here."""
+        before, after = self._write(version, 0, False, identifiers, now_us)
+        return before + after
+
+    def _write(
+        self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> Halves:
+        properties, written = self.properties, self.written
+        if identifiers or self.expires_us is not None:
+            properties, written = self.properties_for(identifiers, now_us), None
+        return encode_publish_halves(
+            self.topic, self.payload, version, qos, retain, False, properties, written
+        )
 
     def properties_for(
         self, identifiers: tuple[int, ...], now_us: int, topic_alias: int | None = None

@@ -365,11 +365,12 @@ class TreeRouting:
             raise ProtocolError(f"{client} has not advertised at {self.broker}")
         number = self._next_numbers.get(client, self._unused_number)
         accepted = []
+        promises_all = promises.matches_everything
         for publication in publications:
             if publication.publisher != client:
                 owner = publication.publisher
                 reason = f"publication {publication.sequence} belongs to {owner}, not to {client}"
-            elif promises.matches_any(publication.attributes):
+            elif promises_all or promises.matches_any(publication.attributes):
                 message_id = MessageId(self.broker, client, number)
                 accepted.append(RoutedPublication(publication, message_id))
                 number += 1
@@ -391,13 +392,16 @@ class TreeRouting:
         remote: dict[BrokerId, list[RoutedPublication]] = {}
         match = self._match
         for routed in publications:
-            local: dict[ClientId, tuple[SubscriptionId, ...]] = {}
+            local: dict[ClientId, list[SubscriptionId]] = {}
             reached = [hop]  # a handful of neighbours: a list beats a set
             for entry in match(routed.publication.attributes):
                 neighbour = entry.last_hop
                 if neighbour is None:
-                    client = entry.client
-                    local[client] = local[client] + entry.ids if client in local else entry.ids
+                    known = local.get(entry.client)
+                    if known is None:
+                        local[entry.client] = [entry.id]
+                    else:
+                        known.append(entry.id)
                 elif neighbour not in reached:
                     reached.append(neighbour)
                     if neighbour in remote:
@@ -406,7 +410,7 @@ class TreeRouting:
                         remote[neighbour] = [routed]
             if local:
                 for client, subscriptions in local.items():
-                    out.append(Deliver(client, routed, subscriptions, hops))
+                    out.append(Deliver(client, routed, tuple(subscriptions), hops))
         if remote:
             hops += 1
             whole = PublicationBatch(publications, hops)
