@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from shoal.broker.effects import LinkChanged
+from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_session import (
     CONTROLS,
     Acknowledge,
     Heartbeat,
     Hello,
-    LinkLimits,
     LinkSession,
     Refuse,
     State,

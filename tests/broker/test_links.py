@@ -225,7 +225,7 @@ def test_a_link_that_changed_knows_nothing_of_before() -> None:
     machine.handle(Received("B2", Frame(3, 0, Unadvertise("a1"))), 10)  # early: waits for 1 and 2
     machine.handle(LinkChanged("B2", False), 20)
     up = machine.handle(LinkChanged("B2", True), 30)
-    assert frames(up) == [(1, 0, True)]
+    assert frames(up) == [(1, 0, True), (2, 0, True)]  # the advertisement, and that it is all
     effects = machine.handle(Received("B2", Frame(1, 0, Advertise(advertisement("b")))), 40)
     assert frames(effects) == [(0, 1, False)]
     assert list(machine.tables.advertisements) == ["a1", "b"]

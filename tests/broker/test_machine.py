@@ -24,6 +24,7 @@ from shoal.broker.links import Frame, ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
+    AdvertisementsSaid,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -39,6 +40,7 @@ from shoal.broker.messages import (
     Resume,
     RoutedPublication,
     Subscribe,
+    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
@@ -110,6 +112,8 @@ PUBLICATIONS = st.builds(
     sequence=NUMBERS,
     published_us=NUMBERS,
     attributes=attributes(["a", "b"]),
+    assured=st.booleans(),
+    again=st.booleans(),
 )
 ROUTED = st.builds(RoutedPublication, PUBLICATIONS, IDS, st.one_of(st.none(), IDS))
 NOT_NEGATIVE = st.integers(0, 2**70)
@@ -135,6 +139,8 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Unadvertise: st.builds(Unadvertise, NAMES),
     Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
     Unsubscribe: st.builds(Unsubscribe, NAMES),
+    AdvertisementsSaid: st.builds(AdvertisementsSaid),
+    SubscriptionsSaid: st.builds(SubscriptionsSaid),
     PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), NUMBERS),
     Publish: st.builds(Publish, tuples(PUBLICATIONS)),
     PingRequest: st.builds(PingRequest, IDS, PATHS),

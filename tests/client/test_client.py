@@ -21,7 +21,7 @@ from shoal.mqtt.properties import Properties
 from tests.runtime.live import PATIENCE_S, on_loop
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt
-from tests.runtime.test_publishers import SHORT, STAR
+from tests.runtime.test_publishers import IMPATIENT, SHORT, STAR
 from tests.strategies import VALUES
 from tests.systems import eager
 
@@ -296,8 +296,9 @@ async def test_a_client_sent_where_nobody_is_returns_to_where_it_began() -> None
 
 @on_loop
 async def test_the_broker_that_a_client_followed_to_dies() -> None:
+    limits = {"courier_limits": SHORT, "limits": IMPATIENT}
     async with (
-        mqtt(STAR, system="pop", parameters=eager("pop"), courier_limits=SHORT) as network,
+        mqtt(STAR, system="pop", parameters=eager("pop"), **limits) as network,
         at(network, "B1", "near") as near,
         at(network, "B3", "third") as third,
         at(network, "B4", "fourth") as fourth,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
 from shoal.broker.effects import Deliver, Input, Notify, Received, Send
 from shoal.broker.machine import Broker
+from shoal.broker.messages import Publish
+from shoal.model import Publication
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.overlays.tree.routing import TreeRouting
 from tests.mqtt.house import House
@@ -26,14 +29,25 @@ class Site(House):
             broker_id, self.now_us, limits=self.clients.limits, networked=True
         )
         self.notices: list[Notify] = []
+        self.unsettled: list[Publication] = []
 
     def carry_out(self, effects: Any) -> None:
         super().carry_out(effects)
         requests, self.requests = self.requests, []
         for request in requests:
             self.handle(request)
+            if isinstance(request.request, Publish):
+                if self.network.is_settling:
+                    self.settle(request.request.publications)
+                else:
+                    self.unsettled += request.request.publications
         if not self.network.is_slow:
             self.network.settle()
+
+    def settle(self, publications: Iterable[Publication]) -> None:
+        """Nothing can take these any more."""
+        self.clients.settled(publications)
+        self.carry_out(self.clients.take_effects())
 
     def handle(self, input: Input) -> None:
         """The machine takes an input; what it sends waits in a link."""
@@ -48,10 +62,14 @@ class Site(House):
 
 
 class Network:
-    """Brokers in a line.  With `is_slow`, messages stay in their links until `step` or `settle`."""
+    """Brokers in a line.  With `is_slow`, messages stay in their links until `step` or `settle`.
+
+    Publications count as settled at once; without `is_settling`, when a test says so.
+    """
 
     def __init__(self, *names: str, **limits: Any) -> None:
         self.is_slow = False
+        self.is_settling = True
         self.links: dict[tuple[str, str], deque[Any]] = {}
         self.sites: dict[str, Site] = {}
         for number, name in enumerate(names):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.courier_messages import ClientRequest
+from shoal.broker.custody import marked
 from shoal.broker.effects import Record
 from shoal.broker.messages import (
     Advertise,
@@ -242,6 +243,14 @@ def test_only_what_is_asked_again_can_be_a_repeat() -> None:
     assert repeats.take(fifth)
     assert repeats.take(fifth)  # without the mark nothing is looked up
     assert [repeats.take(publication) for publication in again] == [False, True]
+
+
+def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
+    repeats = Repeats()
+    (fourth,), (fifth,), (sixth,), (seventh,) = (publish(n).publications for n in (4, 5, 6, 7))
+    assert repeats.take(fourth)
+    assert [repeats.take(marked(each)) for each in (fourth, fifth, sixth)] == [False, True, True]
+    assert [repeats.take(each) for each in (fifth, sixth, seventh)] == [False, False, True]
 
 
 def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

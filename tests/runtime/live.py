@@ -16,7 +16,8 @@ import uvloop
 
 from shoal.broker.courier import CourierLimits
 from shoal.broker.effects import Deliver
-from shoal.broker.link_session import CONTROLS, LinkLimits
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_session import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
@@ -82,16 +83,16 @@ class LiveNetwork:
         self.notices: list[Message] = []
 
     async def start(self, name: BrokerId) -> None:
-        machine = Broker(name, (), strategy_factory(self.system, self.parameters))
+        neighbours = tuple(
+            right if left == name else left for left, right in self.joins if name in (left, right)
+        )
+        factory = strategy_factory(self.system, self.parameters)
+        machine = Broker(name, (), factory, expected=neighbours)
         node = Node(machine, Clock(), self)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         settings = PeerSettings(
             network="test",
-            neighbours=tuple(
-                right if left == name else left
-                for left, right in self.joins
-                if name in (left, right)
-            ),
+            neighbours=neighbours,
             addresses=self.addresses,
             incarnation=next(_incarnations),
             limits=self.limits,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
+from shoal.broker.custody import Custody
 from shoal.broker.effects import (
     CancelTimer,
     CloseLink,
@@ -32,17 +34,19 @@ from shoal.broker.messages import (
 from shoal.broker.wire import WireError
 from shoal.model import MessageId, Publication
 from shoal.runtime.clock import Clock
-from shoal.runtime.node import MAX_BATCH, Node, joined
+from shoal.runtime.node import MAX_BATCH, Node, Phase, joined
 from tests.runtime.live import on_loop, until
 
 SESSION = MessageId("B1", "P", 0)
 
 
-def batch(*numbers: int, hops: int = 1) -> PublicationBatch:
+def batch(*numbers: int, hops: int = 1, assured: bool = False) -> PublicationBatch:
     return PublicationBatch(
         tuple(
             RoutedPublication(
-                Publication(publisher="P", sequence=number, published_us=0, attributes={}),
+                Publication(
+                    publisher="P", sequence=number, published_us=0, attributes={}, assured=assured
+                ),
                 MessageId("B1", "P", number),
             )
             for number in numbers
@@ -54,10 +58,11 @@ def batch(*numbers: int, hops: int = 1) -> PublicationBatch:
 def test_runs_of_publications_are_one_batch() -> None:
     other = Unsubscribe("s")
     found = joined([batch(0), batch(1, 2), other, batch(3), batch(4, hops=2), batch(5, hops=2)])
-    assert found == [batch(0, 1, 2), other, batch(3), batch(4, 5, hops=2)]
+    assert found == [(batch(0, 1, 2), 2), (other, 1), (batch(3), 1), (batch(4, 5, hops=2), 2)]
     assert joined([]) == []
     long = joined([batch(number) for number in range(2 * MAX_BATCH + 1)])
-    assert [len(each.publications) for each in long if isinstance(each, PublicationBatch)] == [
+    assert [count for _, count in long] == [MAX_BATCH, MAX_BATCH, 1]
+    assert [len(each.publications) for each, _ in long if isinstance(each, PublicationBatch)] == [
         MAX_BATCH,
         MAX_BATCH,
         1,
@@ -68,6 +73,7 @@ class Machine:
     """Stands for a broker: says what it is told to, and keeps what it was given."""
 
     id = "B1"
+    is_ready = True
 
     def __init__(self, answer: Callable[[Input], list[Effect]]) -> None:
         self.inputs: list[Input] = []
@@ -86,13 +92,19 @@ class Links:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.sent: list[Message] = []
+        self.in_custody: list[Custody] = []
 
-    def send(self, neighbour: str, message: Message) -> None:
+    def send(self, neighbour: str, message: Message, custody: Custody | None = None) -> None:
         if neighbour == "B9":
             raise WireError("cannot be written")
         self.sent.append(message)
+        if custody is not None:
+            custody.extend()
+            self.in_custody.append(custody)
 
     def open(self, neighbour: str, address: str) -> None: ...
+
+    def ready(self, neighbour: str) -> None: ...
 
     def close(self, neighbour: str) -> None:
         self._node.changed([LinkChanged(neighbour, False)])
@@ -199,3 +211,47 @@ async def test_requests_wait_for_room() -> None:
     node.hold(False)
     await waiting
     assert told == [True, False]
+
+
+@on_loop
+async def test_whoever_brings_an_input_is_told_when_all_it_caused_is_settled() -> None:
+    def answer(input: Input) -> list[Effect]:
+        if not isinstance(input, Received) or not isinstance(input.message, PublicationBatch):
+            return []
+        sent = input.message
+        return [Send("B3", sent), Send("B4", sent), Send("B3", Unsubscribe("s"))]
+
+    node, _, links = node_of(answer)
+    settled: list[tuple[int, int]] = []
+
+    def owe(first: int, last: int) -> Custody:
+        return Custody(lambda: settled.append((first, last)))
+
+    node.receive("B2", [Unsubscribe("x"), batch(1, assured=True), batch(2)], owe=owe)
+    assert len(links.in_custody) == 2  # the batch for each, and nothing else
+    links.in_custody[0].settle()
+    assert settled == []
+    links.in_custody[1].settle()
+    assert settled == [(1, 2)]
+    node.receive("B2", [batch(3)], owe=owe)  # for which nobody waits
+    node.receive("B9", [batch(4, assured=True)])  # nor for this
+    assert settled == [(1, 2)]
+    assert len(links.in_custody) == 2
+
+
+@on_loop
+async def test_what_causes_nothing_is_settled_at_once() -> None:
+    node, _, _ = node_of(lambda input: [])
+    settled: list[int] = []
+    node.request("C", Ping(SESSION), custody=Custody(lambda: settled.append(1)))
+    assert settled == [1]
+
+
+@on_loop
+async def test_a_flush_goes_by_its_phases() -> None:
+    node, _, _ = node_of(lambda input: [])
+    found: list[Phase] = []
+    for phase in (Phase.CLIENTS, Phase.LINKS, Phase.DELIVER, Phase.RECORD):
+        node.at_flush(phase, partial(found.append, phase))
+    node.flush()
+    assert found == [Phase.DELIVER, Phase.RECORD, Phase.LINKS, Phase.CLIENTS]

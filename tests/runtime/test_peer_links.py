@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from shoal.broker.link_session import CONTROLS, Hello, LinkLimits, Refuse
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_session import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, FrameReader
 from shoal.runtime.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until

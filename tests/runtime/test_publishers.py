@@ -12,7 +12,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.broker.courier import CourierLimits
-from shoal.broker.link_session import CONTROLS, Hello, LinkLimits, Purpose, Refuse
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_session import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.messages import Message, MigrationAdvertisement, Relocate
 from shoal.broker.records import MigrationRecord
 from shoal.broker.wire import Codec, FrameReader
@@ -93,13 +94,16 @@ async def moved_to(network: MqttNetwork, broker: str, writer: aiomqtt.Client) ->
     return sent
 
 
+# Who has something for a dead broker does not wait for long.
+IMPATIENT = LinkLimits(give_up_us=1_000_000)
 SHORT = CourierLimits(lost_us=100_000, stranded_us=800_000, idle_us=500_000)
 
 
 @asynccontextmanager
 async def star(system: str) -> AsyncIterator[tuple[MqttNetwork, aiomqtt.Client, aiomqtt.Client]]:
     """A publisher and a subscriber at B1, others around B2, and nobody moves by itself."""
-    options = {"system": system, "parameters": calm(system), "courier_limits": SHORT}
+    limits = {"courier_limits": SHORT, "limits": IMPATIENT}
+    options = {"system": system, "parameters": calm(system), **limits}
     async with (
         mqtt(STAR, **options) as network,
         network.client("B1", "near", protocol=V5) as near,
@@ -124,19 +128,19 @@ async def test_the_target_is_killed_while_the_publisher_moves_there(system: str)
         asked = asyncio.Event()
         node = network.network.nodes["B2"]
 
-        def ask(client: str, wanted: Message, since_us: int | None = None) -> None:
+        def ask(client: str, wanted: Message, *_: object, **__: object) -> None:
             if isinstance(wanted, MigrationAdvertisement):
                 asked.set()  # it dies before it has read this
 
         node.request = ask  # type: ignore[method-assign]
         await publish(writer, range(50))
         send_away(network, "B1", "B2")
-        await publish(writer, range(50, 100))
+        publishing = asyncio.create_task(publish(writer, range(50, 150)))
         await asked.wait()
         await network.kill("B2")
         (machine,) = network.publishers["B1"].publishers
         assert machine.moving
-        await publish(writer, range(100, 150))
+        await publishing  # what is held back is acknowledged once it has gone somewhere
         await until(lambda: not machine.moving)
         assert machine.broker == "B1"
         await publish(writer, range(150, 200))

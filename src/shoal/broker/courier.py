@@ -1,8 +1,9 @@
 """The door's end of a courier: the direct channel to a broker where clients of the door publish.
 
 What clients ask waits until the other broker is there, goes over in order and exactly once, and
-is kept until that broker has handled it.  When that broker has forgotten (it started again), or
-is away for too long, what it has not handled is given back, so that it can be asked again.
+is kept until that broker has handled it, publications that somebody waits for until they are
+settled.  When that broker has forgotten (it started again), or is away for too long, what is kept
+is given back, so that it can be asked again.
 
 A pure machine around a `LinkSession`; the driver dials for as long as the courier lives.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.broker.courier_messages import ClientRequest
+from shoal.broker.custody import Custody
 from shoal.broker.link_session import Hello, LinkSession, State
 from shoal.broker.messages import Publish
 from shoal.broker.wire import Codec, FrameReader, WireError
@@ -44,14 +46,14 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """Event: the broker is back and knows nothing; `requests` it may not have handled."""
+    """Event: the broker is back and knows nothing; `requests` it may have had no time for."""
 
     broker: BrokerId
     requests: tuple[ClientRequest, ...]
 
 
 class Stranded(msgspec.Struct, frozen=True):
-    """Event: the broker counts as gone; `requests` it may not have handled."""
+    """Event: the broker counts as gone; `requests` it may have had no time for."""
 
     broker: BrokerId
     requests: tuple[ClientRequest, ...]
@@ -70,7 +72,7 @@ class Courier:
         self.broker = session.neighbour
         self._codec = codec
         self._limits = limits
-        self._waiting: list[ClientRequest] = []
+        self._waiting: list[tuple[ClientRequest, Custody | None]] = []
         self._away_us = now_us
         self._is_lost = False
         self._used_us = now_us
@@ -80,18 +82,25 @@ class Courier:
         """Whether those who publish over it must wait."""
         return self.session.is_full
 
-    def ask(self, request: ClientRequest, now_us: int) -> list[CourierEvent]:
-        """Pass a request on; WireError when it cannot be written."""
+    def ask(
+        self, request: ClientRequest, now_us: int, custody: Custody | None = None
+    ) -> list[CourierEvent]:
+        """Pass a request on; WireError when it cannot be written.
+
+        `custody` is extended until the request is settled; it is lost when that is given back.
+        """
         self._used_us = now_us
         if self.session.state is State.IDLE:
-            self._waiting.append(request)
-        elif not self._send(request):
+            if custody is not None:
+                custody.extend()
+            self._waiting.append((request, custody))
+        elif not self._send(request, custody):
             return [self._strand(now_us)]
         return []
 
-    def _send(self, request: ClientRequest) -> bool:
+    def _send(self, request: ClientRequest, custody: Custody | None) -> bool:
         try:
-            return self.session.send(request)
+            return self.session.send(request, custody)
         except WireError:
             asked = request.request
             if not isinstance(asked, Publish) or len(asked.publications) < 2:
@@ -99,20 +108,24 @@ class Courier:
         # Too long together: what a client published while it was moved goes in one request.
         middle = len(asked.publications) // 2
         halves = asked.publications[:middle], asked.publications[middle:]
-        sent = [self._send(ClientRequest(request.client, Publish(half))) for half in halves]
+        sent = [
+            self._send(ClientRequest(request.client, Publish(half)), custody) for half in halves
+        ]
         return all(sent)
 
     def connected(self, hello: Hello, now_us: int) -> list[CourierEvent]:
         """Both ends have said hello; WireError as `LinkSession.connected`."""
-        was_idle, unhandled = self.session.state is State.IDLE, self.session.unhandled()
+        was_idle, unsettled = self.session.state is State.IDLE, self.session.unsettled()
         is_fresh = bool(self.session.connected(hello, now_us))
         self._is_lost = False
         if was_idle:
             waiting, self._waiting = self._waiting, []
-            for request in waiting:
-                self._send(request)
+            for request, custody in waiting:
+                self._send(request, custody)
+                if custody is not None:
+                    custody.settle()
         elif is_fresh:
-            return [Forgotten(self.broker, self._read(unhandled))]
+            return [Forgotten(self.broker, self._read(unsettled))]
         return []
 
     def disconnected(self, now_us: int) -> None:
@@ -141,7 +154,8 @@ class Courier:
         return now_us - self._used_us > self._limits.idle_us
 
     def _strand(self, now_us: int) -> Stranded:
-        requests = (*self._read(self.session.unhandled()), *self._waiting)
+        waiting = (request for request, _ in self._waiting)
+        requests = (*self._read(self.session.unsettled()), *waiting)
         self._waiting.clear()
         self.session.give_up()
         self._away_us, self._is_lost = now_us, False

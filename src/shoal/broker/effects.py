@@ -44,7 +44,10 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class LinkChanged(msgspec.Struct, frozen=True):
-    """The link to a neighbour came up (nothing sent before is in it) or went down."""
+    """The link to a neighbour came up (nothing sent before is in it) or went down.
+
+    Up without down before: the neighbour has come back soon, and knows nothing of what was said.
+    """
 
     neighbour: BrokerId
     up: bool
@@ -126,6 +129,12 @@ class OpenLink(msgspec.Struct, frozen=True):
     address: str = ""
 
 
+class LinkReady(msgspec.Struct, frozen=True):
+    """The neighbour, whose link came up, knows where publications go: they may be sent to it."""
+
+    neighbour: BrokerId
+
+
 class CloseLink(msgspec.Struct, frozen=True):
     """Give the link up: drop what is in it, tell both ends, then bring it up anew."""
 
@@ -138,4 +147,6 @@ class Record(msgspec.Struct, frozen=True):
     record: msgspec.Struct
 
 
-Effect = Send | Deliver | Notify | SetTimer | CancelTimer | OpenLink | CloseLink | Record
+Effect = (
+    Send | Deliver | Notify | SetTimer | CancelTimer | OpenLink | LinkReady | CloseLink | Record
+)

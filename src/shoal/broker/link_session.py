@@ -2,8 +2,9 @@
 
 Two ends make a session.  Each numbers what it sends, keeps it until the other end has handled it,
 and after a lost connection goes on from where the other end stopped.  An end that does not know
-the session any more (it restarted, or gave the link up) starts a fresh one: the broker is told
-that the link went down and came up, and repairs its tables.
+the session any more (it restarted, or gave the link up) starts a fresh one: the broker is told,
+and repairs its tables.  What somebody waits for (`shoal.broker.custody`) is kept until the other
+end says that it is settled, and goes over to a fresh session.
 
 A pure machine: the driver brings bytes and the time, writes what `to_write` gives, and carries
 what `take` gives and what changed to the broker.
@@ -12,12 +13,16 @@ what `take` gives and what changed to the broker.
 | --- | --- | --- | --- | --- |
 | idle | (cannot be) | → up, link up | idle | idle |
 | up | (closes the connection before) | | → away | → idle, link down |
-| away | → up, the rest is sent again | → up, link down and up | away | → idle, link down |
+| away | → up, the rest is sent again | → up, forgotten | away | → idle, link down |
 
-What is sent and not acknowledged fits into a window, so the other end may stop handling messages
-for a while (`take` not called) without a bound being crossed; acknowledgements are read even
-then.  That is what lets brokers hold back what comes from elsewhere while one link is full, and
-never wait for each other in a circle, as long as the overlay is a tree.
+*Forgotten* is told as link up without a link down before; where the system cannot do with that
+(`is_graceful` is False) as down and up, and what was in custody counts as settled.
+
+What is sent and not handled fits into a window, so the other end may stop handling messages for a
+while (`take` not called) without a bound being crossed; acknowledgements are read even then.  On a
+tree what an end has in custody depends on what lies beyond the other end and on nothing else.
+Both let brokers hold back what comes from elsewhere while one link is full, and never wait for
+each other in a circle.
 
 `shoal.broker.links` is for links that lose single messages, as the simulator's do.  Over TCP a
 connection loses nothing but its end, so this machine needs no timers to resend, and what it needs
@@ -27,14 +32,22 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 from __future__ import annotations
 
 import enum
-from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from shoal.broker.custody import Custody, repeated
 from shoal.broker.effects import LinkChanged
-from shoal.broker.messages import Message, PublicationBatch
-from shoal.broker.wire import MAX_FRAME_BYTES, Codec, FrameReader, Vocabulary, WireError
+from shoal.broker.link_outbox import LinkLimits, LinkOutbox, Span
+from shoal.broker.messages import EXCHANGE, Message, PublicationBatch
+from shoal.broker.wire import (
+    LENGTH_BYTES,
+    MAX_FRAME_BYTES,
+    Codec,
+    FrameReader,
+    Vocabulary,
+    WireError,
+)
 from shoal.model import BrokerId
 
 # (incarnation of an end, how many sessions it has begun): never the same again.
@@ -74,9 +87,10 @@ class Refuse(Control, frozen=True):
 
 
 class Acknowledge(Control, frozen=True):
-    """So many messages of this session are handled."""
+    """So many messages of this session are handled; those numbered so are settled, too."""
 
     handled: int
+    settled: tuple[Span, ...] = ()
 
 
 class Heartbeat(Control, frozen=True):
@@ -92,23 +106,12 @@ class Echo(Control, frozen=True):
 CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo)
 
 
-class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one end of a link.
+class Debt(NamedTuple):
+    """Messages `first` to `last` that came in a session, and are to be settled there."""
 
-    window_bytes     sent and not acknowledged; a round trip of 100 ms then allows 40 MB/s
-    high_bytes       kept to be sent: from here on the link is full, and what feeds it must wait
-    low_bytes        it is not full any more
-    limit_bytes      more is never kept: the link is given up
-    silence_us       a connection on which nothing came for so long is dead
-    give_up_us       a connection that is away for so long ends the session
-    """
-
-    window_bytes: int = 4 * 2**20
-    high_bytes: int = 8 * 2**20
-    low_bytes: int = 4 * 2**20
-    limit_bytes: int = 128 * 2**20
-    silence_us: int = 5_000_000
-    give_up_us: int = 60_000_000
+    begun: int
+    first: int
+    last: int
 
 
 class State(enum.Enum):
@@ -129,43 +132,42 @@ class LinkSession:
         codec: Codec,
         limits: LinkLimits | None = None,
         purpose: Purpose = Purpose.LINK,
+        *,
+        is_graceful: bool = False,
     ) -> None:
         self.neighbour = neighbour
         self.state = State.IDLE
-        self.is_full = False
         self._network = network
         self._broker = broker
         self._codec = codec
         self._limits = limits or LinkLimits()
         self._incarnation = incarnation
         self._purpose = purpose
+        self._is_graceful = is_graceful
         self._begun = 0
+        self._sessions = 0  # this end's, whoever began them
         self._other: SessionName | None = None
         self._said: Hello | None = None
         self._round_trip_us = 0
         self._changed_us = 0
+        self._outbox = LinkOutbox(self._limits)
         self._start()
         self._connect()
 
     def _start(self) -> None:
-        """Forget the session."""
-        # Sent and not acknowledged, oldest first: written on this connection, and not yet.
-        self._in_flight: deque[bytes] = deque()
-        self._waiting: deque[bytes] = deque()
-        self._in_flight_bytes = 0
-        self._buffered_bytes = 0
-        self._acknowledged = 0  # the number of messages before the oldest of these
+        """Forget what came in the session."""
+        self._sessions += 1
         self._handled = 0
-        self.is_full = False
+        # What came and is not settled; what is, and has not been said on this connection.
+        self._debts: dict[int, Debt] = {}
+        self._settled: list[Span] = []
 
     def _connect(self) -> None:
         """Forget the connection."""
         self._reader = FrameReader()
         self._inbox: list[Message] = []
         self._inbox_bytes = 0
-        self._waiting.extendleft(reversed(self._in_flight))
-        self._in_flight.clear()
-        self._in_flight_bytes = 0
+        self._outbox.reconnect()
         # What is to be said beside messages, each at most once.
         self._owes_acknowledgement = False
         self._heartbeat: Heartbeat | None = None
@@ -192,20 +194,46 @@ class LinkSession:
         if said is None or said != self._greeting() or self.state is State.UP:
             raise WireError("the session changed while the connection was made")
         same = hello.session == said.other and hello.other == said.session
-        if same and not self._acknowledged <= hello.handled <= self._sent:
+        outbox = self._outbox
+        if same and not outbox.handled <= hello.handled <= outbox.sent:
             self.give_up()
-            raise WireError(f"{hello.handled} messages cannot be handled, {self._sent} were sent")
+            raise WireError(f"{hello.handled} messages cannot be handled, {outbox.sent} were sent")
         self._said = None
         self._connect()
         self._heard_us = now_us
         was_away, self.state = self.state is State.AWAY, State.UP
         if same:
-            self._trim(hello.handled)
+            outbox.handle(hello.handled)
+            self._settled = self._all_settled()
+            self._owes_acknowledgement = bool(self._settled)
             return []
         self._start()
         self._other = hello.session
-        down = [LinkChanged(self.neighbour, False)] if was_away else []
+        self._start_afresh()
+        down = [LinkChanged(self.neighbour, False)] if was_away and not self._is_graceful else []
         return [*down, LinkChanged(self.neighbour, True)]
+
+    def _start_afresh(self) -> None:
+        """Nothing is under way in the new session but what somebody waits for."""
+        frames = self._outbox.assured()
+        self._outbox = LinkOutbox(self._limits)
+        self._outbox.is_gate_closed = self._is_graceful
+        for frame in frames:
+            assert frame.custody is not None
+            if self._is_graceful:
+                self._outbox.put(self._repeat(frame.data), frame.custody, passes=False)
+                frame.custody.settle()
+            else:
+                frame.custody.lose()
+
+    def _repeat(self, frame: bytes) -> bytes:
+        message = self._codec.decode(frame[LENGTH_BYTES:])
+        assert type(message) is PublicationBatch
+        return self._codec.encode(repeated(message))
+
+    def open_gate(self) -> None:
+        """The other end has said its table, and can take publications."""
+        self._outbox.open_gate()
 
     def lost(self, now_us: int) -> None:
         """The connection is gone; what was not taken yet will come again."""
@@ -221,38 +249,42 @@ class LinkSession:
         self.state = State.IDLE
         self._begun += 1
         self._other = None
+        frames, self._outbox = self._outbox.assured(), LinkOutbox(self._limits)
         self._start()
         self._connect()
+        for frame in frames:
+            assert frame.custody is not None
+            frame.custody.lose()
         return changes
 
     # --- what goes out ------------------------------------------------------------------------
 
     @property
-    def _sent(self) -> int:
-        return self._acknowledged + len(self._in_flight) + len(self._waiting)
+    def is_full(self) -> bool:
+        """Whether whoever feeds the link must wait."""
+        return self._outbox.is_full
 
     @property
     def buffered_bytes(self) -> int:
-        """What is kept because the other end has not handled it."""
-        return self._buffered_bytes
+        """What is kept because the other end has not handled it, or has not settled it."""
+        return self._outbox.bytes
 
-    def unhandled(self) -> list[bytes]:
-        """The frames that the other end has not handled, as far as is known, oldest first."""
-        return [*self._in_flight, *self._waiting]
+    def unsettled(self) -> list[bytes]:
+        """The frames that are kept, oldest first."""
+        return [frame.data for frame in self._outbox]
 
-    def send(self, message: Message) -> bool:
+    def send(self, message: Message, custody: Custody | None = None) -> bool:
         """Keep a message and send it when there is room; False when the link must be given up.
 
-        Without a session it goes nowhere.  WireError when the message cannot be written.
+        `custody` is extended, and settled when the message is, or is gone.  Without a session the
+        message goes nowhere.  WireError when it cannot be written.
         """
         if self.state is State.IDLE:
             return True
+        passes = isinstance(message, EXCHANGE)
         for frame in self._frames(message):
-            self._waiting.append(frame)
-            self._buffered_bytes += len(frame)
-        if self._buffered_bytes > self._limits.high_bytes:
-            self.is_full = True
-        return self._buffered_bytes <= self._limits.limit_bytes
+            self._outbox.put(frame, custody, passes=passes)
+        return not self._outbox.is_overfull
 
     def _frames(self, message: Message) -> list[bytes]:
         try:
@@ -269,18 +301,15 @@ class LinkSession:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""
         if self.state is not State.UP:
             return b""
-        acknowledge = Acknowledge(self._handled) if self._owes_acknowledgement else None
+        acknowledge = None
+        if self._owes_acknowledgement:
+            acknowledge = Acknowledge(self._handled, tuple(self._settled))
+            self._owes_acknowledgement = False
+            self._settled = []
         owed = (acknowledge, self._heartbeat, self._echo)
         parts = [self._codec.encode(control) for control in owed if control is not None]
-        self._owes_acknowledgement = False
         self._heartbeat = self._echo = None
-        waiting, window_bytes = self._waiting, self._limits.window_bytes
-        while waiting and self._in_flight_bytes < window_bytes:
-            frame = waiting.popleft()
-            parts.append(frame)
-            self._in_flight.append(frame)
-            self._in_flight_bytes += len(frame)
-        return b"".join(parts)
+        return b"".join(parts + self._outbox.take())
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -298,10 +327,12 @@ class LinkSession:
                 raise WireError("more messages than the window allows")
             return
         match message:
-            case Acknowledge(handled):
-                if not 0 <= handled - self._acknowledged <= len(self._in_flight):
+            case Acknowledge(handled, settled):
+                outbox = self._outbox
+                if not 0 <= handled - outbox.handled <= outbox.in_flight:
                     raise WireError(f"an acknowledgement of {handled} messages makes no sense")
-                self._trim(handled)
+                outbox.handle(handled)
+                outbox.settle(settled)
             case Heartbeat(at_us):
                 self._echo = Echo(at_us)
             case Echo(at_us) if at_us <= now_us:
@@ -321,17 +352,38 @@ class LinkSession:
             self._owes_acknowledgement = True
         return messages
 
-    def _trim(self, handled: int) -> None:
-        for _ in range(handled - self._acknowledged):
-            if self._in_flight:
-                size = len(self._in_flight.popleft())
-                self._in_flight_bytes -= size
-            else:  # of an earlier connection
-                size = len(self._waiting.popleft())
-            self._buffered_bytes -= size
-        self._acknowledged = handled
-        if self._buffered_bytes <= self._limits.low_bytes:
-            self.is_full = False
+    @property
+    def handled(self) -> int:
+        """How many messages of the session were taken."""
+        return self._handled
+
+    def owe(self, first: int, last: int) -> Debt:
+        """Of what was taken, these messages are to be settled."""
+        debt = self._debts[first] = Debt(self._sessions, first, last)
+        return debt
+
+    def settle(self, debt: Debt) -> bool:
+        """Tell the other end that these are settled; False when it does not wait for it now."""
+        if debt.begun != self._sessions:
+            return False
+        del self._debts[debt.first]
+        first = debt.first
+        if self._settled and self._settled[-1][1] == first - 1:
+            first, _ = self._settled.pop()
+        self._settled.append((first, debt.last))
+        self._owes_acknowledgement = True
+        return True
+
+    def _all_settled(self) -> list[Span]:
+        """All that is handled, but for what is owed: what was said may not have come."""
+        spans, first = [], 0
+        for debt in self._debts.values():
+            if first < debt.first:
+                spans.append((first, debt.first - 1))
+            first = debt.last + 1
+        if first < self._handled:
+            spans.append((first, self._handled - 1))
+        return spans
 
     # --- time ---------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ from shoal.model import BrokerId
 class Broker:
     """One broker.
 
-    `neighbours` are the brokers it has links to when it starts; `seed` starts the randomness
-    that its system may use.
+    `neighbours` are the brokers it has links to when it starts, `expected` those to which links
+    will come up; `seed` starts the randomness that its system may use.
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class Broker:
         neighbours: tuple[BrokerId, ...],
         system: StrategyFactory,
         seed: int = 0,
+        expected: tuple[BrokerId, ...] = (),
     ) -> None:
         self.id = broker_id
         random = Random(f"{seed}/{broker_id}")
-        self._strategy = system(BrokerContext(broker_id, neighbours, random))
+        self._strategy = system(BrokerContext(broker_id, neighbours, random, expected))
         self._receive = self._strategy.receive
         self._now_us = 0
 
@@ -52,6 +53,11 @@ class Broker:
     def tables(self) -> RoutingTable:
         """The routing table, to look at."""
         return self._strategy.tables
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether publications of local clients need not wait."""
+        return self._strategy.is_ready
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""

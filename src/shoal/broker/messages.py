@@ -51,6 +51,31 @@ class Unsubscribe(Message, frozen=True):
     subscription_id: SubscriptionId
 
 
+# --- brokers that come back tell their tables ---------------------------------------------------
+
+
+class AdvertisementsSaid(Message, frozen=True):
+    """To a neighbour: all advertisements from elsewhere are said, those not said are gone."""
+
+
+class SubscriptionsSaid(Message, frozen=True):
+    """To a neighbour, who has said its advertisements: so are all subscriptions that follow them.
+
+    It may send publications from now on.
+    """
+
+
+# What neighbours say when a link has come up, before they send each other anything else.
+EXCHANGE = (
+    Advertise,
+    Unadvertise,
+    Subscribe,
+    Unsubscribe,
+    AdvertisementsSaid,
+    SubscriptionsSaid,
+)
+
+
 # --- publications -----------------------------------------------------------------------------
 
 

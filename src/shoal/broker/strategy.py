@@ -2,7 +2,7 @@
 
 The machine owns the door: it tells inputs apart and refuses what its own side did wrong.  All
 else is the system's: six methods, one per kind of input, each appending effects to `out`, and
-`tables`, for whoever looks at a broker from outside.
+`tables` and `is_ready`, for whoever looks at a broker from outside.
 
 Neighbours are those at the start.  A system may ask for links to others (`OpenLink`), whatever
 the shape of its overlay; whom it may talk to is its own affair.
@@ -23,11 +23,15 @@ from shoal.model import BrokerId, ClientId
 
 
 class BrokerContext(msgspec.Struct, frozen=True):
-    """What a system is built from: who this broker is, whom it is linked to, its randomness."""
+    """What a system is built from: who this broker is, whom it is linked to, its randomness.
+
+    `expected` are the neighbours that it has no link to yet, and will have if they live.
+    """
 
     broker: BrokerId
     neighbours: tuple[BrokerId, ...]
     random: Random
+    expected: tuple[BrokerId, ...] = ()
 
 
 class Strategy(Protocol):
@@ -36,6 +40,13 @@ class Strategy(Protocol):
     @property
     def tables(self) -> RoutingTable:
         """The routing table, to look at; empty in a system that does not route by last hops."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what is published here reaches all who subscribed, as far as that can be known.
+
+        Until then publications of local clients should wait.
+        """
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         """The broker starts; comes once, before all else."""

@@ -30,6 +30,7 @@ import msgspec
 
 from shoal.broker.messages import (
     Advertise,
+    AdvertisementsSaid,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -44,6 +45,7 @@ from shoal.broker.messages import (
     Relocate,
     Resume,
     Subscribe,
+    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
@@ -72,7 +74,8 @@ MAX_DEPTH = 256
 # No overlay is that long; one more than a peer may claim must still fit into a message.
 MAX_HOPS = 2**31
 
-_LENGTH_BYTES = 4
+# What a frame begins with: the length of what follows.
+LENGTH_BYTES = 4
 
 
 class WireError(ValueError):
@@ -96,6 +99,8 @@ COMMON: Vocabulary = (
     Unadvertise,
     Subscribe,
     Unsubscribe,
+    AdvertisementsSaid,
+    SubscriptionsSaid,
     PublicationBatch,
     Publish,
     PingRequest,
@@ -151,7 +156,7 @@ class Codec:
             raise WireError(
                 f"{type(message).__name__} takes {length} bytes, more than {MAX_FRAME_BYTES}"
             )
-        return length.to_bytes(_LENGTH_BYTES, "big") + bytes((VERSION,)) + body
+        return length.to_bytes(LENGTH_BYTES, "big") + bytes((VERSION,)) + body
 
     def decode(self, body: bytes) -> Any:
         """The message in a frame's body (version and message); WireError when it is none."""
@@ -194,16 +199,16 @@ class FrameReader:
             buffer.clear()
         bodies = []
         start, end = 0, len(data)
-        self._needed = _LENGTH_BYTES
-        while end - start >= _LENGTH_BYTES:
-            body = start + _LENGTH_BYTES
+        self._needed = LENGTH_BYTES
+        while end - start >= LENGTH_BYTES:
+            body = start + LENGTH_BYTES
             length = int.from_bytes(data[start:body], "big")
             if length > self._max_frame_bytes:
                 raise WireError(
                     f"a frame of {length} bytes is announced, more than {self._max_frame_bytes}"
                 )
             if end - body < length:
-                self._needed = _LENGTH_BYTES + length
+                self._needed = LENGTH_BYTES + length
                 break
             start = body + length
             bodies.append(data[body:start])
@@ -216,13 +221,13 @@ def first_frame(data: bytes, max_frame_bytes: int) -> tuple[bytes, bytes] | None
 
     WireError when it is announced to be too long.
     """
-    if len(data) < _LENGTH_BYTES:
+    if len(data) < LENGTH_BYTES:
         return None
-    length = int.from_bytes(data[:_LENGTH_BYTES], "big")
+    length = int.from_bytes(data[:LENGTH_BYTES], "big")
     if length > max_frame_bytes:
         raise WireError(f"a frame of {length} bytes is announced, more than {max_frame_bytes}")
-    end = _LENGTH_BYTES + length
-    return (data[_LENGTH_BYTES:end], data[end:]) if len(data) >= end else None
+    end = LENGTH_BYTES + length
+    return (data[LENGTH_BYTES:end], data[end:]) if len(data) >= end else None
 
 
 def check_size(expression: Expression) -> None:

@@ -47,6 +47,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One event: attributes, who published it, its place in that publisher's order, and when.
 
     `body` is what the publisher sends besides; brokers carry it without looking at it.
+    `assured`: the publisher waits to hear that it has arrived.  `again`: it was on its way before,
+    and may have arrived.
     """
 
     publisher: ClientId
@@ -54,6 +56,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     published_us: int
     attributes: Attributes
     body: bytes = b""
+    assured: bool = False
+    again: bool = False
 
     @property
     def key(self) -> tuple[ClientId, int]:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from shoal.broker.effects import Deliver
 from shoal.matching import TopicError, matches
-from shoal.model import EVERYTHING, BrokerId
+from shoal.model import EVERYTHING, BrokerId, Publication
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
@@ -332,6 +332,11 @@ class BrokerClients:
     def settle(self) -> None:
         """Deliver what was published, before anything else happens."""
         self._fan_out.settle()
+
+    def settled(self, publications: Iterable[Publication]) -> None:
+        """Nothing can take these any more: their publishers are told with the next effects."""
+        assert self.door is not None
+        self.door.settled(publications)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""

@@ -124,8 +124,18 @@ class Connection:
 
     @property
     def wants_reading(self) -> bool:
-        """False while nothing more should be read: the answer to the CONNECT is still out."""
+        """False while nothing more should be read.
+
+        The answer to the CONNECT is still out, or too many to publications are.
+        """
+        if self.state is State.CONNECTED:
+            return self._incoming is None or not self._incoming.is_full
         return self.state is not State.ADMISSION
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client waits for the answer to a publication."""
+        return self._incoming is not None and self._incoming.owes
 
     # --- the driver's side --------------------------------------------------------------------
 

@@ -10,11 +10,17 @@
 
 PUBREL forgets what is remembered, and is answered by PUBCOMP.
 
+In a network PUBACK and PUBREC are owed until the publication is settled: until it is in the
+sessions of all its subscribers, wherever they are.  They go out in the order of the publications
+[MQTT-4.6.0-2, MQTT-4.6.0-3], so those behind one that is not settled wait with it, and a client
+that is owed more than its receive maximum is read no more.
+
 Source: MQTT Version 5.0, sections 3.3 to 3.7, 4.3 and 4.9.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
@@ -40,6 +46,22 @@ _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 _REMEMBERED_PERMISSIONS = 1_024
 
 
+class Owed:
+    """A PUBACK or PUBREC that is still to be sent, on the connection that `incoming` is of."""
+
+    __slots__ = ("code", "incoming", "is_settled", "packet_id", "qos", "topic")
+
+    def __init__(
+        self, incoming: Incoming, qos: int, packet_id: int, code: ReasonCode, topic: str
+    ) -> None:
+        self.incoming = incoming
+        self.qos = qos
+        self.packet_id = packet_id
+        self.code = code
+        self.topic = topic
+        self.is_settled = False
+
+
 class Incoming:
     """The publications of one connection."""
 
@@ -48,6 +70,7 @@ class Incoming:
         "_clients",
         "_may_publish",
         "_outlet",
+        "_owed",
         "_permissions",
         "_receiving",
         "_session",
@@ -64,6 +87,18 @@ class Incoming:
         self._receiving: set[int] = set()
         self._aliases: dict[int, str] = {}
         self._may_publish: dict[str, bool] = {}
+        # Oldest first; the oldest is not settled.
+        self._owed: deque[Owed] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is owed to the client that no more should be read from it."""
+        return len(self._owed) >= self._clients.limits.receive_maximum
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client waits for the answer to a publication."""
+        return bool(self._owed)
 
     def on_publish(self, packet: Publish, now_us: int) -> None:
         session = self._session
@@ -72,7 +107,7 @@ class Incoming:
             topic = self._topic(packet)
         if qos == 2:
             if packet_id in session.received:
-                self._outlet.send(encode_acknowledgement(_PUBREC, packet_id))
+                self._answer_again(packet_id, topic)
                 return
             if len(self._receiving) >= self._clients.limits.receive_maximum:
                 raise MqttError(
@@ -84,17 +119,24 @@ class Incoming:
             self._refuse(qos, packet_id)
             return
         code = ReasonCode.SUCCESS
+        number: int | None = None
         if self._is_allowed(topic):
             message = message_of_publish(packet, topic, session.client_id, now_us)
             if not qos:
                 self._clients.publish_soon(message, now_us)
             elif not self._clients.publish(message, now_us):
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
+            if message.key is not None:
+                number = message.key[1]
         else:
             self._clients.statistics.publications_refused += 1
             code = ReasonCode.NOT_AUTHORIZED
         if qos:
-            self._acknowledge(qos, packet_id, code, topic)
+            self._remember(qos, packet_id, code)
+            if number is None and not self._owed:
+                self._acknowledge(qos, packet_id, code, topic)
+            else:
+                self._owe(Owed(self, qos, packet_id, code, topic), number)
 
     def _refuse(self, qos: int, packet_id: int) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
@@ -139,22 +181,58 @@ class Incoming:
             known = self._may_publish[topic] = self._permissions.may_publish(topic)
         return known
 
+    def _remember(self, qos: int, packet_id: int, code: ReasonCode) -> None:
+        """QoS 2: from now on this is no new publication."""
+        if qos == 2 and not (code >= FIRST_ERROR and self._outlet.version == MQTT_5):
+            self._session.received.add(packet_id)
+            self._receiving.add(packet_id)
+
     def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
         """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
-        session = self._session
-        is_5 = self._outlet.version == MQTT_5
-        refused = code >= FIRST_ERROR
-        if qos == 2 and not (refused and is_5):
-            session.receive(packet_id)
-            self._receiving.add(packet_id)
-        if code is ReasonCode.SUCCESS or not is_5:
+        if qos == 2 and packet_id in self._session.received:
+            self._session.has_received(packet_id)
+        if code is ReasonCode.SUCCESS or self._outlet.version != MQTT_5:
             self._outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
             return
         properties = NO_PROPERTIES
-        if refused:
+        if code >= FIRST_ERROR:
             properties = Properties(reason_string=f"no permission to publish to {topic!r}")
         kind = Puback if qos == 1 else Pubrec
         self._outlet.send_answer(kind(packet_id, code, properties))
+
+    # --- what is owed -------------------------------------------------------------------------
+
+    def _owe(self, owed: Owed, number: int | None) -> None:
+        """Answer once publication `number` of the door is settled, and all before it."""
+        self._owed.append(owed)
+        if number is None:
+            owed.is_settled = True
+            return
+        assert self._clients.door is not None
+        self._clients.door.owe(number, owed)
+        if owed.qos == 2:
+            self._session.unsettled[owed.packet_id] = owed
+
+    def _answer_again(self, packet_id: int, topic: str) -> None:
+        """A publication of QoS 2 that came before: the answer to it may still be owed."""
+        owed = self._session.unsettled.get(packet_id)
+        if owed is None and not self._owed:
+            self._outlet.send(encode_acknowledgement(_PUBREC, packet_id))
+        elif owed is None:
+            self._owe(Owed(self, 2, packet_id, ReasonCode.SUCCESS, topic), None)
+        elif owed.incoming is not self:  # it came over the connection before this
+            owed.incoming = self
+            self._owed.append(owed)
+
+    def settled(self, owed: Owed) -> None:
+        """One of those that are owed is settled: answer it, unless an earlier one is not."""
+        owed.is_settled = True
+        if owed.qos == 2:
+            self._session.unsettled.pop(owed.packet_id, None)
+        queue = self._owed
+        while queue and queue[0].is_settled:
+            first = queue.popleft()
+            self._acknowledge(first.qos, first.packet_id, first.code, first.topic)
 
     def on_pubrel(self, packet: Pubrel) -> None:
         packet_id = packet.packet_id

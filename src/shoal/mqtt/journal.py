@@ -315,7 +315,7 @@ class Journal:
         if session.journal is None:
             return
         for packet_id in sorted(session.received):
-            if packet_id in session.received:
+            if packet_id in session.received and packet_id not in session.unsettled:
                 self.received(session, packet_id)
                 yield _RECORD_BYTES
         for subscription in tuple(session.subscriptions.values()):

@@ -18,7 +18,9 @@ The body is the client identifier and a PUBLISH as MQTT 5 writes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
@@ -56,6 +58,9 @@ from shoal.mqtt.fields import read_string, write_string
 from shoal.mqtt.messages import Message
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.session import ClientSubscription
+
+if TYPE_CHECKING:
+    from shoal.mqtt.incoming import Owed
 
 # What brokers' MQTT sides say to each other carries the name of the one it is for, or this.
 TO_ATTRIBUTE = "$to"
@@ -112,6 +117,8 @@ class Door:
         self._sequence = started_us
         self._advertised: dict[ClientId, int] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
+        # What clients wait for, by the number of the publication.
+        self._owed: dict[int, Owed] = {}
         self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
         everyone = Or(
             (
@@ -170,7 +177,11 @@ class Door:
         publisher = message.publisher
         client = publisher if publisher in self._advertised else self.client
         publication = self._publication(
-            client, message.published_us, attributes_of(message), write_body(message)
+            client,
+            message.published_us,
+            attributes_of(message),
+            write_body(message),
+            assured=message.qos > 0,
         )
         message.key = publication.key
         if len(self._recent) >= MAX_RECENT:
@@ -178,9 +189,21 @@ class Door:
         self._recent[publication.key] = message
         self._add(publication)
 
+    def owe(self, number: int, owed: Owed) -> None:
+        """A client waits for this publication to be settled."""
+        self._owed[number] = owed
+
+    def settled(self, publications: Iterable[Publication]) -> None:
+        """These are where nothing can take them any more: answer those who wait for it."""
+        for publication in publications:
+            owed = self._owed.pop(publication.sequence, None)
+            if owed is not None:
+                owed.incoming.settled(owed)
+
     def send(self, to: str, body: bytes, now_us: int) -> None:
         """Say something to the MQTT side of another broker, or of EVERY_BROKER."""
-        self._add(self._publication(self.client, now_us, {TO_ATTRIBUTE: to}, body))
+        attributes = {TO_ATTRIBUTE: to}
+        self._add(self._publication(self.client, now_us, attributes, body, assured=True))
 
     def message(self, publication: Publication, now_us: int) -> Message | None:
         """The message that a publication carries, from here or elsewhere."""
@@ -188,7 +211,13 @@ class Door:
         return read_publication(publication, now_us) if message is None else message
 
     def _publication(
-        self, client: ClientId, published_us: int, attributes: Attributes, body: bytes
+        self,
+        client: ClientId,
+        published_us: int,
+        attributes: Attributes,
+        body: bytes,
+        *,
+        assured: bool,
     ) -> Publication:
         self._sequence = max(self._sequence + 1, published_us)
         return Publication(
@@ -197,6 +226,7 @@ class Door:
             published_us=published_us,
             attributes=attributes,
             body=body,
+            assured=assured,
         )
 
     def _add(self, publication: Publication) -> None:

@@ -25,17 +25,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from shoal.broker.courier_messages import ClientRequest
+from shoal.broker.custody import marked
 from shoal.broker.effects import Record
 from shoal.broker.messages import Advertise, Message, Publish, Unadvertise
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.model import AdvertisementId, BrokerId, ClientId, Publication
-from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
 
 # Requests that are held back for one client before no more is read from it; each is what one
 # read of its connection brought.
 MAX_HELD_BACK = 200
-# Marks a publication that a broker was asked before and may have handled before it died.
-AGAIN_ATTRIBUTE = "$again"
 # Publishers whose last publication a door remembers; those not heard of for longest go.
 MAX_PUBLISHERS = 100_000
 
@@ -216,32 +214,35 @@ class Publishers:
 class Repeats:
     """What a door is delivered a second time: a broker may have died just after passing it on.
 
-    Every publisher counts its publications up, and a tree keeps their order.
+    Every publisher counts its publications up, and a tree keeps their order.  So what is marked
+    as sent before and is not above the last one is a repeat; and what comes, not marked, behind
+    such as were taken and were above it has been overtaken by its own repeat.
     """
 
     def __init__(self) -> None:
         self._last: dict[ClientId, int] = {}
+        self._last_marked: dict[ClientId, int] = {}
 
     def take(self, publication: Publication) -> bool:
         """Whether this publication has not been delivered before."""
-        if publication.publisher.startswith(RESERVED_CLIENT_IDS):
-            return True  # a door's own publications are never asked again
-        last = self._last.pop(publication.publisher, -1)
-        self._last[publication.publisher] = max(last, publication.sequence)
+        publisher, sequence = publication.publisher, publication.sequence
+        last = self._last.pop(publisher, -1)
+        self._last[publisher] = max(last, sequence)
         if len(self._last) > MAX_PUBLISHERS:
-            del self._last[next(iter(self._last))]
-        return AGAIN_ATTRIBUTE not in publication.attributes or publication.sequence > last
+            oldest = next(iter(self._last))
+            del self._last[oldest]
+            self._last_marked.pop(oldest, None)
+        if publication.again:
+            if sequence > last:
+                self._last_marked[publisher] = sequence
+            return sequence > last
+        return not self._last_marked or sequence > self._last_marked.get(publisher, -1)
 
 
 def _of(publisher: Publisher, requests: Sequence[ClientRequest]) -> list[Publish]:
     """The publications among what was asked, marked; all else a publisher says anew by itself."""
     return [
-        Publish(tuple(_again(publication) for publication in each.request.publications))
+        Publish(tuple(marked(publication) for publication in each.request.publications))
         for each in requests
         if each.client == publisher.client and isinstance(each.request, Publish)
     ]
-
-
-def _again(publication: Publication) -> Publication:
-    attributes = {**publication.attributes, AGAIN_ATTRIBUTE: True}
-    return msgspec.structs.replace(publication, attributes=attributes)

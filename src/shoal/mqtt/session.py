@@ -28,6 +28,7 @@ from shoal.mqtt.packets import Will
 from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
 
 if TYPE_CHECKING:
+    from shoal.mqtt.incoming import Owed
     from shoal.mqtt.journal import Journal
     from shoal.mqtt.outlet import Outlet
 
@@ -138,6 +139,7 @@ class Session:
         "outlet",
         "received",
         "subscriptions",
+        "unsettled",
         "will",
     )
 
@@ -154,6 +156,8 @@ class Session:
         self.subscriptions: dict[str, ClientSubscription] = {}
         # Identifiers of QoS 2 publications that came from the client and are not released yet.
         self.received: set[int] = set()
+        # Those among them whose PUBREC is still owed, since they are not settled.
+        self.unsettled: dict[int, Owed] = {}
         self.dropped = 0
         # Where messages go while the session moves between brokers (see `roaming`).
         self.diversion: Diversion | None = None
@@ -300,9 +304,8 @@ class Session:
 
     # --- what comes from the client -----------------------------------------------------------
 
-    def receive(self, packet_id: int) -> None:
-        """Remember a QoS 2 publication, so that it is taken once."""
-        self.received.add(packet_id)
+    def has_received(self, packet_id: int) -> None:
+        """A QoS 2 publication is settled: it is not taken again, whatever happens to the broker."""
         if self.journal is not None:
             self.journal.received(self, packet_id)
 

@@ -62,7 +62,8 @@ class BrokerService:
         factory = strategy_factory(network.system, _parameters(network))
         clock = Clock()
         self.trace = _trace_writer(network.trace, name, clock.now_us())
-        self.node = Node(Broker(name, (), factory, network.seed), clock, self.trace)
+        machine = Broker(name, (), factory, network.seed, network.neighbours(name))
+        self.node = Node(machine, clock, self.trace)
         codec = Codec(COMMON + CONTROLS + system.messages)
         settings = PeerSettings(
             network=network.name,
@@ -101,9 +102,9 @@ class BrokerService:
         if self.trace is not None:
             self.trace.start()
         self.node.start()
+        self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         self.couriers.start()
-        self.door.start()
         for key in ("mqtt", "mqtts", "websocket"):
             await self._listen(key, section.address(key))
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
 from shoal.broker.courier import Courier, CourierEvent, CourierLimits
 from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
+from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
-from shoal.broker.link_session import Hello, LinkSession, Purpose, State
+from shoal.broker.link_session import Debt, Hello, LinkSession, Purpose, State
 from shoal.broker.messages import Advertise, Goodbye, Message, MigrationAdvertisement
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.node import Node
+from shoal.runtime.node import Node, Phase
 from shoal.runtime.peer_connections import PeerConnection, dial
 from shoal.runtime.peer_links import (
     FIRST_PAUSE_S,
@@ -92,7 +94,9 @@ class _Incoming(_Channel):
     def tell(self, client: ClientId, message: Message) -> None:
         self.session.send(ClientNotice(client, message))  # type: ignore[arg-type]
 
-    def ask(self, message: ClientRequest, since_us: int | None) -> None:
+    def ask(
+        self, message: ClientRequest, since_us: int | None, custody: Custody | None = None
+    ) -> None:
         """A client of the door asks, unless somebody else speaks for it by now."""
         client, request, node = message.client, message.request, self._node
         holder, port = node.client(client), self.ports.get(client)
@@ -100,8 +104,10 @@ class _Incoming(_Channel):
             port = self.ports[client] = port or _Port(self, client)
             node.attach(client, port)
         elif holder is not port:
+            if custody is not None:
+                custody.settle()  # who waited for it is gone
             return
-        node.request(client, request, since_us)
+        node.request(client, request, since_us, custody)
         if isinstance(request, Goodbye):
             self._forget(client)
 
@@ -147,7 +153,7 @@ class Couriers:
         self._ticking: asyncio.TimerHandle | None = None
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
-        node.at_flush.append(self.flush)
+        node.at_flush(Phase.LINKS, self.flush)
         node.at_hold.append(self._hold)
 
     def start(self) -> None:
@@ -187,13 +193,19 @@ class Couriers:
 
     # --- the door's side ----------------------------------------------------------------------
 
-    def ask(self, broker: BrokerId, client: ClientId, request: Message) -> None:
+    def ask(
+        self,
+        broker: BrokerId,
+        client: ClientId,
+        request: Message,
+        custody: Custody | None = None,
+    ) -> None:
         """A client asks a distant broker, behind all it has asked it before."""
         now_us = self._node.clock.now_us()
         outgoing = self._outgoing.get(broker) or self._open(broker, now_us)
         message = ClientRequest(client, request)  # type: ignore[arg-type]
         try:
-            self._tell(outgoing.courier.ask(message, now_us))
+            self._tell(outgoing.courier.ask(message, now_us, custody))
         except WireError as error:
             self._node.counts["unwritable"] += 1
             _log.error("a request is lost", extra={"to": broker, "problem": str(error)})
@@ -201,7 +213,7 @@ class Couriers:
         self._node.schedule_flush()
 
     def is_empty(self, broker: BrokerId) -> bool:
-        """Whether a distant broker has handled all it was asked."""
+        """Whether a distant broker has handled, and settled, all it was asked."""
         outgoing = self._outgoing.get(broker)
         return outgoing is None or not outgoing.session.buffered_bytes
 
@@ -314,9 +326,18 @@ class Couriers:
         if self._node.is_holding:
             return
         since_us, incoming.since_us = incoming.since_us, None
-        for message in incoming.session.take():
+        session = incoming.session
+        messages = session.take()
+        for number, message in enumerate(messages, session.handled - len(messages)):
             if isinstance(message, ClientRequest):
-                incoming.ask(message, since_us)
+                custody = None
+                if is_assured(message.request):
+                    custody = Custody(partial(self._settle, session, session.owe(number, number)))
+                incoming.ask(message, since_us, custody)
+
+    def _settle(self, session: LinkSession, debt: Debt) -> None:
+        if session.settle(debt):
+            self._node.schedule_flush()
 
     def _hold(self, full: bool) -> None:
         if not full:

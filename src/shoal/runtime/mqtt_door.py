@@ -1,9 +1,9 @@
 """The MQTT clients of a live broker: sockets on one side, the pure MQTT broker on the other.
 
 `BrokerClients` decides; this carries bytes in and out.  What a client publishes goes to the broker
-machine at once; what the machine delivers is gathered until the loop is through with the sockets
-that are ready, so that every client is written to once.  While the node holds requests back,
-nothing is read from clients.
+machine at once.  What the machine delivers, and what is to be written, is gathered until the loop
+is through with the sockets that are ready: so clients are written to when all that they are told
+is as safe as it will be.  While the node holds requests back, nothing is read from clients.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, cast
 
+from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
-from shoal.broker.messages import Message
-from shoal.model import BrokerId, ClientId
+from shoal.broker.messages import Message, Publish
+from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
@@ -26,7 +28,7 @@ from shoal.mqtt.publishers import Repeats
 from shoal.runtime.addresses import Address
 from shoal.runtime.journal_files import JournalFiles, Sync
 from shoal.runtime.journal_writer import JournalWriter
-from shoal.runtime.node import Node
+from shoal.runtime.node import Node, Phase
 from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import certified_names
 
@@ -86,7 +88,9 @@ class MqttDoor:
         self._elsewhere = servers if servers is not None else {}
         self._delivered: list[Deliver] = []
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None
-        # What is written, and closed, once the journal is.
+        # A broker that has no neighbours and no disk has nothing to wait for; else this is
+        # written, and these are closed, once nobody hears of what could still be lost.
+        self._writes_at_once = not networked and files is None
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Socket] = []
         self._repeats = Repeats()
@@ -102,9 +106,13 @@ class MqttDoor:
         if publishers is not None:
             publishers.at_wait = self._slow_down
             publishers.follows = self._follows
+            publishers.owes = self._owes
             publishers.send_on = self._send_on
-        node.before_flush.append(self.settle)
-        node.at_flush.append(self.flush)
+            publishers.settled = self._settled
+        node.at_flush(Phase.DELIVER, self._hand_on)
+        if self.journal is not None:
+            node.at_flush(Phase.RECORD, self._record)
+        node.at_flush(Phase.CLIENTS, self._write)
         node.at_hold.append(self._hold)
 
     def start(self) -> None:
@@ -136,6 +144,7 @@ class MqttDoor:
         """Say goodbye to every client."""
         self.stop_listening()
         self.carry_out(self.clients.shut_down(self.node.clock.now_us()))
+        self.node.schedule_flush()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -175,42 +184,54 @@ class MqttDoor:
         self.node.schedule_flush()
 
     def carry_out(self, effects: list[ClientEffect]) -> None:
-        """Ask, write and close; with a journal the latter two wait until it is written."""
+        """Ask at once, write and close with the next flush."""
         for effect in effects:
-            match effect:
-                case Write(connection, data):
-                    socket = self._sockets.get(connection)
-                    if socket is None:
-                        continue
-                    if self.journal is None:
-                        socket.write(data)
-                    else:
-                        self._gathered.setdefault(socket, []).append(data)
-                case Ask(requested):
-                    self._ask(requested)
-                case Close(connection):
-                    socket = self._sockets.pop(connection, None)
-                    if socket is None:
-                        continue
-                    if self.journal is None:
-                        socket.close()
-                    else:
-                        self._closing.append(socket)
+            if type(effect) is Ask:
+                self._ask(effect.input)
+            elif type(effect) is Write:
+                socket = self._sockets.get(effect.connection)
+                if socket is None:
+                    continue
+                if self._writes_at_once:
+                    socket.write(effect.data)
+                else:
+                    self._gathered.setdefault(socket, []).append(effect.data)
+            elif type(effect) is Close:
+                socket = self._sockets.pop(effect.connection, None)
+                if socket is None:
+                    continue
+                if self._writes_at_once:
+                    socket.close()
+                else:
+                    self._closing.append(socket)
 
-    def _write_gathered(self) -> None:
+    def _write(self) -> None:
+        """Write what was gathered, and what is owed since; read on from those that wait."""
+        self.carry_out(self.clients.take_effects())
         gathered, self._gathered = self._gathered, {}
         for socket, chunks in gathered.items():
             socket.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         closing, self._closing = self._closing, []
         for socket in closing:
             socket.close()
+        if self._waiting:
+            self._go_on()
+        self._see_to_the_time()
 
     def _ask(self, requested: Requested) -> None:
-        door = self.clients.door
-        if self._publishers is None or door is None or requested.client == door.client:
-            self.node.request(requested.client, requested.request)
-        else:
+        client, request, door = requested.client, requested.request, self.clients.door
+        if self._publishers is not None and door is not None and client != door.client:
             self._publishers.request(requested)
+        elif type(request) is Publish and is_assured(request):
+            custody = Custody(partial(self._settled, request.publications))
+            self.node.request(client, request, custody=custody)
+        else:
+            self.node.request(client, request)
+
+    def _settled(self, publications: Sequence[Publication]) -> None:
+        """Nothing can take these any more; their publishers hear it with the next flush."""
+        self.clients.settled(publications)
+        self.node.schedule_flush()
 
     def _hold(self, full: bool) -> None:
         for connection, socket in self._sockets.items():
@@ -237,6 +258,11 @@ class MqttDoor:
         return broker in self._elsewhere and any(
             connection.client_id == client and connection.terms and connection.terms.follows
             for connection in self._sockets
+        )
+
+    def _owes(self, client: ClientId) -> bool:
+        return any(
+            connection.client_id == client and connection.owes for connection in self._sockets
         )
 
     def _send_on(self, client: ClientId, broker: BrokerId) -> None:
@@ -288,23 +314,22 @@ class MqttDoor:
         """What a broker tells a client's library; the door's own clients need not know."""
         _log.debug("notice to the door", extra={"notice": type(message).__name__})
 
-    def settle(self) -> None:
-        """What the machine has delivered is in the sessions, and on disk, before anyone hears."""
+    def _hand_on(self) -> None:
+        """Hand on what the machine has delivered: it is in the sessions before neighbours hear."""
         if self._delivered:
             delivered, self._delivered = self._delivered, []
             self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
-        if self.journal is not None and not self.journal.write():
+
+    def _record(self) -> None:
+        """What happened is on disk before anyone hears."""
+        assert self.journal is not None
+        if not self.journal.write():
             # Who hears nothing asks again, and is refused.
             gathered, self._gathered = self._gathered, {}
             for socket in gathered:
                 socket.close()
 
-    def flush(self) -> None:
-        """Write to clients, read on from those that wait, and see to the time."""
-        if self._gathered or self._closing:
-            self._write_gathered()
-        if self._waiting:
-            self._go_on()
+    def _see_to_the_time(self) -> None:
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)

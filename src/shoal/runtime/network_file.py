@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import msgspec
 
 from shoal import typed_toml
-from shoal.broker.link_session import LinkLimits
+from shoal.broker.link_outbox import LinkLimits
 from shoal.matching.topic_filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.mqtt.limits import Limits

@@ -6,11 +6,18 @@ through with the sockets that are ready, and then goes out as one write for each
 
 A neighbour that takes nothing more holds back what would be sent to it: publications of this
 broker's clients and of its other neighbours wait where they are, and so does whoever sends them.
+
+An input may come with a `Custody`: the frames that it causes extend it, and whoever brought it is
+told when all of them are settled.
+
+Until the machine is ready, as it has just started and does not know its neighbours' tables yet,
+publications of clients wait, and what those clients ask behind them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +25,7 @@ from typing import Protocol
 
 import msgspec
 
+from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
     CancelTimer,
     CloseLink,
@@ -25,6 +33,7 @@ from shoal.broker.effects import (
     Effect,
     Input,
     LinkChanged,
+    LinkReady,
     Notify,
     OpenLink,
     Received,
@@ -37,7 +46,7 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Message, PublicationBatch, Publish
+from shoal.broker.messages import Message, PublicationBatch, Publish, Subscribe, Unsubscribe
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.clock import Clock
@@ -46,9 +55,26 @@ from shoal.runtime.monitor import Monitor
 MONITOR_INTERVAL_S = 1.0
 # Publications handled in one go; the loop must come back to its sockets meanwhile.
 MAX_BATCH = 1_024
+# What is held back until the machine is ready; beyond it clients wait.
+MAX_HELD_BACK_BYTES = 8 * 2**20
 
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger(__name__)
+
+
+class Phase(enum.IntEnum):
+    """The steps of a flush, in their order, so that nobody hears of what could still be lost.
+
+    DELIVER   what came for local clients reaches their sessions
+    RECORD    what must survive this process is written where it does
+    LINKS     neighbours are written to, and told what is settled
+    CLIENTS   clients are written to, and told what is acknowledged
+    """
+
+    DELIVER = 0
+    RECORD = 1
+    LINKS = 2
+    CLIENTS = 3
 
 
 class Client(Protocol):
@@ -62,10 +88,16 @@ class Client(Protocol):
 class Links(Protocol):
     """What carries a node's messages to its neighbours."""
 
-    def send(self, neighbour: BrokerId, message: Message) -> None:
-        """Behind all sent before; WireError when it cannot be written."""
+    def send(self, neighbour: BrokerId, message: Message, custody: Custody | None = None) -> None:
+        """Behind all sent before, in custody until it is settled there.
+
+        WireError when it cannot be written.
+        """
 
     def open(self, neighbour: BrokerId, address: str) -> None: ...
+
+    def ready(self, neighbour: BrokerId) -> None:
+        """Publications may go to a neighbour whose link came up."""
 
     def close(self, neighbour: BrokerId) -> None: ...
 
@@ -102,17 +134,19 @@ class Node:
         self.clock = clock
         self.links: Links | None = None
         self.counts: Counter[str] = Counter()
-        # What is done before anything is written, and then the writing.
-        self.before_flush: list[Callable[[], None]] = []
-        self.at_flush: list[Callable[[], None]] = []
+        self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
         self.at_hold: list[Callable[[bool], None]] = []
-        self.is_holding = False
+        self._held_by: set[str] = set()
         self._room = asyncio.Event()
         self._room.set()
         self._trace = trace
         self._clients: dict[ClientId, Client] = {}
         self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
-        self._inputs: deque[Input] = deque()
+        self._inputs: deque[tuple[Input, Custody | None]] = deque()
+        self._is_ready = machine.is_ready
+        self._held_back: deque[tuple[ClientId, Message, Custody | None]] = deque()
+        self._held_back_bytes = 0
+        self._waiting_clients: set[ClientId] = set()
         self._is_handling = False
         self._flush_is_due = False
         self._deliveries = 0
@@ -140,36 +174,57 @@ class Node:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def bring(self, input: Input, since_us: int | None = None) -> None:
+    def bring(
+        self, input: Input, since_us: int | None = None, custody: Custody | None = None
+    ) -> None:
         """Let the machine handle an input that has waited since then, and do what it says.
 
         Inputs that come up meanwhile (a link that must be given up) are handled after it.
         """
-        self._inputs.append(input)
+        self._inputs.append((input, custody))
         if self._is_handling:
             return
         self._is_handling = True
         try:
             while self._inputs:
-                self._handle(self._inputs.popleft(), since_us)
+                self._handle(*self._inputs.popleft(), since_us)
         finally:
             self._is_handling = False
         self.schedule_flush()
 
     def receive(
-        self, neighbour: BrokerId, messages: Sequence[Message], since_us: int | None = None
+        self,
+        neighbour: BrokerId,
+        messages: Sequence[Message],
+        since_us: int | None = None,
+        owe: Callable[[int, int], Custody] | None = None,
     ) -> None:
-        """What a neighbour sent, in its order."""
-        for message in joined(messages):
-            self.bring(Received(neighbour, message), since_us)
+        """What a neighbour sent, in its order.
 
-    def request(self, client: ClientId, request: Message, since_us: int | None = None) -> None:
+        `owe` is asked for a custody of messages, from the first to the last of them, for whose
+        settlement the neighbour waits.
+        """
+        at = 0
+        for message, count in joined(messages):
+            custody = owe(at, at + count - 1) if owe and is_assured(message) else None
+            self.bring(Received(neighbour, message), since_us, custody)
+            at += count
+
+    def request(
+        self,
+        client: ClientId,
+        request: Message,
+        since_us: int | None = None,
+        custody: Custody | None = None,
+    ) -> None:
         """What a client asks."""
+        if not self._is_ready and self._hold_back(client, request, custody):
+            return
         if self._trace is not None and isinstance(request, Publish):
             self._trace.published(request)
-        self.bring(Requested(client, request), since_us)
+        self.bring(Requested(client, request), since_us, custody)
 
-    def _handle(self, input: Input, since_us: int | None) -> None:
+    def _handle(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
         now_us = self._last_us = max(self.clock.now_us(), self._last_us)
         publications = _publications(input)
         effects = self.machine.handle(input, now_us)
@@ -178,7 +233,32 @@ class Node:
             done_us = self.clock.now_us()
             waited_us = 0 if since_us is None else max(0, now_us - since_us)
             self._monitor.handled(publications, waited_us, done_us - now_us)
-        self._carry_out(effects, now_us)
+        self._carry_out(effects, now_us, custody)
+        if custody is not None:
+            custody.settle()
+        if not self._is_ready and self.machine.is_ready:
+            self._begin()
+
+    def _hold_back(self, client: ClientId, request: Message, custody: Custody | None) -> bool:
+        """Whether a request must wait until the machine is ready; then it does."""
+        if type(request) is Publish:
+            self._held_back_bytes += sum(len(each.body) for each in request.publications)
+        elif client not in self._waiting_clients or isinstance(request, Subscribe | Unsubscribe):
+            return False
+        self._waiting_clients.add(client)
+        self._held_back.append((client, request, custody))
+        if self._held_back_bytes > MAX_HELD_BACK_BYTES:
+            self.hold(True, "not ready")
+        return True
+
+    def _begin(self) -> None:
+        """The machine is ready."""
+        self._is_ready = True
+        held_back, self._held_back = self._held_back, deque()
+        self._waiting_clients.clear()
+        for client, request, custody in held_back:
+            self.request(client, request, custody=custody)
+        self.hold(False, "not ready")
 
     def _report(self) -> None:
         delays_us = self.links.delays_us() if self.links is not None else {}
@@ -187,21 +267,23 @@ class Node:
 
     # --- effects ------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Iterable[Effect], now_us: int) -> None:
+    def _carry_out(self, effects: Iterable[Effect], now_us: int, custody: Custody | None) -> None:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect)  # type: ignore[arg-type]
+                self._send(effect, custody)  # type: ignore[arg-type]
             elif kind is Deliver:
                 self._deliver(effect, now_us)  # type: ignore[arg-type]
             else:
                 self._control(effect, now_us)
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: Send, custody: Custody | None) -> None:
         assert self.links is not None
         self.counts["messages_out"] += 1
+        if custody is not None and not is_assured(effect.message):
+            custody = None
         try:
-            self.links.send(effect.neighbour, effect.message)
+            self.links.send(effect.neighbour, effect.message, custody)
         except WireError as error:
             # Doors check what they let in; a message that is lost here is better than a broker.
             self.counts["unwritable"] += 1
@@ -232,6 +314,8 @@ class Node:
                     timer.cancel()
             case Record(row):
                 self.record(row)
+            case LinkReady(neighbour) if self.links is not None:
+                self.links.ready(neighbour)
             case OpenLink(neighbour, address) if self.links is not None:
                 self.links.open(neighbour, address)
             case CloseLink(neighbour) if self.links is not None:
@@ -258,6 +342,11 @@ class Node:
 
     # --- writing ------------------------------------------------------------------------------
 
+    def at_flush(self, phase: Phase, call: Callable[[], None]) -> None:
+        """Call this at each flush, in its phase."""
+        self._at_flush.append((phase, call))
+        self._at_flush.sort(key=lambda entry: entry[0])
+
     def schedule_flush(self) -> None:
         """Flush once the loop is through with what is ready now."""
         if not self._flush_is_due:
@@ -267,20 +356,33 @@ class Node:
     def flush(self) -> None:
         """Settle what has been gathered, then write it out, each socket once."""
         self._flush_is_due = False
-        for settle in self.before_flush:
-            settle()
-        for write in self.at_flush:
-            write()
+        for _, call in self._at_flush:
+            call()
         if self._deliveries:
             waited_us = max(0, self.clock.now_us() - self._delivered_us)
             self._monitor.delivered(self._deliveries, waited_us)
             self.counts["deliveries"] += self._deliveries
             self._deliveries = self._delivered_us = 0
 
-    def hold(self, full: bool) -> None:
-        """Some link is full, or none is any more."""
-        if full != self.is_holding:
-            self.is_holding = full
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients' publications need not wait for neighbours' tables."""
+        return self._is_ready
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether no requests should be brought."""
+        return bool(self._held_by)
+
+    def hold(self, full: bool, reason: str = "links") -> None:
+        """Some link is full, or none is any more; or there is another reason."""
+        was_holding = self.is_holding
+        if full:
+            self._held_by.add(reason)
+        else:
+            self._held_by.discard(reason)
+        full = self.is_holding
+        if full != was_holding:
             if full:
                 self._room.clear()
             else:
@@ -318,25 +420,28 @@ class Node:
             self.bring(change)
 
 
-def joined(messages: Sequence[Message]) -> list[Message]:
-    """The messages, with runs of publications that came the same way as one batch each."""
-    found: list[Message] = []
+def joined(messages: Sequence[Message]) -> list[tuple[Message, int]]:
+    """The messages, with runs of publications that came the same way as one batch each.
+
+    With each, how many of them it is.
+    """
+    found: list[tuple[Message, int]] = []
     run: list[PublicationBatch] = []
     length = 0
     for message in messages:
         if type(message) is PublicationBatch:
             if run and (message.hops != run[0].hops or length >= MAX_BATCH):
-                found.append(_batch(run))
+                found.append((_batch(run), len(run)))
                 run, length = [], 0
             run.append(message)
             length += len(message.publications)
         else:
             if run:
-                found.append(_batch(run))
+                found.append((_batch(run), len(run)))
                 run, length = [], 0
-            found.append(message)
+            found.append((message, 1))
     if run:
-        found.append(_batch(run))
+        found.append((_batch(run), len(run)))
     return found
 
 

@@ -11,18 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
 import msgspec
 
+from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged
-from shoal.broker.link_session import Hello, LinkLimits, LinkSession, Purpose, State
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_session import Debt, Hello, LinkSession, Purpose, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.node import Node
+from shoal.runtime.node import Node, Phase
 from shoal.runtime.peer_connections import Door, PeerConnection, dial
 from shoal.runtime.tls import TlsContexts
 
@@ -42,7 +45,8 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     addresses     where the network's brokers are
     limits        bounds of each link
     tls           None: names are believed
-    open_to_all   links also come up with any other broker of the network
+    open_to_all   links also come up with any other broker of the network; the system itself sees
+                  to what a broker that comes back must be told and sent again
     """
 
     network: str
@@ -91,7 +95,7 @@ class PeerLinks:
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
         node.links = self
-        node.at_flush.append(self.flush)
+        node.at_flush(Phase.LINKS, self.flush)
 
     # --- starting and stopping ----------------------------------------------------------------
 
@@ -137,12 +141,12 @@ class PeerLinks:
 
     # --- the node's side ----------------------------------------------------------------------
 
-    def send(self, neighbour: BrokerId, message: Message) -> None:
+    def send(self, neighbour: BrokerId, message: Message, custody: Custody | None = None) -> None:
         link = self._links.get(neighbour)
         if link is None:
             return  # a broker may still send while it learns that a link is gone
         self._to_flush[link] = None
-        if not link.session.send(message):
+        if not link.session.send(message, custody):
             _log.error("link given up, too much waits", extra={"neighbour": neighbour})
             self.close(neighbour)
         elif link.session.is_full:
@@ -162,6 +166,12 @@ class PeerLinks:
         if link is None:
             link = self._add(neighbour, is_lasting=False)
         self._dial(neighbour, link, place)
+
+    def ready(self, neighbour: BrokerId) -> None:
+        link = self._links.get(neighbour)
+        if link is not None:
+            link.session.open_gate()
+            self._to_flush[link] = None
 
     def close(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
@@ -219,6 +229,7 @@ class PeerLinks:
             settings.incarnation,
             self._codec,
             settings.limits,
+            is_graceful=not settings.open_to_all,
         )
         link = self._links[neighbour] = _Link(session, is_lasting=is_lasting)
         return link
@@ -346,7 +357,20 @@ class PeerLinks:
         if any(other.session.is_full for other in self._links.values() if other is not link):
             return
         since_us, link.since_us = link.since_us, None
-        self._node.receive(link.session.neighbour, link.session.take(), since_us)
+        session = link.session
+        messages = session.take()
+        first = session.handled - len(messages)
+
+        def owe(start: int, end: int) -> Custody:
+            return Custody(partial(self._settle, link, session.owe(first + start, first + end)))
+
+        self._node.receive(session.neighbour, messages, since_us, owe)
+
+    def _settle(self, link: _Link, debt: Debt) -> None:
+        """All that came of some messages of a neighbour is settled."""
+        if link.session.settle(debt):
+            self._to_flush[link] = None
+            self._node.schedule_flush()
 
     def _room_may_have_come(self) -> None:
         if not self._node.is_holding:

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from shoal.broker.courier import CourierEvent, Forgotten, Lost, Stranded
+from shoal.broker.custody import Custody, Errand, is_assured
 from shoal.broker.effects import Deliver, Record, Requested
-from shoal.broker.messages import Message
+from shoal.broker.messages import Message, Publish
 from shoal.broker.records import MigrationRecord
-from shoal.model import BrokerId, ClientId
+from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.publishers import AskBroker, DoorEffect, Publishers
 from shoal.runtime.couriers import Couriers
-from shoal.runtime.node import Node
+from shoal.runtime.node import Node, Phase
 
 _MICROSECONDS = 1_000_000
 
@@ -29,15 +31,18 @@ _MICROSECONDS = 1_000_000
 class LivePublishers:
     """The publishers of one node's clients.
 
-    `at_wait` is told whom to read no more, and when to; `follows` is asked whether a client may be
-    sent to a broker, and `send_on` does that.
+    `at_wait` is told whom to read no more, and when to; `settled` which publications nothing can
+    take any more.  `follows` is asked whether a client may be sent to a broker, `owes` whether it
+    still waits for an answer, and `send_on` sends it.
     """
 
     def __init__(self, node: Node, couriers: Couriers) -> None:
         self.publishers = Publishers(node.id)
         self.at_wait: Callable[[ClientId, bool], None] = _nobody_waits
         self.follows: Callable[[ClientId, BrokerId], bool] = _nobody_follows
+        self.owes: Callable[[ClientId], bool] = _nobody_is_owed
         self.send_on: Callable[[ClientId, BrokerId], None] = _nobody_goes
+        self.settled: Callable[[Sequence[Publication]], None] = _nobody_asks
         self._node = node
         self._couriers = couriers
         # Clients that are about to be sent to where their publisher is.
@@ -48,7 +53,7 @@ class LivePublishers:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us: int | None = None
         couriers.owner = self
-        node.at_flush.append(self._send_on)
+        node.at_flush(Phase.DELIVER, self._send_on)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -128,9 +133,13 @@ class LivePublishers:
         match effect:
             case AskBroker(broker, client, request):
                 if broker == self._node.id:
-                    self._node.request(client, request)
+                    custody = self._custody(request, Custody)
+                    self._node.request(client, request, custody=custody)
                 else:
-                    self._couriers.ask(broker, client, request)
+                    custody = self._custody(request, Errand)
+                    self._couriers.ask(broker, client, request, custody)
+                    if custody is not None:
+                        custody.settle()
                 if client not in self.publishers:
                     self._detach(client)
                 self._check(client)
@@ -138,6 +147,12 @@ class LivePublishers:
                 self._node.record(row)
                 if isinstance(row, MigrationRecord):
                     self._has_moved(row.publisher, row.target)
+
+    def _custody(self, request: Message, kind: type[Custody]) -> Custody | None:
+        """Of publications for which somebody waits."""
+        if isinstance(request, Publish) and is_assured(request):
+            return kind(partial(self.settled, request.publications))
+        return None
 
     def _has_moved(self, client: ClientId, broker: BrokerId) -> None:
         self._leaving.pop(client, None)
@@ -152,7 +167,7 @@ class LivePublishers:
             if not self.publishers.is_at(client, broker):
                 del self._leaving[client]
                 self._check(client)
-            elif self._couriers.is_empty(broker):
+            elif self._couriers.is_empty(broker) and not self.owes(client):
                 self.send_on(client, broker)
                 self._leaving.pop(client, None)
                 self._check(client)
@@ -211,3 +226,11 @@ def _nobody_goes(client: ClientId, broker: BrokerId) -> None:
 
 def _nobody_waits(client: ClientId, wait: bool) -> None:
     """Until there is somebody to tell."""
+
+
+def _nobody_is_owed(client: ClientId) -> bool:
+    return False
+
+
+def _nobody_asks(publications: Sequence[Publication]) -> None:
+    """Until there is somebody who does."""

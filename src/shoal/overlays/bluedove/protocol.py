@@ -75,6 +75,11 @@ class Bluedove:
 
     # --- inputs -------------------------------------------------------------------------------
 
+    @property
+    def is_ready(self) -> bool:
+        """What comes before there are matchers waits for them."""
+        return True
+
     def start(self, now_us: int, out: list[Effect]) -> None:
         self.node.table.merge(self.node.first_members, now_us)
         if self.dispatcher is not None:

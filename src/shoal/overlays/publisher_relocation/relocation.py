@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from shoal.broker.effects import Effect, Measured, TimerKey
 from shoal.broker.messages import (
     Advertise,
+    AdvertisementsSaid,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -28,6 +29,7 @@ from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
+from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.routing import TreeRouting
 
 
@@ -44,6 +46,10 @@ class Relocation(ABC):
     @property
     def tables(self) -> RoutingTable:
         return self._tree.tables
+
+    @property
+    def is_ready(self) -> bool:
+        return self._tree.is_ready
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         self._tree.start(now_us, out)
@@ -66,6 +72,11 @@ class Relocation(ABC):
                 self._tree.receive(neighbour, message, now_us, out)
                 if row is not None:
                     self._withdrawn(row.advertisement.publisher, out)
+            case AdvertisementsSaid():
+                before = self._advertised()
+                self._tree.receive(neighbour, message, now_us, out)
+                for publisher in sorted(before - self._advertised()):
+                    self._withdrawn(publisher, out)
             case Subscribe(subscription):
                 self._migrations.subscribed(neighbour, subscription.id)
                 self._tree.receive(neighbour, message, now_us, out)
@@ -104,7 +115,9 @@ class Relocation(ABC):
         self._relinked(neighbour, up, now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key[0] != TIMER:
+        if key == EXCHANGE_TIMER:
+            self._tree.timer(key, now_us, out)
+        elif key[0] != TIMER:
             self._fired(key, now_us, out)
         elif self._migrations.timer(key[1], out):
             self._forget(key[1], out)  # it was told to go and stays: it is like any other

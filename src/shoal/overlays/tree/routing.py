@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable
 from shoal.broker.effects import Deliver, Effect, Measured, Notify, Send, TimerKey
 from shoal.broker.messages import (
     Advertise,
+    AdvertisementsSaid,
     Goodbye,
     Message,
     PublicationBatch,
@@ -24,6 +25,7 @@ from shoal.broker.messages import (
     Rejected,
     RoutedPublication,
     Subscribe,
+    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
@@ -42,6 +44,8 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
+from shoal.overlays.tree.exchange import Exchange
 
 
 class TreeRouting:
@@ -58,11 +62,16 @@ class TreeRouting:
         # no message ID comes twice.
         self._next_numbers: dict[ClientId, int] = {}
         self._unused_number = 0
+        self._exchange = Exchange(context.expected)
 
     # --- the strategy's inputs ----------------------------------------------------------------
 
+    @property
+    def is_ready(self) -> bool:
+        return self._exchange.is_ready
+
     def start(self, now_us: int, out: list[Effect]) -> None:
-        """The tree waits for what neighbours and clients say."""
+        self._exchange.start(now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -74,14 +83,26 @@ class TreeRouting:
         match message:
             case Advertise(advertisement, moves):
                 _check_filter(advertisement.filter, "advertisement", advertisement.id)
+                was_stale = self._exchange.heard_advertisement(neighbour, advertisement.id)
                 self.add_advertisement(advertisement, neighbour, out, moves)
+                if was_stale:
+                    self._follow_again(neighbour, advertisement.id, out)
             case Unadvertise(advertisement_id):
                 self.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
                 _check_filter(subscription.filter, "subscription", subscription.id)
+                self._exchange.heard_subscription(neighbour, subscription.id)
                 self.add_subscription(subscription, neighbour, out)
             case Unsubscribe(subscription_id):
                 self.remove_subscription(subscription_id, neighbour, out)
+            case AdvertisementsSaid():
+                for advertisement_id in self._exchange.all_advertised(neighbour):
+                    self.remove_advertisement(advertisement_id, neighbour, out)
+                self._exchange.say(out)
+            case SubscriptionsSaid():
+                for subscription_id in self._exchange.all_subscribed(neighbour, out):
+                    self.remove_subscription(subscription_id, neighbour, out)
+                self._exchange.say(out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
 
@@ -113,7 +134,8 @@ class TreeRouting:
                 raise unexpected(request, f"client {client}")
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        """The tree sets no timers."""
+        if key == EXCHANGE_TIMER:
+            self._exchange.waited(out)
 
     def measured(self, measured: Measured) -> None:
         """The tree does not look at delays."""
@@ -121,20 +143,30 @@ class TreeRouting:
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one all advertisements from elsewhere.
 
-        Its subscriptions come back by themselves: they follow the advertisements.
+        Its subscriptions come back by themselves: they follow the advertisements.  What one that
+        has come back had said is stale until it has said its tables again.
         """
+        tables = self.tables
+        is_back = up and neighbour in self._neighbours
         if neighbour in self._neighbours:
             self._neighbours.remove(neighbour)
-        for entry in list(self.tables.subscriptions.values()):
+        theirs = [entry for entry in tables.subscriptions.values() if entry.last_hop == neighbour]
+        for entry in tables.subscriptions.values():
             entry.forwarded_to.discard(neighbour)
-            if entry.last_hop == neighbour:
+        if not is_back:
+            self._exchange.unlinked(neighbour)
+            for entry in theirs:
                 self.remove_subscription(entry.id, neighbour, out)
-        for advertisement_id in list(self.tables.advertisements):
-            self.remove_advertisement(advertisement_id, neighbour, out)
+            for advertisement_id in list(tables.advertisements):
+                self.remove_advertisement(advertisement_id, neighbour, out)
         if up:
             self._neighbours = sorted([*self._neighbours, neighbour])
-            rows = self.tables.advertisements.values()
-            out.extend(Send(neighbour, Advertise(row.advertisement, row.rank)) for row in rows)
+            rows = tables.advertisements.values()
+            said = [row for row in rows if row.last_hop != neighbour]
+            stale = [row.advertisement.id for row in rows if row.last_hop == neighbour]
+            out.extend(Send(neighbour, Advertise(row.advertisement, row.rank)) for row in said)
+            kept = [entry.id for entry in theirs] if is_back else []
+            self._exchange.linked(neighbour, stale, kept, out)
 
     # --- what is refused ----------------------------------------------------------------------
 
@@ -200,6 +232,14 @@ class TreeRouting:
         self._flood(Advertise(advertisement, moves), (hop,), out)
         if hop is not None:
             self.follow(hop, [row], out)
+
+    def _follow_again(
+        self, neighbour: BrokerId, advertisement_id: AdvertisementId, out: list[Effect]
+    ) -> None:
+        """A neighbour that knew nothing has said what was known: it needs the subscriptions."""
+        row = self.tables.advertisements.get(advertisement_id)
+        if row is not None and row.last_hop == neighbour:
+            self.follow(neighbour, [row], out)
 
     def turn(
         self, row: AdvertisementEntry, hop: BrokerId | None, moves: int, out: list[Effect]

@@ -1,0 +1,165 @@
+"""What one end of a link keeps for the other: what is to be sent, is under way, or not settled.
+
+A frame waits, is in flight until the other end has handled it, and, if somebody waits for word of
+it, in custody until the other end says that it is settled.  When the other end comes back having
+forgotten all, what was in custody is sent again, marked, and before all that came later.
+
+While the *gate* is closed, only what passes it is sent: the other end has come back, and must have
+its tables before it can forward anything.
+
+| frame | is written | handled | settled | connection lost | other end forgot all |
+| --- | --- | --- | --- | --- | --- |
+| behind the gate | | | | stays | stays if anybody waits for word |
+| waiting | → in flight | | | stays | the same, behind the gate, marked |
+| in flight | | → in custody or gone | | → waiting | the same |
+| in custody | | | gone | stays | the same |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from shoal.broker.custody import Custody
+
+# (first, last) numbers of messages of a session.
+Span = tuple[int, int]
+
+
+class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one end of a link.
+
+    window_bytes     sent and not handled; a round trip of 100 ms then allows 40 MB/s
+    high_bytes       kept for the other end: from here on the link is full, what feeds it must wait
+    low_bytes        it is not full any more
+    limit_bytes      more is never kept: the link is given up
+    silence_us       a connection on which nothing came for so long is dead
+    give_up_us       a connection that is away for so long ends the session
+    """
+
+    window_bytes: int = 4 * 2**20
+    high_bytes: int = 8 * 2**20
+    low_bytes: int = 4 * 2**20
+    limit_bytes: int = 128 * 2**20
+    silence_us: int = 5_000_000
+    give_up_us: int = 60_000_000
+
+
+class Frame:
+    """One message as bytes, and who waits for word of it."""
+
+    __slots__ = ("custody", "data")
+
+    def __init__(self, data: bytes, custody: Custody | None) -> None:
+        self.data = data
+        self.custody = custody
+
+
+class LinkOutbox:
+    """The frames of one session; `handled` is the number of the first that is not handled."""
+
+    def __init__(self, limits: LinkLimits) -> None:
+        self._limits = limits
+        self.is_full = False
+        self.bytes = 0
+        self.handled = 0
+        self.is_gate_closed = False
+        self._in_flight: deque[Frame] = deque()
+        self._in_flight_bytes = 0
+        self._waiting: deque[Frame] = deque()
+        self._gated: deque[Frame] = deque()
+        self._in_custody: dict[int, Frame] = {}
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def sent(self) -> int:
+        """How many messages the session has, without those behind the gate."""
+        return self.handled + len(self._in_flight) + len(self._waiting)
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more is kept than ever may be."""
+        return self.bytes > self._limits.limit_bytes
+
+    def __iter__(self) -> Iterator[Frame]:
+        """All that is kept, oldest first."""
+        yield from self._in_custody.values()
+        yield from self._in_flight
+        yield from self._waiting
+        yield from self._gated
+
+    def put(self, data: bytes, custody: Custody | None, *, passes: bool) -> None:
+        """Keep a frame, behind the gate unless that is open or the frame passes it."""
+        frame = Frame(data, custody)
+        if custody is not None:
+            custody.extend()
+        (self._gated if self.is_gate_closed and not passes else self._waiting).append(frame)
+        self.bytes += len(data)
+        if self.bytes > self._limits.high_bytes:
+            self.is_full = True
+
+    def take(self) -> list[bytes]:
+        """What is to be written now."""
+        found = []
+        waiting, window_bytes = self._waiting, self._limits.window_bytes
+        while waiting and self._in_flight_bytes < window_bytes:
+            frame = waiting.popleft()
+            found.append(frame.data)
+            self._in_flight.append(frame)
+            self._in_flight_bytes += len(frame.data)
+        return found
+
+    def handle(self, handled: int) -> None:
+        """The other end has handled all messages before this number."""
+        for number in range(self.handled, handled):
+            if self._in_flight:
+                frame = self._in_flight.popleft()
+                self._in_flight_bytes -= len(frame.data)
+            else:  # of an earlier connection
+                frame = self._waiting.popleft()
+            if frame.custody is not None:
+                self._in_custody[number] = frame
+            else:
+                self.bytes -= len(frame.data)
+        self.handled = handled
+        self._check_room()
+
+    def settle(self, spans: Iterable[Span]) -> None:
+        """The other end says what is settled; of what is not in custody it means nothing."""
+        kept = self._in_custody
+        for first, last in spans:
+            if last - first < len(kept):
+                numbers = [number for number in range(first, last + 1) if number in kept]
+            else:
+                numbers = [number for number in kept if first <= number <= last]
+            for number in numbers:
+                frame = kept.pop(number)
+                self.bytes -= len(frame.data)
+                assert frame.custody is not None
+                frame.custody.settle()
+        self._check_room()
+
+    def _check_room(self) -> None:
+        if self.bytes <= self._limits.low_bytes:
+            self.is_full = False
+
+    def open_gate(self) -> None:
+        """The other end can take everything now."""
+        self.is_gate_closed = False
+        self._waiting += self._gated
+        self._gated.clear()
+
+    def reconnect(self) -> None:
+        """What was in flight on a connection that is gone is to be written again."""
+        self._waiting.extendleft(reversed(self._in_flight))
+        self._in_flight.clear()
+        self._in_flight_bytes = 0
+
+    def assured(self) -> list[Frame]:
+        """What is kept and somebody waits for, oldest first."""
+        return [frame for frame in self if frame.custody is not None]

@@ -1,0 +1,119 @@
+"""How brokers of a tree tell each other their tables over a link that has come up.
+
+Each end says its advertisements from elsewhere, and that these are all.  Subscriptions follow the
+advertisements of the other end, and then that these are all.  Then publications may come: a
+broker that has started again and knows nothing yet would forward them to nobody.
+
+A broker that has just started waits for its neighbours: it has said all its advertisements to one
+when all others have said theirs, and all its subscriptions likewise.  Words go round a tree and
+come back from its leaves, so nobody waits in a circle; who has not answered after `WAIT_US` is not
+waited for any longer.
+
+What a neighbour said before it came back, knowing nothing, is *stale*: it stays as it is until the
+neighbour has said all, and goes then, unless it was said again.
+
+| input | does |
+| --- | --- |
+| link up | advertisements; owes "all said" |
+| the neighbour's advertisements are all said | stale ones go; owes "all said" for subscriptions |
+| its subscriptions are all said | stale ones go; publications may come to it |
+| all that is waited for is said, or WAIT_US pass | says what it owes; is ready |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.broker.effects import CancelTimer, Effect, LinkReady, Send, SetTimer, TimerKey
+from shoal.broker.messages import AdvertisementsSaid, SubscriptionsSaid
+from shoal.model import AdvertisementId, BrokerId, SubscriptionId
+
+# A killed broker is back within a few seconds; who has not come by then is down.
+WAIT_US = 10_000_000
+TIMER: TimerKey = ("exchange",)
+
+
+class Exchange:
+    """What one broker has said and heard; `expected` are the neighbours that it waits for."""
+
+    def __init__(self, expected: Iterable[BrokerId]) -> None:
+        self._unheard_advertisements = dict.fromkeys(expected)
+        self._unheard_subscriptions = dict.fromkeys(self._unheard_advertisements)
+        self._owes_advertisements: dict[BrokerId, None] = {}
+        self._owes_subscriptions: dict[BrokerId, None] = {}
+        self._stale_advertisements: dict[BrokerId, dict[AdvertisementId, None]] = {}
+        self._stale_subscriptions: dict[BrokerId, dict[SubscriptionId, None]] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all who were waited for have said their tables."""
+        return not self._unheard_subscriptions
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        """The broker starts."""
+        if not self.is_ready:
+            out.append(SetTimer(TIMER, now_us + WAIT_US))
+
+    def waited(self, out: list[Effect]) -> None:
+        """Nobody is waited for any longer."""
+        self._unheard_advertisements.clear()
+        self._unheard_subscriptions.clear()
+        self.say(out)
+
+    def linked(
+        self,
+        neighbour: BrokerId,
+        advertisements: Iterable[AdvertisementId],
+        subscriptions: Iterable[SubscriptionId],
+        out: list[Effect],
+    ) -> None:
+        """The neighbour was told the advertisements; these of its rows are stale."""
+        self._stale_advertisements[neighbour] = dict.fromkeys(advertisements)
+        self._stale_subscriptions[neighbour] = dict.fromkeys(subscriptions)
+        self._owes_advertisements[neighbour] = None
+        self._owes_subscriptions.pop(neighbour, None)
+        self.say(out)
+
+    def unlinked(self, neighbour: BrokerId) -> None:
+        """The neighbour is gone, and all its rows with it."""
+        self._stale_advertisements.pop(neighbour, None)
+        self._stale_subscriptions.pop(neighbour, None)
+        self._owes_advertisements.pop(neighbour, None)
+        self._owes_subscriptions.pop(neighbour, None)
+
+    def heard_advertisement(self, neighbour: BrokerId, id: AdvertisementId) -> bool:
+        """The neighbour said this one; whether it was stale."""
+        stale = self._stale_advertisements.get(neighbour, {})
+        if id not in stale:
+            return False
+        del stale[id]
+        return True
+
+    def heard_subscription(self, neighbour: BrokerId, id: SubscriptionId) -> None:
+        """The neighbour said this one."""
+        self._stale_subscriptions.get(neighbour, {}).pop(id, None)
+
+    def all_advertised(self, neighbour: BrokerId) -> Iterable[AdvertisementId]:
+        """The neighbour has said all its advertisements; those that are gone."""
+        self._unheard_advertisements.pop(neighbour, None)
+        self._owes_subscriptions[neighbour] = None
+        return self._stale_advertisements.pop(neighbour, ())
+
+    def all_subscribed(self, neighbour: BrokerId, out: list[Effect]) -> Iterable[SubscriptionId]:
+        """The neighbour has said all its subscriptions; those that are gone."""
+        out.append(LinkReady(neighbour))
+        self._unheard_subscriptions.pop(neighbour, None)
+        if self.is_ready:
+            out.append(CancelTimer(TIMER))
+        return self._stale_subscriptions.pop(neighbour, ())
+
+    def say(self, out: list[Effect]) -> None:
+        """Say what is owed and can be said now."""
+        for neighbour in list(self._owes_advertisements):
+            if self._unheard_advertisements.keys() <= {neighbour}:
+                del self._owes_advertisements[neighbour]
+                out.append(Send(neighbour, AdvertisementsSaid()))
+        for neighbour in list(self._owes_subscriptions):
+            if self._unheard_subscriptions.keys() <= {neighbour}:
+                del self._owes_subscriptions[neighbour]
+                out.append(Send(neighbour, SubscriptionsSaid()))
