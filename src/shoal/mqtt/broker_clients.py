@@ -33,6 +33,7 @@ from shoal.mqtt.content import WishError, attributes_of, read_advertisements, re
 from shoal.mqtt.controls import Hello, Here, Kept, Tell, Told, decode_control
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.fan_out import FanOut
+from shoal.mqtt.homes import Homes
 from shoal.mqtt.joining import Joining
 from shoal.mqtt.journal import CANNOT_WRITE, Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
@@ -283,6 +284,7 @@ class BrokerClients:
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self.journal = self._sessions.journal = self.retained.journal = journal
+        self.homes.journal = journal
 
     def restored(self, session: Session, now_us: int) -> None:
         """A session is here since before the broker started; its client is away."""
@@ -295,7 +297,17 @@ class BrokerClients:
     def restate(self) -> Iterator[int]:
         """Say all again to the journal, a bit at each step (see `Journal.restate`)."""
         assert self.journal is not None
-        return self.journal.restate(self._sessions, self.retained)
+        return self.journal.restate(self._sessions, self.retained, self.homes)
+
+    @property
+    def homes(self) -> Homes:
+        """Where the sessions of clients are that are not here."""
+        return self._roaming.homes if self._roaming is not None else Homes()
+
+    def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
+        """A session was elsewhere when the broker stopped."""
+        if self._roaming is not None:
+            self._roaming.restore_home(client_id, broker, at_us)
 
     def departed(self, session: Session) -> None:
         """All that came for a session that went elsewhere has been sent there."""

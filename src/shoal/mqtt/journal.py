@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from shoal.model import BrokerId
 from shoal.mqtt.controls import Qos, SubscriptionState, row_of
+from shoal.mqtt.homes import Homes
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import write_body
 from shoal.mqtt.packets import Will
@@ -128,6 +130,20 @@ class RetainedPut(msgspec.Struct, frozen=True, tag=9, array_like=True, gc=False)
     message: int
 
 
+class HomePut(msgspec.Struct, frozen=True, tag=10, array_like=True, gc=False):
+    """Another broker has a client's session, since the client entered it."""
+
+    client_id: str
+    broker: BrokerId
+    at_us: int
+
+
+class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
+    """No other broker has it."""
+
+    client_id: str
+
+
 Record = (
     SessionPut
     | SessionEnd
@@ -139,6 +155,8 @@ Record = (
     | ReceivedPut
     | ReceivedEnd
     | RetainedPut
+    | HomePut
+    | HomeEnd
 )
 
 _encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
@@ -245,6 +263,12 @@ class Journal:
         """A topic's retained message is another, or none."""
         self._records.append(RetainedPut(message.topic, self._number(message)))
 
+    def home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
+        self._records.append(HomePut(client_id, broker, at_us))
+
+    def home_ended(self, client_id: str) -> None:
+        self._records.append(HomeEnd(client_id))
+
     def _put_session(self, session: Session) -> None:
         session.is_remembered = True
         self._records.append(
@@ -287,15 +311,15 @@ class Journal:
 
     # --- all that there is --------------------------------------------------------------------
 
-    def restate(self, sessions: Sessions, retained: RetainedStore) -> Iterator[int]:
+    def restate(self, sessions: Sessions, retained: RetainedStore, homes: Homes) -> Iterator[int]:
         """Say all again, a record or two at each step, which yields about how many bytes.
 
         Between steps anything may change.
         """
         self._epoch += 1
-        return self._restate(sessions, retained)
+        return self._restate(sessions, retained, homes)
 
-    def _restate(self, sessions: Sessions, retained: RetainedStore) -> Iterator[int]:
+    def _restate(self, sessions: Sessions, retained: RetainedStore, homes: Homes) -> Iterator[int]:
         for session in tuple(sessions):
             contents = self._restate_session(session)
             while sessions.get(session.client_id) is session:
@@ -307,6 +331,11 @@ class Journal:
             if retained.last(message.topic) is message:
                 self.retained(message)
                 yield _RECORD_BYTES + message.size
+        for client_id in tuple(homes):
+            home = homes.entry(client_id)
+            if home is not None:
+                self.home(client_id, *home)
+                yield _RECORD_BYTES
 
     def _restate_session(self, session: Session) -> Iterator[int]:
         if session.is_remembered:

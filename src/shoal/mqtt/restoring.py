@@ -21,6 +21,8 @@ from collections.abc import Iterable
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import SubscriptionState, subscription_of
 from shoal.mqtt.journal import (
+    HomeEnd,
+    HomePut,
     ItemEnd,
     ItemPut,
     Journal,
@@ -62,6 +64,7 @@ class Remembered:
         self.sessions: dict[str, RememberedSession] = {}
         # Numbers of messages, by topic.
         self.retained: dict[str, int] = {}
+        self.homes: dict[str, HomePut] = {}
         self.messages: dict[int, MessagePut] = {}
         self.last_serial = 0
         self.last_message = 0
@@ -81,6 +84,10 @@ class Remembered:
                     self.messages[record.number] = record
                 case RetainedPut(topic, message):
                     self.retained[topic] = message
+                case HomePut():
+                    self.homes[record.client_id] = record
+                case HomeEnd(client_id):
+                    self.homes.pop(client_id, None)
                 case _:
                     self._apply_to_session(record)
 
@@ -110,6 +117,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
         if message is not None and not message.has_expired(now_us):
             clients.retained.keep(message)
     sessions = [restoring.session(each) for each in remembered.sessions.values()]
+    for home in remembered.homes.values():
+        clients.restore_home(home.client_id, home.broker, home.at_us)
     journal = Journal(remembered.last_serial, remembered.last_message)
     clients.begin_journal(journal)
     for session in sessions:

@@ -13,6 +13,7 @@ So nothing is lost, doubled, or out of order, however often the client moves on 
 | old | Entered | closes its connection (0x8E); if asked: Items, SessionState → departing |
 | old, waiting itself | Entered | closes its connection; what it waits for will go on → as above |
 | asked, has nothing | Entered | asks the broker where the session went, or says there is none |
+| new | ASK_AGAIN_US over, waiting | Entered, again |
 | new | SessionState, or WAIT_US over | lets the client in → arriving |
 | old | something for the client while departing | Item |
 | old | DEPARTING_US over | Departed, forgets the session |
@@ -45,6 +46,7 @@ from shoal.mqtt.controls import (
     state_of,
     subscription_of,
 )
+from shoal.mqtt.homes import Homes
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import EVERY_BROKER, Door
@@ -59,6 +61,9 @@ if TYPE_CHECKING:
 
 # A client does not wait longer for its session than it would for a slow broker.
 WAIT_US = 2 * MICROSECONDS
+# Unless this broker has just started, and the links may not be there yet, or the other not either.
+STARTING_WAIT_US = 10 * MICROSECONDS
+ASK_AGAIN_US = MICROSECONDS // 2
 # Until then subscriptions have reached every broker; the new one is told when it is over, and
 # waits longer only if the old one has died.
 DEPARTING_US = 2 * MICROSECONDS
@@ -72,9 +77,13 @@ ARRIVING_TIMER = "arriving"
 class _Waiting:
     """A session that is to come.  `goes_to`: it will not stay; `is_void`: it is not wanted."""
 
-    def __init__(self, connection: Connection, admission: Admission) -> None:
+    def __init__(
+        self, connection: Connection, admission: Admission, home: BrokerId, until_us: int
+    ) -> None:
         self.connection = connection
         self.admission = admission
+        self.home = home
+        self.until_us = until_us
         self.items: list[Item] = []
         self.goes_to: tuple[BrokerId, Journey] | None = None
         self.is_void = False
@@ -147,10 +156,9 @@ class Roaming:
         self._door = door
         self._timers = timers
         self._broker_id = clients.broker_id
-        # When and where each client of the network connected last, and which of those that are
-        # elsewhere have a session there.
+        # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
-        self._homes: dict[str, BrokerId] = {}
+        self.homes = Homes()
         self._waiting: dict[Journey, _Waiting] = {}
         self._current: dict[str, Journey] = {}
         self._arriving: dict[Journey, _Move] = {}
@@ -174,25 +182,31 @@ class Roaming:
                 return True
             waiting.is_void = True
             del self._current[client_id]
-        if connect.clean_start or client_id not in self._homes:
+        home = self.homes.get(client_id)
+        if connect.clean_start or home is None:
             return False
-        home = self._homes.pop(client_id)
         journey = self._say_entered(client_id, now_us, is_kept=True, asked=home)
         self._current[client_id] = journey
-        self._waiting[journey] = _Waiting(connection, admission)
-        self._timers.set((WAITING_TIMER, journey), now_us + WAIT_US)
+        wait_us = WAIT_US if self.homes.is_certain(client_id) else STARTING_WAIT_US
+        self._waiting[journey] = _Waiting(connection, admission, home, now_us + wait_us)
+        self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
         return True
 
     def entered(self, session: Session, now_us: int) -> None:
         """A client was let in."""
         client_id = session.client_id
-        self._homes.pop(client_id, None)
+        self.homes.pop(client_id)
         is_kept = session.expiry_interval_s > 0
         _, session.entered_us = self._say_entered(client_id, now_us, is_kept=is_kept, asked=None)
 
     def restored(self, session: Session) -> None:
         """A session is here since before the broker started; whoever joins the network is told."""
         self._entered[session.client_id] = (session.entered_us, self._broker_id)
+
+    def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
+        """A session was elsewhere when the broker stopped."""
+        self.homes.restore(client_id, broker, at_us)
+        self._entered[client_id] = (at_us, broker)
 
     def ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
@@ -218,7 +232,7 @@ class Roaming:
         """One of this module's timers."""
         match kind:
             case "waiting":
-                self._let_in(journey, now_us)
+                self._ask_again(journey, now_us)
             case "departing":
                 self._depart(journey, now_us)
             case "arriving":
@@ -254,7 +268,7 @@ class Roaming:
             case Ended(client_id, broker):
                 if self._entered.get(client_id, (0, ""))[1] == broker:
                     del self._entered[client_id]
-                    self._homes.pop(client_id, None)
+                    self.homes.pop(client_id)
             case Item(journey=journey):
                 if journey in self._waiting:
                     self._waiting[journey].items.append(control)
@@ -274,9 +288,11 @@ class Roaming:
             # Who connected later keeps the client; or it is a question answered already.
             return
         self._entered[client_id] = stamp
-        home = self._homes.pop(client_id, None)
+        home = self.homes.get(client_id)
         if control.is_kept:
-            self._homes[client_id] = control.broker
+            self.homes.put(client_id, control.broker, control.at_us)
+        else:
+            self.homes.pop(client_id)
         current = self._current.pop(client_id, None)
         if current is not None:
             waiting = self._waiting[current]
@@ -325,6 +341,8 @@ class Roaming:
     def _take_in(self, state: SessionState, now_us: int) -> None:
         """The session is here, or there is none."""
         waiting = self._waiting[state.journey]
+        if waiting.goes_to is None:
+            self.homes.pop(state.journey[0])
         if waiting.is_void:
             self._forget_waiting(state.journey)
         elif waiting.goes_to is None:
@@ -360,6 +378,17 @@ class Roaming:
             with suppress(ValueError):
                 self._clients.subscriptions.add(subscription_of(session, row))
         self._timers.set((ARRIVING_TIMER, state.journey), now_us + ARRIVING_US)
+
+    def _ask_again(self, journey: Journey, now_us: int) -> None:
+        """The session has not come: the question may have been lost on a link not yet there."""
+        waiting = self._waiting[journey]
+        if now_us >= waiting.until_us or self._current.get(journey[0]) != journey:
+            self._let_in(journey, now_us)
+            return
+        client_id, at_us = journey
+        question = Entered(client_id, self._broker_id, at_us, True, waiting.home)
+        self._say(EVERY_BROKER, question, now_us)
+        self._timers.set((WAITING_TIMER, journey), min(now_us + ASK_AGAIN_US, waiting.until_us))
 
     def _let_in(self, journey: Journey, now_us: int) -> None:
         """The client has waited long enough, with or without its session."""

@@ -1,0 +1,371 @@
+"""What clients find when a broker has been killed and is there again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.journal import MessagePut, RetainedPut, read_records
+from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.restoring import Remembered, restore
+from tests.mqtt.house import Client, will
+from tests.mqtt.network_house import Network
+from tests.mqtt.remembering import RememberingHouse
+
+KEPT = Properties(session_expiry_interval_s=600)
+
+
+def back(house: RememberingHouse, name: str) -> Client:
+    client = house.connect(name, clean_start=False, properties=KEPT)
+    assert client.connack.session_present
+    return client
+
+
+def test_what_waited_comes_in_its_order_with_all_options() -> None:
+    house = RememberingHouse([])
+    properties = Properties(
+        session_expiry_interval_s=600, subscription_identifiers=(), user_properties=()
+    )
+    client = house.connect("c", properties=properties)
+    wish = Properties(user_properties=(("$where", "n > 2"),), subscription_identifiers=(7,))
+    client.subscribe("a/+", qos=2, properties=wish, retain_as_published=True)
+    client.lose()
+    publisher = house.connect("p")
+    for number in range(6):
+        sent = Properties(
+            user_properties=(("n", str(number)),), message_expiry_interval_s=100, content_type="x"
+        )
+        publisher.publish("a/b", b"%d" % number, qos=1 + number % 2, retain=True, properties=sent)
+    house = house.killed(after_s=30)
+    found = back(house, "c").take_publications()
+    assert [(each.payload, each.qos, each.retain) for each in found] == [
+        (b"3", 2, True),
+        (b"4", 1, True),
+        (b"5", 2, True),
+    ]
+    assert found[0].properties.subscription_identifiers == (7,)
+    assert found[0].properties.message_expiry_interval_s == 70
+    assert found[0].properties.content_type == "x"
+
+
+def test_what_was_in_flight_is_sent_again_as_it_was() -> None:
+    house = RememberingHouse([])
+    client = house.connect("c", properties=KEPT)
+    client.subscribe("a", qos=2)
+    publisher = house.connect("p")
+    for payload, qos in ((b"1", 1), (b"2", 2), (b"3", 2), (b"4", 2)):
+        publisher.publish("a", payload, qos=qos)
+    one, two, three, four = client.take()
+    client.send(Pubrec(three.packet_id), Pubrec(four.packet_id), Pubcomp(four.packet_id))
+    again = back(house.killed(), "c")
+    found = again.take()
+    assert found[0] == Publish("a", b"1", 1, False, True, one.packet_id)
+    assert found[1] == Publish("a", b"2", 2, False, True, two.packet_id)
+    assert found[2] == Pubrel(three.packet_id)
+    assert len(found) == 3
+    again.send(Puback(one.packet_id), Pubrec(two.packet_id), Pubcomp(two.packet_id))
+    again.send(Pubcomp(three.packet_id))
+    assert back(again.house.killed(), "c").take() == []  # type: ignore[attr-defined]
+
+
+def test_a_publication_of_qos_2_is_taken_once() -> None:
+    house = RememberingHouse([])
+    house.connect("s", properties=KEPT).subscribe("a", qos=2)
+    publisher = house.connect("p", properties=KEPT)
+    publisher.send(Publish("a", b"x", 2, packet_id=9))
+    house = house.killed()
+    publisher = back(house, "p")
+    publisher.send(Publish("a", b"x", 2, False, True, packet_id=9))
+    assert [type(each) for each in publisher.take()] == [Pubrec]
+    house = house.killed()
+    publisher = back(house, "p")
+    publisher.send(Pubrel(9))
+    assert publisher.take() == [Pubcomp(9)]
+    assert back(house, "s").take_payloads() == [b"x"]
+
+
+def test_new_packet_identifiers_are_free_ones() -> None:
+    house = RememberingHouse([])
+    client = house.connect("c", properties=KEPT)
+    client.subscribe("a", qos=1)
+    publisher = house.connect("p")
+    for _ in range(3):
+        publisher.publish("a", qos=1)
+    house = house.killed()
+    client = back(house, "c")
+    house.connect("p").publish("a", qos=1)
+    assert sorted(each.packet_id for each in client.take()) == [1, 2, 3, 4]
+
+
+def test_sessions_go_on_expiring() -> None:
+    house = RememberingHouse([])
+    for name in ("gone", "there"):
+        house.connect(name, properties=KEPT).subscribe("a", qos=1)
+    house.connect("short", properties=Properties(session_expiry_interval_s=0))
+    client = back(house, "gone")
+    client.disconnect()
+    house.after(400)
+    house = house.killed(after_s=300)
+    house.after(1)
+    assert not house.clients.is_kept("gone")
+    assert house.clients.is_kept("there")
+    assert not house.clients.is_kept("short")
+    # Whoever was connected left when the broker did, as far as anyone knows.
+    house = house.killed()
+    house.after(598)
+    assert house.clients.is_kept("there")
+    house.after(2)
+    assert not house.clients.is_kept("there")
+    assert house.killed().clients.statistics.sessions == 0
+
+
+@pytest.mark.parametrize("interval_s", [0, 600])
+@pytest.mark.parametrize("delay_s", [None, 60])
+def test_a_will_is_published_once(interval_s: int, delay_s: int | None) -> None:
+    house = RememberingHouse([])
+    last = will("w", b"gone", qos=1, properties=Properties(will_delay_interval_s=delay_s))
+    house.connect("c", properties=Properties(session_expiry_interval_s=interval_s), will=last)
+    house = house.killed()
+    watcher = house.connect("w", properties=KEPT)
+    watcher.subscribe("w", qos=1)
+    house.after(30)
+    is_delayed = delay_s is not None and interval_s > 0
+    assert watcher.take_payloads() == ([] if is_delayed else [b"gone"])
+    house.after(40)
+    assert watcher.take_payloads() == ([b"gone"] if is_delayed else [])
+    house = house.killed()
+    house.after(200)
+    assert back(house, "w").take_payloads() == []
+
+
+def test_a_client_that_is_back_soon_has_no_will_published() -> None:
+    house = RememberingHouse([])
+    house.connect("c", properties=KEPT, will=will("w"))
+    house = house.killed()
+    watcher = house.connect("w")
+    watcher.subscribe("w")
+    back(house, "c")
+    house.after(60)
+    assert watcher.take_payloads() == []
+
+
+def test_one_whose_session_ended_with_its_connection_has_none_even_with_a_will() -> None:
+    house = RememberingHouse([])
+    house.connect("c", will=will("w"))
+    house = house.killed()
+    watcher = house.connect("w")
+    watcher.subscribe("w")
+    assert not house.connect("c", clean_start=False).connack.session_present
+    assert watcher.take_payloads() == [b"gone"]
+
+
+def test_who_says_goodbye_leaves_no_will() -> None:
+    house = RememberingHouse([])
+    house.connect("c", will=will("w")).disconnect()
+    house.connect("d", will=will("w"), properties=KEPT).disconnect()
+    house = house.killed()
+    watcher = house.connect("w")
+    watcher.subscribe("w")
+    house.after(1_000)
+    assert watcher.take_payloads() == []
+
+
+def test_retained_messages_and_their_removal() -> None:
+    house = RememberingHouse([])
+    publisher = house.connect("p")
+    for topic in ("a", "b", "c"):
+        publisher.publish(topic, b"1", retain=True)
+    publisher.publish("a", b"2", qos=1, retain=True)
+    publisher.publish("b", b"", retain=True)
+    house = house.killed()
+    reader = house.connect("r")
+    reader.subscribe("#", qos=1)
+    assert sorted(reader.take_payloads()) == [b"1", b"2"]
+    # An older message, as another broker may still tell it, does not come back.
+    assert {each.topic for each in house.clients.retained.history()} == {"a", "b", "c"}
+
+
+def test_shared_subscriptions_take_turns_again() -> None:
+    house = RememberingHouse([])
+    for name in ("x", "y"):
+        house.connect(name, properties=KEPT).subscribe("$share/g/a", qos=1)
+    house = house.killed()
+    publisher = house.connect("p")
+    for number in range(4):
+        publisher.publish("a", b"%d" % number, qos=1)
+    found = [back(house, name).take_payloads() for name in ("x", "y")]
+    assert sorted(map(len, found)) == [2, 2]
+
+
+def test_a_clean_start_forgets_for_good() -> None:
+    house = RememberingHouse([])
+    client = house.connect("c", properties=KEPT)
+    client.subscribe("a", qos=1)
+    house.connect("p").publish("a", qos=1)
+    client.lose()
+    house.connect("c", clean_start=True, properties=KEPT).lose()
+    house = house.killed()
+    house.connect("p").publish("a", qos=1)
+    assert back(house, "c").take() == []
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_there() -> None:
+    house = RememberingHouse([])
+    house.connect("c", properties=KEPT).subscribe("a", qos=1)
+    found = Remembered()
+    for batch in house.batches:
+        found.apply(read_records(batch))
+    found.apply([MessagePut(5, b"\xff", 0, None, None), RetainedPut("x", 5), RetainedPut("y", 6)])
+    clients = BrokerClients("B1", 0)
+    problems = restore(clients, found, 0)
+    assert len(problems) == 2
+    assert "message 5, retained at 'x'" in problems[0]
+    assert clients.is_kept("c")
+
+
+# --- while nothing can be written -----------------------------------------------------------------
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    house = RememberingHouse([])
+    reader = house.connect("r", properties=KEPT)
+    reader.subscribe("a", qos=1)
+    publisher, old = house.connect("p"), house.connect("old", version=4)
+    passing = house.connect("passing")
+    assert house.clients.journal is not None
+    house.clients.journal.is_failing = True
+    (puback,) = publisher.publish("a", b"1", qos=1)
+    (pubrec,) = publisher.publish("a", b"2", qos=2)
+    assert puback.reason_code is pubrec.reason_code is ReasonCode.QUOTA_EXCEEDED
+    assert "cannot write to its disk" in puback.properties.reason_string
+    old.send(Publish("a", b"3", 1, packet_id=3))
+    assert old.closed
+    assert old.take() == []
+    suback = reader.subscribe("b", qos=1)
+    assert suback.reason_codes == (ReasonCode.QUOTA_EXCEEDED,)
+    assert passing.subscribe("b", qos=1).reason_codes == (ReasonCode.GRANTED_QOS_1,)
+    publisher.publish("a", b"4")
+    assert reader.take_payloads() == [b"4"]
+    house.clients.journal.is_failing = False
+    assert publisher.publish("a", b"5", qos=1)[0].reason_code is ReasonCode.SUCCESS
+
+
+# --- in a network ---------------------------------------------------------------------------------
+
+
+class Memory:
+    """What the brokers of a network have written."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.written: dict[str, Remembered] = {}
+        for name, site in network.sites.items():
+            self.written[name] = Remembered()
+            assert restore(site.clients, Remembered(), site.now_us) == []
+
+    def restart(self, *names: str) -> None:
+        """Their MQTT sides are killed at once, and are there again."""
+        for name in names:
+            self.forget(name)
+        for name in names:
+            site = self.network[name]
+            assert restore(site.clients, self.written[name], site.now_us) == []
+        for name in names:
+            site = self.network[name]
+            site.carry_out(site.clients.take_effects())
+
+    def forget(self, name: str) -> None:
+        site = self.network[name]
+        journal = site.clients.journal
+        if journal is not None and (batch := journal.take()):
+            self.written[name].apply(read_records(batch))
+        limits = site.clients.limits
+        site.clients = BrokerClients(name, site.now_us, limits=limits, networked=True)
+
+
+NAMES = ("B1", "B2", "B3")
+COMING_BACK = Connect(client_id="c", clean_start=False, properties=KEPT)
+
+
+@pytest.fixture
+def memory() -> Memory:
+    network = Network(*NAMES)
+    memory = Memory(network)
+    network.after(20)
+    return memory
+
+
+@pytest.mark.parametrize("restarted", [("B1",), ("B3",), ("B1", "B3"), NAMES])
+@pytest.mark.parametrize("later_s", [0, 30])
+def test_a_session_is_found_elsewhere(
+    memory: Memory, restarted: Iterable[str], later_s: int
+) -> None:
+    network = memory.network
+    client = network["B1"].connect("c", properties=KEPT)
+    client.subscribe("a", qos=1)
+    client.lose()
+    network["B2"].connect("p").publish("a", b"x", qos=1)
+    memory.restart(*restarted)
+    network.after(later_s)
+    client = network["B3"].open()
+    client.send(COMING_BACK)
+    network.after(3)
+    connack, *rest = client.take()
+    assert connack.session_present
+    assert [each.payload for each in rest] == [b"x"]
+    network.after(30)
+    network["B2"].connect("q").publish("a", b"y", qos=1)
+    assert b"y" in client.take_payloads()
+    assert not network["B1"].clients.is_kept("c")
+
+
+def test_a_session_that_is_elsewhere_by_now_does_not_come_back(memory: Memory) -> None:
+    network = memory.network
+    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=1)
+    memory.forget("B1")  # and is not there for a while
+    network["B1"].clients._timers.cancel(("hello", ()))
+    network.after(1)
+    client = network["B3"].open()
+    client.send(COMING_BACK)
+    network.after(20)
+    (connack,) = client.take()
+    assert not connack.session_present
+    memory.restart("B1")
+    assert network["B1"].clients.is_kept("c")
+    network.after(20)
+    assert not network["B1"].clients.is_kept("c")
+    assert network["B3"].clients.is_kept("c")
+
+
+def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
+    network = memory.network
+    client = network["B1"].connect("c", properties=KEPT)
+    client.subscribe("a", qos=1)
+    client.lose()
+    network["B2"].connect("p").publish("a", b"x", qos=1)
+    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
+    assert [each.payload for each in client.take()] == [b"x"]
+    network.after(10)
+    memory.restart(*NAMES)
+    assert [name for name in NAMES if network[name].clients.is_kept("c")] == ["B3"]
+    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
+    assert client.take_payloads() == [b"x"]
+
+
+def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> None:
+    network = memory.network
+    client = network["B1"].connect("c", properties=KEPT)
+    client.subscribe("a", qos=1)
+    for name in ("B3", "B1"):
+        client = network[name].connect("c", clean_start=False, properties=KEPT)
+        assert client.connack.session_present
+    network.after(10)
+    memory.restart(*NAMES)
+    assert [name for name in NAMES if network[name].clients.is_kept("c")] == ["B1"]
+    client = network["B1"].connect("c", clean_start=False, properties=KEPT)
+    network["B2"].connect("p").publish("a", b"x", qos=1)
+    assert client.take_payloads() == [b"x"]
