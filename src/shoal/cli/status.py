@@ -67,13 +67,15 @@ async def _ask(network: Network) -> Statuses:
 
 
 def _table(statuses: Statuses) -> Table:
-    table = Table()
-    table.add_column("broker")
-    for column in ("state", "links"):
+    table = Table(
+        caption="subs, advs: subscriptions and advertisements in the broker's tables; "
+        "pubs: publications handled; chosen: brokers chosen for publishers",
+        caption_justify="left",
+    )
+    for column in ("broker", "state", "links"):
         table.add_column(column)
-    for column in ("clients", "subscriptions", "advertisements", "publications", "deliveries"):
+    for column in ("clients", "subs", "advs", "pubs", "deliveries", "chosen"):
         table.add_column(column, justify="right")
-    table.add_column("decisions", justify="right")
     for name, found in statuses.items():
         if found is None:
             table.add_row(name, "[red]no answer[/red]")
