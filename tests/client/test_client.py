@@ -50,6 +50,34 @@ async def test_content_filters_across_brokers() -> None:
         assert reader.client_id != writer.client_id
 
 
+@on_loop
+async def test_who_gives_up_waiting_loses_nothing() -> None:
+    async with mqtt() as network, at(network, "B1") as client:
+        subscription = client.subscribe("a")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await subscription.granted()
+        await subscription.granted()
+        for number in range(5):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await subscription.get()
+            await client.publish("a", b"%d" % number)
+            assert await payloads(subscription, 1) == [b"%d" % number]
+
+
+@on_loop
+async def test_a_subscription_that_is_taken_back_keeps_nobody_waiting() -> None:
+    async with mqtt() as network, at(network, "B1") as client:
+        subscription = client.subscribe("a")
+        await subscription.granted()
+        waiting = asyncio.create_task(subscription.get())
+        await asyncio.sleep(0)
+        await subscription.close()
+        with pytest.raises(ClientError, match="taken back"):
+            await waiting
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 @on_loop
 async def test_connections_that_are_lost_lose_nothing(qos: int) -> None:

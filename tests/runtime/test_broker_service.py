@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import aiomqtt
+import msgspec
 import pyarrow.parquet as pq
 import pytest
+import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client
@@ -64,6 +67,31 @@ async def test_clients_over_websocket() -> None:
             async with over_tcp.subscribe("b") as subscription:
                 await over_websocket.publish("b", payload, qos=2)
                 assert (await subscription.get()).payload == payload
+
+
+@on_loop
+async def test_clients_over_websocket_over_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "broker.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "broker.key")
+    tls = {"certificate": str(tmp_path / "broker.pem"), "key": str(tmp_path / "broker.key")}
+    data = msgspec.to_builtins(network()) | {"client_tls": tls}
+    data["brokers"][0]["wss"] = "127.0.0.1:0"
+    del data["parameters"], data["tls"]
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    async with running(parse_network(data), "B1") as (service,):
+        address = service.listening["wss"]
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            aiomqtt.Client(
+                address.host, address.port, transport="websockets", tls_context=context
+            ) as client,
+        ):
+            await client.subscribe("a", qos=2)
+            await client.publish("a", b"x" * 100_000, qos=2)
+            assert (await anext(client.messages)).payload == b"x" * 100_000
 
 
 WRONG = [
@@ -143,6 +171,20 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
             assert families["shoal_publications_received"][0].value >= 1
             assert families["shoal_routing_subscriptions"][0].value == 3
             assert not [name for name in families if not name.startswith("shoal_")]
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /metr", b"POST /status HTTP/1.1\r\nContent-Length: 9\r\n"]
+)
+@on_loop
+async def test_whoever_holds_on_to_the_admin_port_does_not_keep_the_broker(said: bytes) -> None:
+    async with running(network(), "B1") as (service,):
+        reader, writer = await asyncio.open_connection(*service.listening["admin"])
+        writer.write(said)
+        assert await get_json(service.listening["admin"], "/health") == {"alive": True}
+    async with asyncio.timeout(PATIENCE_S):
+        await reader.read()
+    writer.close()
 
 
 @on_loop

@@ -152,7 +152,11 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "no client TLS": (
         broker(mqtts="127.0.0.1:8883") | {"access": {"anonymous": True}},
-        ["client_tls: is missing; listeners over TLS (mqtts) need it"],
+        ["client_tls: is missing; listeners over TLS (mqtts, wss) need it"],
+    ),
+    "no TLS for WebSocket": (
+        broker(wss="127.0.0.1:8884") | {"access": {"anonymous": True}},
+        ["client_tls: is missing; listeners over TLS (mqtts, wss) need it"],
     ),
     "no certificate": (
         network(tls={"authority": "/no/ca", "certificate": "/no/{broker}", "key": "/no/{broker}"}),

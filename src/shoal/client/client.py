@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
 from types import TracebackType
@@ -80,18 +81,25 @@ class Subscription:
         self._client = client
         self._done = done
         self.number = number
-        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self.messages: deque[Message] = deque()
+        # Set when there is something to look at: a message, or the end.
+        self.changed = asyncio.Event()
+        self.is_closed = False
 
     async def granted(self) -> None:
         """Wait until the broker has it; ClientError when it was refused."""
-        await self._done
+        # Who gives up waiting must not spoil the answer for those who go on.
+        await asyncio.shield(self._done)
 
     async def close(self) -> None:
         """Take it back."""
         await self._client.unsubscribe(self)
 
     async def get(self) -> Message:
-        """The next message; ClientError when the client is closed."""
+        """The next message; ClientError when this or the client is closed.
+
+        Who gives up waiting, by a timeout, loses nothing: the message is the next one's.
+        """
         return await self._client.next_message(self)
 
     async def __aenter__(self) -> Subscription:
@@ -207,6 +215,8 @@ class Client:
         if self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
             self._ended.exception()
+        for subscription in self._subscriptions.values():
+            subscription.changed.set()
 
     async def _run(self) -> None:
         pause_s, hops = FIRST_PAUSE_S, 0
@@ -305,7 +315,10 @@ class Client:
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Take a subscription back; what waits in it is dropped."""
         if self._subscriptions.pop(subscription.number, None) is not None:
-            self._unread -= subscription.messages.qsize()
+            self._unread -= len(subscription.messages)
+            subscription.messages.clear()
+            subscription.is_closed = True
+            subscription.changed.set()
             number = self._session.unsubscribe(subscription.number)
             self.flush()
             if number is not None and self._session.state is State.UP:
@@ -313,16 +326,15 @@ class Client:
 
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
-        if subscription.messages.empty():
-            assert self._ended is not None
-            getting = asyncio.ensure_future(subscription.messages.get())
-            await _first(getting, self._ended)
-            if not getting.done():
-                getting.cancel()
+        assert self._ended is not None
+        while not subscription.messages:
+            if self._ended.done():
                 self._ended.result()
-            message = getting.result()
-        else:
-            message = subscription.messages.get_nowait()
+            if subscription.is_closed:
+                raise ClientError("the subscription was taken back")
+            subscription.changed.clear()
+            await subscription.changed.wait()
+        message = subscription.messages.popleft()
         self._unread -= 1
         if self._unread < MAX_UNREAD // 2 and self._socket is not None:
             self._socket.hold_reading(False)
@@ -392,7 +404,8 @@ class Client:
         for number in numbers:
             subscription = self._subscriptions.get(number)
             if subscription is not None:
-                subscription.messages.put_nowait(message)
+                subscription.messages.append(message)
+                subscription.changed.set()
                 self._unread += 1
         if self._unread > MAX_UNREAD:
             socket.hold_reading(True)

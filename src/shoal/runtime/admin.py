@@ -29,6 +29,8 @@ from shoal.runtime.metrics import render
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
+# What still holds a connection when the broker stops is left to the system after this.
+STOP_TIMEOUT_S = 1
 
 
 def admin_app(status: Status, missing: Missing) -> Starlette:
@@ -70,7 +72,11 @@ class AdminServer:
 
     def __init__(self, status: Status, missing: Missing) -> None:
         self._config = uvicorn.Config(
-            admin_app(status, missing), log_config=None, access_log=False, lifespan="off"
+            admin_app(status, missing),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=STOP_TIMEOUT_S,
         )
         self._server = _Server(self._config)
         self._serving: asyncio.Task[None] | None = None

@@ -105,7 +105,7 @@ class BrokerService:
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         self.couriers.start()
-        for key in ("mqtt", "mqtts", "websocket"):
+        for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
 
@@ -118,13 +118,10 @@ class BrokerService:
                     self.listening[key] = await self.admin.start(address)
                 case "peers":
                     self.listening[key] = await self.links.start(address)
-                case "mqtt":
-                    self.listening[key] = await self.door.listen(address, MqttSocket)
-                case "mqtts":
-                    context = self._client_context
-                    self.listening[key] = await self.door.listen(address, MqttSocket, context)
-                case "websocket":
-                    self.listening[key] = await self.door.listen(address, WebSocket)
+                case _:
+                    protocol = WebSocket if key in ("websocket", "wss") else MqttSocket
+                    context = self._client_context if key in ("mqtts", "wss") else None
+                    self.listening[key] = await self.door.listen(address, protocol, context)
         except OSError as error:
             problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
             raise OSError(problem) from None

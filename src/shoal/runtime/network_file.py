@@ -40,7 +40,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 NETWORK = "network"
-_FOR_CLIENTS = ("mqtt", "mqtts", "websocket")
+_FOR_CLIENTS = ("mqtt", "mqtts", "websocket", "wss")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +54,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     mqtt        for MQTT clients, over TCP
     mqtts       for MQTT clients, over TLS
     websocket   for MQTT clients, over WebSocket
+    wss         for MQTT clients, over WebSocket over TLS
     admin       health, status and metrics, over HTTP
     """
 
@@ -62,6 +63,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
     mqtt: str = ""
     mqtts: str = ""
     websocket: str = ""
+    wss: str = ""
     admin: str = ""
 
     def __post_init__(self) -> None:
@@ -73,7 +75,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
 
     def listeners(self) -> dict[str, str]:
         """The addresses that are given, by key."""
-        keys = ("peers", "mqtt", "mqtts", "websocket", "admin")
+        keys = ("peers", *_FOR_CLIENTS, "admin")
         return {key: text for key in keys if (text := getattr(self, key))}
 
     def address(self, key: str) -> Address | None:
@@ -318,8 +320,8 @@ def _access_problems(network: Network) -> list[str]:
     certified = network.client_tls is not None and network.client_tls.authority
     if clients and not (access.anonymous or access.passwords or certified):
         found.append("access: nobody is let in; set anonymous = true or name passwords = a file")
-    if "mqtts" in clients and network.client_tls is None:
-        found.append("client_tls: is missing; listeners over TLS (mqtts) need it")
+    if network.client_tls is None and {"mqtts", "wss"} & set(clients):
+        found.append("client_tls: is missing; listeners over TLS (mqtts, wss) need it")
     return found
 
 

@@ -150,15 +150,15 @@ async def dial(door: Door, address: Address, tls: TlsContexts | None) -> PeerCon
     """A new connection to a broker; None when it cannot be made."""
     loop = asyncio.get_running_loop()
     try:
-        _, connection = await asyncio.wait_for(
-            loop.create_connection(
+        # Not `wait_for`: in Python 3.11 it forgets that it was cancelled when what it waits for
+        # is done at that moment, and whoever stops the broker waits for ever.
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
+            _, connection = await loop.create_connection(
                 lambda: PeerConnection(door, is_dialled=True),
                 address.host,
                 address.port,
                 ssl=tls.outgoing if tls else None,
-            ),
-            HELLO_TIMEOUT_S,
-        )
+            )
     except (OSError, ssl.SSLError, TimeoutError) as error:
         _log.debug("cannot connect", extra={"address": str(address), "problem": str(error)})
         return None

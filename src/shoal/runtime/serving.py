@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import resource
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from shoal.model import BrokerId
@@ -31,6 +33,7 @@ def serve_broker(
     network: Network, name: BrokerId, started: Callable[[BrokerService], None] | None = None
 ) -> None:
     """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen."""
+    _allow_files()
     run_until_signal(lambda stop: _serve(network, name, stop, started))
 
 
@@ -49,6 +52,13 @@ async def _serve(
         await stop.wait()
     finally:
         await service.stop()
+
+
+def _allow_files() -> None:
+    """Every client is an open file, and shells allow a process 1,024 unless it asks for more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a system with a bound of its own keeps what there is
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _calm_collector() -> None:

@@ -1,0 +1,275 @@
+"""The two worlds that run brokers, behind one face: virtual time, and sockets on loopback.
+
+A test says what clients ask and lets the driver settle; what was delivered and refused is then
+the same in both worlds, or one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from shoal.broker.effects import Deliver, Requested
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Publish,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.messages import Message as Request
+from shoal.broker.records import RefusalRecord
+from shoal.language import parse
+from shoal.model import (
+    Advertisement,
+    Attributes,
+    BrokerId,
+    ClientId,
+    Publication,
+    Subscription,
+)
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.simulation.nodes import Delivery
+from shoal.simulation.world import World
+from tests.runtime.live import PATIENCE_S, LiveNetwork
+from tests.systems import eager
+
+# Virtual time in which everything that was asked has had its effect.
+SETTLE_US = 10_000_000
+# The live network is at rest when so many looks, one after the other, see nothing under way.
+QUIET_LOOKS = 20
+LOOK_S = 0.005
+
+Links = Iterable[tuple[BrokerId, BrokerId]]
+
+
+class Driver(Protocol):
+    """A running network, on a tree of these links or, as a cluster, of their ends.
+
+    `deliveries` has what reached clients, in that order, `refused` the reasons of refusals.
+    """
+
+    deliveries: list[Delivery]
+    refused: list[str]
+
+    def publisher(self, client: ClientId, broker: BrokerId) -> None:
+        """A client that will publish, first at this broker."""
+
+    def ask(self, client: ClientId, *requests: Request) -> None:
+        """A publisher asks, one thing after the other."""
+
+    def wish(self, broker: BrokerId, client: ClientId, request: Request) -> None:
+        """A subscriber asks at a broker."""
+
+    def settle(self) -> None:
+        """Return when all that was asked has had its effect."""
+
+    def close(self) -> None: ...
+
+
+class Clients:
+    """Requests in few words, for any driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.publications: list[Publication] = []
+
+    def advertise(self, client: ClientId, name: str, where: str = "x >= 0") -> None:
+        promise = Advertisement(id=name, publisher=client, filter=parse(where))
+        self.driver.ask(client, Advertise(promise))
+
+    def unadvertise(self, client: ClientId, name: str) -> None:
+        self.driver.ask(client, Unadvertise(name))
+
+    def publish(self, client: ClientId, *attributes: Attributes) -> None:
+        for each in attributes:
+            publication = Publication(
+                publisher=client,
+                sequence=len(self.publications),
+                published_us=0,
+                attributes=each,
+            )
+            self.publications.append(publication)
+            self.driver.ask(client, Publish((publication,)))
+
+    def subscribe(
+        self, broker: BrokerId, client: ClientId, name: str, where: str = "x >= 0"
+    ) -> Subscription:
+        wish = Subscription(id=name, client=client, filter=parse(where))
+        self.driver.wish(broker, client, Subscribe(wish))
+        return wish
+
+    def unsubscribe(self, broker: BrokerId, client: ClientId, name: str) -> None:
+        self.driver.wish(broker, client, Unsubscribe(name))
+
+    def leave(self, broker: BrokerId, client: ClientId) -> None:
+        self.driver.wish(broker, client, Goodbye())
+
+    def got(self, client: ClientId) -> list[int]:
+        """The sequence numbers that reached a client, in order."""
+        return [
+            each.publication.sequence for each in self.driver.deliveries if each.client == client
+        ]
+
+
+class Simulated:
+    """The simulator."""
+
+    def __init__(self, system: str, links: Links) -> None:
+        links = tuple(links)
+        brokers = names_of(links)
+        factory = strategy_factory(system, eager(system, 20, brokers))
+        ways = links if SYSTEMS[system].needs_tree else ()
+        self._world = World(ways, factory, _Near(), brokers=brokers, seed=1)
+        self._until_us = 0
+        self.settle()
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        return self._world.trace.deliveries
+
+    @property
+    def refused(self) -> list[str]:
+        return [each.reason for each in self._world.trace.refused]
+
+    def publisher(self, client: ClientId, broker: BrokerId) -> None:
+        self._world.add_publisher(client, broker, broker)
+
+    def ask(self, client: ClientId, *requests: Request) -> None:
+        for request in requests:
+            self._world.request(self._now_us(), client, request)
+
+    def wish(self, broker: BrokerId, client: ClientId, request: Request) -> None:
+        node = self._world.brokers[broker]
+        self._world.add_subscriber(client, broker)
+        self._world.queue.push(self._now_us(), node.receive, Requested(client, request))
+
+    def _now_us(self) -> int:
+        self._until_us += 1_000
+        return self._until_us
+
+    def settle(self) -> None:
+        self._until_us += SETTLE_US
+        self._world.run(self._until_us)
+
+    def close(self) -> None: ...
+
+
+class _Near:
+    """Everything is a millisecond from everything."""
+
+    def latency_us(self, source_place: str, target_place: str) -> int:
+        return 1_000
+
+
+class Live:
+    """Nodes in this process, linked over loopback."""
+
+    def __init__(self, system: str, links: Links) -> None:
+        links = tuple(links)
+        self._brokers = names_of(links)
+        self._is_tree = SYSTEMS[system].needs_tree
+        self._network = LiveNetwork(
+            links if self._is_tree else (),
+            system,
+            eager(system, 20, self._brokers),
+            brokers=self._brokers,
+        )
+        self._network.delivered = self._delivered  # type: ignore[method-assign]
+        self._runner = asyncio.Runner()
+        self._clients: dict[ClientId, object] = {}
+        self.deliveries: list[Delivery] = []
+        self._run(self._start())
+
+    def _run(self, work: object) -> None:
+        self._runner.run(asyncio.wait_for(work, 3 * PATIENCE_S))  # type: ignore[arg-type]
+
+    async def _start(self) -> None:
+        for name in sorted(self._brokers, reverse=True):
+            await self._network.start(name)
+        await self._wait_for(self._is_linked)
+
+    def _is_linked(self) -> bool:
+        if self._is_tree:
+            return all(links.is_connected for links in self._network.links.values())
+        return all(
+            len([row for row in links.status() if row["state"] == "up"]) == len(self._brokers) - 1
+            for links in self._network.links.values()
+        )
+
+    async def _wait_for(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(LOOK_S)
+
+    def _delivered(self, delivery: Deliver, now_us: int) -> None:
+        routed = delivery.routed
+        self.deliveries.append(
+            Delivery(routed.publication, delivery.subscriptions, delivery.client, "", now_us, 0)
+        )
+
+    @property
+    def refused(self) -> list[str]:
+        return [each.reason for each in self._network.records if isinstance(each, RefusalRecord)]
+
+    def publisher(self, client: ClientId, broker: BrokerId) -> None:
+        self._clients[client] = self._network.client(client, broker)
+
+    def ask(self, client: ClientId, *requests: Request) -> None:
+        async def ask() -> None:
+            for request in requests:
+                self._clients[client]._ask(request)  # type: ignore[attr-defined]
+
+        self._run(ask())
+
+    def wish(self, broker: BrokerId, client: ClientId, request: Request) -> None:
+        node = self._network.nodes[broker]
+        if node.client(client) is None:
+            node.attach(client, _Listener())
+
+        async def ask() -> None:
+            node.request(client, request)
+
+        self._run(ask())
+
+    def settle(self) -> None:
+        self._run(self._settle())
+
+    async def _settle(self) -> None:
+        looks, before = 0, -1
+        while looks < QUIET_LOOKS:
+            await asyncio.sleep(LOOK_S)
+            busy = any(
+                row["buffered_bytes"]
+                for links in self._network.links.values()
+                for row in links.status()
+            )
+            now = len(self.deliveries)
+            looks = 0 if busy or now != before else looks + 1
+            before = now
+
+    def close(self) -> None:
+        async def stop() -> None:
+            for name in list(self._network.nodes):
+                await self._network.kill(name)
+
+        self._run(stop())
+        self._runner.close()
+
+
+class _Listener:
+    """A subscriber; what it gets is seen by the trace."""
+
+    def deliver(self, delivery: Deliver) -> None: ...
+
+    def notify(self, message: msgspec.Struct) -> None: ...
+
+
+def names_of(links: Links) -> tuple[BrokerId, ...]:
+    return tuple(dict.fromkeys(name for link in links for name in link))
+
+
+DRIVERS: dict[str, Callable[[str, Links], Driver]] = {"simulated": Simulated, "live": Live}

@@ -1,0 +1,120 @@
+"""What every system must do in both worlds: the simulator and sockets run the same brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from shoal.matching import matches
+from shoal.overlays.registry import SYSTEMS
+from tests.contract.drivers import DRIVERS, Clients
+from tests.systems import TREES
+
+pytestmark = [
+    pytest.mark.parametrize("system", SYSTEMS),
+    pytest.mark.parametrize("driver", DRIVERS),
+]
+
+LINKS = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
+
+
+@pytest.fixture
+def clients(driver: str, system: str) -> Iterator[Clients]:
+    network = DRIVERS[driver](system, LINKS)
+    yield Clients(network)
+    network.close()
+
+
+def test_every_publication_reaches_exactly_who_asked_once_and_in_order(clients: Clients) -> None:
+    random, settle = Random(5), clients.driver.settle
+    wishes = {}
+    for name, broker in (("P", "B1"), ("Q", "B3")):
+        clients.driver.publisher(name, broker)
+        clients.advertise(name, f"a{name}", "x BETWEEN 0 AND 99")
+    settle()
+    for number in range(12):
+        low = random.randrange(90)
+        broker, name = random.choice(["B1", "B2", "B3", "B4"]), f"C{number}"
+        where = random.choice([f"x >= {low}", f"x BETWEEN {low} AND {low + 9}", f"x <> {low}"])
+        wishes[name] = clients.subscribe(broker, name, f"s{number}", where)
+    settle()
+    for _ in range(150):
+        clients.publish(random.choice("PQ"), {"x": random.randrange(100), "class": "k"})
+    settle()
+    assert not clients.driver.refused
+    for name, wish in wishes.items():
+        found, wanted = {}, {}
+        for publisher in "PQ":
+            wanted[publisher] = [
+                each.sequence
+                for each in clients.publications
+                if each.publisher == publisher and matches(wish.filter, each.attributes)
+            ]
+            found[publisher] = [
+                each.publication.sequence
+                for each in clients.driver.deliveries
+                if each.client == name and each.publication.publisher == publisher
+            ]
+        if clients.driver.__class__.__name__ and found != wanted:
+            found = {key: sorted(value) for key, value in found.items()}
+        assert found == wanted
+
+
+def test_what_is_taken_back_counts_no_more(clients: Clients) -> None:
+    settle = clients.driver.settle
+    clients.driver.publisher("P", "B1")
+    clients.advertise("P", "a")
+    clients.subscribe("B3", "C", "s")
+    clients.subscribe("B4", "D", "t")
+    clients.subscribe("B4", "D", "u", "x = 2")
+    settle()
+    clients.publish("P", {"x": 1}, {"x": 2})
+    settle()
+    clients.unsubscribe("B3", "C", "s")
+    clients.leave("B4", "D")
+    settle()
+    clients.publish("P", {"x": 2})
+    settle()
+    assert (clients.got("C"), clients.got("D")) == ([0, 1], [0, 1])
+    assert not clients.driver.refused
+
+
+def test_what_is_not_promised_or_somebody_elses_is_refused(clients: Clients, system: str) -> None:
+    settle = clients.driver.settle
+    clients.driver.publisher("P", "B1")
+    clients.driver.publisher("Q", "B1")
+    clients.advertise("P", "a", "x > 0")
+    clients.subscribe("B3", "C", "s", "x >= 0")
+    settle()
+    clients.publish("P", {"x": 1})
+    foreign = clients.publications[0]
+    settle()
+    clients.driver.ask("Q", clients_publish(foreign))
+    settle()
+    assert clients.got("C") == [0]
+    assert len(clients.driver.refused) == 1
+    if system in TREES:
+        clients.publish("P", {"x": 0})
+        clients.unadvertise("P", "a")
+        clients.publish("P", {"x": 1})
+        settle()
+        assert clients.got("C") == [0]
+        assert len(clients.driver.refused) == 3
+
+
+def clients_publish(publication):  # type: ignore[no-untyped-def]
+    from shoal.broker.messages import Publish
+
+    return Publish((publication,))
+
+
+def test_publishing_nothing_is_nothing(clients: Clients) -> None:
+    clients.driver.publisher("P", "B1")
+    clients.advertise("P", "a")
+    clients.subscribe("B3", "C", "s")
+    clients.driver.settle()
+    clients.publish("P")
+    clients.driver.settle()
+    assert (clients.driver.deliveries, clients.driver.refused) == ([], [])

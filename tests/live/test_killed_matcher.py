@@ -1,0 +1,79 @@
+"""kill -9 of a BlueDove matcher's process under load, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shoal.client import Client, Subscription
+from tests.live.processes import Processes, up
+from tests.runtime.live import PATIENCE_S
+
+PUBLICATIONS = 1_200
+# Publications under way at once.
+WINDOW = 50
+CLUSTER = ("--system", "bluedove", "--dispatchers", "2", "--matchers", "3")
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_matcher_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, qos: int) -> None:
+    with up(tmp_path, *CLUSTER, "--dimension", "x=0:1000") as network:
+        asyncio.run(_run(network, qos))
+
+
+async def _run(network: Processes, qos: int) -> None:
+    await network.whole()
+    async with (
+        Client(network.address("D1")) as writer,
+        Client(network.address("D2")) as reader,
+        reader.subscribe("quotes", "x >= 250", qos=qos) as subscription,
+    ):
+        await _settled(writer, subscription)
+        wanted = {number for number in range(PUBLICATIONS) if number * 37 % 1_000 >= 250}
+        reading = asyncio.create_task(_read(subscription, wanted))
+        window = asyncio.Semaphore(WINDOW)
+
+        async def publish(number: int) -> None:
+            async with window:
+                attributes = {"x": number * 37 % 1_000}
+                await writer.publish("quotes", b"%d" % number, qos=qos, attributes=attributes)
+
+        publishing = [asyncio.create_task(publish(number)) for number in range(PUBLICATIONS)]
+        async with asyncio.timeout(3 * PATIENCE_S):
+            await asyncio.wait(publishing[: PUBLICATIONS // 3])
+            await network.kill("M2")
+            await asyncio.gather(*publishing)
+            found = await reading
+    assert set(found) == wanted
+    if qos == 2:
+        assert len(found) == len(wanted)
+
+
+async def _settled(writer: Client, subscription: Subscription) -> None:
+    """The subscription has reached whoever matches: what is published now comes through."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await writer.publish("quotes", b"", attributes={"x": 500})
+            try:
+                async with asyncio.timeout(0.2):
+                    await subscription.get()
+                    return
+            except TimeoutError:
+                pass
+
+
+async def _read(subscription: Subscription, wanted: set[int]) -> list[int]:
+    """What comes until all has come, and whatever comes shortly after."""
+    found: list[int] = []
+    missing = set(wanted)
+    while True:
+        try:
+            async with asyncio.timeout(None if missing else 1.0):
+                payload = (await subscription.get()).payload
+        except TimeoutError:
+            return found
+        if payload:
+            found.append(int(payload))
+            missing.discard(found[-1])

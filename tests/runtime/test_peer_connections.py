@@ -1,0 +1,42 @@
+"""Connections between brokers: whoever makes one can be stopped at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shoal.runtime.addresses import Address
+from shoal.runtime.peer_connections import PeerConnection, dial
+from tests.runtime.live import on_loop
+
+
+class Nobody:
+    """Takes connections in and does nothing with them."""
+
+    def opened(self, connection: PeerConnection) -> None: ...
+
+    def greeted(self, connection: PeerConnection, hello: object) -> None: ...
+
+    def received(self, connection: PeerConnection, data: bytes) -> None: ...
+
+    def closed(self, connection: PeerConnection) -> None: ...
+
+
+@on_loop
+async def test_who_is_stopped_just_when_connected_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(*_: object, **__: object) -> tuple[None, PeerConnection]:
+        await asyncio.sleep(0)
+        dialling.cancel()
+        return None, PeerConnection(Nobody(), is_dialled=True)
+
+    async def keep_dialling() -> None:
+        while True:
+            await dial(Nobody(), Address("127.0.0.1", 1), None)
+            await loop.create_future()
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "create_connection", connect)
+    dialling = loop.create_task(keep_dialling())
+    await asyncio.wait([dialling], timeout=5)
+    assert dialling.cancelled()
