@@ -51,7 +51,7 @@ class House:
 
     def __init__(self, access: Access | None = None, **limits: Any) -> None:
         self.now_us = 1_000 * SECOND
-        settings = Limits(**{"statistics_interval_s": 0, **limits})
+        settings = Limits(**{"statistics_interval_s": 0, "server_keep_alive_s": 0, **limits})
         self.clients = BrokerClients("B1", self.now_us, limits=settings, access=access)
         self.requests: list[Any] = []
         self._ends: dict[Connection, Client] = {}

@@ -37,6 +37,7 @@ from shoal.mqtt.reason_codes import (
 )
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
+NAMES = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=12)
 TOPICS = (
     st.lists(st.sampled_from(["a", "", "$x", "é", "b c"]), min_size=1, max_size=3)
     .map("/".join)
@@ -86,14 +87,14 @@ def _codes(place: PacketType) -> st.SearchStrategy[ReasonCode]:
 
 
 def _wills(held: Callable[[int], st.SearchStrategy[Properties]]) -> st.SearchStrategy[Will | None]:
-    return st.none() | st.builds(Will, TEXT, BYTE_STRINGS, QOS, st.booleans(), held(WILL))
+    return st.none() | st.builds(Will, NAMES, BYTE_STRINGS, QOS, st.booleans(), held(WILL))
 
 
 @st.composite
 def _connects(
     draw: st.DrawFn, version: int, held: Callable[[int], st.SearchStrategy[Properties]]
 ) -> Connect:
-    username = draw(st.none() | TEXT)
+    username = draw(st.none() | NAMES)
     with_password = version == MQTT_5 or username is not None
     return Connect(
         client_id=draw(TEXT),

@@ -37,9 +37,11 @@ from shoal.client.session import (
     State,
 )
 from shoal.language import parse
+from shoal.matching.topic_filters import check_topic
 from shoal.model import Value, check_attributes
 from shoal.mqtt.connecting import FOLLOW
 from shoal.mqtt.content import ADVERTISE
+from shoal.mqtt.packet_readers import check_topic_filter
 from shoal.mqtt.packets import Connect, Publish, SubscriptionRequest
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
@@ -279,8 +281,10 @@ class Client:
         """Publish; returns when the broker has it (at QoS 0, when it is written).
 
         `attributes` are what content filters see, besides the fields of a JSON payload.
-        ClientError when the broker refuses it, ValueError for attributes that cannot be.
+        ClientError when the broker refuses it, ValueError for a topic or attributes that cannot
+        be.
         """
+        check_topic(topic)
         check_attributes(attributes or {})
         properties = Properties(
             content_type=content_type,
@@ -300,9 +304,11 @@ class Client:
     ) -> Subscription:
         """Subscribe to topics, and with `where` (SQL) to what their content must be.
 
-        FilterSyntaxError when it does not parse; `granted` or the first message says whether
+        FilterSyntaxError when it does not parse, TopicError for a topic filter that cannot be;
+        `granted` or the first message says whether
         the broker grants it.
         """
+        check_topic_filter(topic_filter)
         if where is not None:
             parse(where)
         request = SubscriptionRequest(topic_filter, qos)

@@ -18,7 +18,8 @@ import msgspec
 from shoal.matching import TopicError, check_topic
 from shoal.mqtt.content import WishError, read_advertisements
 from shoal.mqtt.decoder import MAX_PACKET_BYTES
-from shoal.mqtt.errors import MqttError
+from shoal.mqtt.errors import MqttError, malformed
+from shoal.mqtt.fields import CONTROL_CHARACTERS
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Connect, Will
@@ -120,6 +121,10 @@ def check_connect(connect: Connect) -> None:
             ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
             "a session that is kept needs a client identifier [MQTT-3.1.3-8 of 3.1.1]",
         )
+    if CONTROL_CHARACTERS.search(client_id):
+        raise MqttError(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client identifier has control characters"
+        )
     if client_id.startswith(RESERVED_CLIENT_IDS):
         raise MqttError(
             ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
@@ -137,4 +142,4 @@ def _check_will(will: Will) -> None:
     try:
         check_topic(will.topic)
     except TopicError as error:
-        raise MqttError(ReasonCode.TOPIC_NAME_INVALID, f"will: {error}") from None
+        raise malformed(f"will: {error}") from None

@@ -324,8 +324,11 @@ class Connection:
         properties = NO_PROPERTIES
         if connect.version == MQTT_5:
             properties = connack_properties(connect, client_id, terms, self._clients.limits)
-        self.outlet.send_answer(Connack(ReasonCode.SUCCESS, present, properties))
         assert self.session is not None
+        if not self.outlet.send_answer(Connack(ReasonCode.SUCCESS, present, properties)):
+            # It cannot even be told that it is let in.
+            self.leave(now_us, with_will=False)
+            return
         self._incoming = Incoming(self._clients, self.session, self.permissions, self.outlet)
         self.session.attach(self.outlet, now_us)
         self._connect = None

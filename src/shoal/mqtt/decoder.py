@@ -27,7 +27,7 @@ from shoal.mqtt.fields import (
     REMEMBERED_TOPIC_BYTES,
     REMEMBERED_TOPICS,
     Reader,
-    read_string,
+    read_name,
 )
 from shoal.mqtt.packet_readers import (
     READERS,
@@ -48,21 +48,39 @@ MAX_WRITTEN_BYTES = 4_096
 
 _PUBLISH = int(PacketType.PUBLISH) << 4
 _PUBACK = int(PacketType.PUBACK) << 4
+# What a client may send; AUTH only where extended authentication is offered, which is nowhere.
+_FROM_CLIENTS = frozenset(
+    (
+        PacketType.CONNECT, PacketType.PUBLISH, PacketType.PUBACK, PacketType.PUBREC,
+        PacketType.PUBREL, PacketType.PUBCOMP, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE,
+        PacketType.PINGREQ, PacketType.DISCONNECT,
+    )
+)  # fmt: skip
 
 
 class Decoder:
     """One direction of one connection.
 
     `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
-    A packet that is larger than `maximum_packet_size` fails as soon as its length is known.
+    A packet that is larger than `maximum_packet_size` fails as soon as its length is known, one
+    that only a server sends, to a server, as soon as it begins.
     """
 
-    __slots__ = ("_needed", "_pieces", "_size", "failure", "maximum_packet_size", "version")
+    __slots__ = (
+        "_is_server",
+        "_needed",
+        "_pieces",
+        "_size",
+        "failure",
+        "maximum_packet_size",
+        "version",
+    )
 
     def __init__(
         self, version: int | None = None, maximum_packet_size: int = MAX_PACKET_BYTES
     ) -> None:
         self.version = version
+        self._is_server = version is None
         self.maximum_packet_size = maximum_packet_size
         self.failure: MqttError | None = None
         # The beginning of a packet whose end has not come yet, and how long it will be.
@@ -100,11 +118,13 @@ class Decoder:
                     length = length & 127 | data[body] << 7
                     body += 1
                 else:
+                    self._check_kind(first)
                     length, body = _long_length(data, position + 1, end, version)
                     if not body:
                         break
             stop = body + length
             if stop - position > maximum:
+                self._check_kind(first)
                 raise MqttError(
                     ReasonCode.PACKET_TOO_LARGE,
                     f"a packet of {stop - position} bytes; at most {maximum} are accepted",
@@ -128,19 +148,31 @@ class Decoder:
         if position < end:
             self._keep(data[position:], 0)
 
+    def _check_kind(self, first: int) -> PacketType:
+        """The type of a packet by its first byte, if such a packet may come."""
+        kind = first >> 4
+        if kind == 0:
+            raise protocol_error("packet type 0 is forbidden")
+        packet_type = PacketType(kind)
+        if not self._is_server:
+            return packet_type
+        if self.version is None and packet_type is not PacketType.CONNECT:
+            raise protocol_error(f"{packet_type.name} before CONNECT [MQTT-3.1.0-1]")
+        if packet_type is PacketType.AUTH:
+            raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
+        if packet_type not in _FROM_CLIENTS:
+            raise protocol_error(f"only a server sends {packet_type.name}")
+        return packet_type
+
     def _keep(self, rest: bytes, needed: int) -> None:
+        self._check_kind(rest[0])
         self._pieces = [rest]
         self._size = len(rest)
         self._needed = needed
 
     def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
         """Any packet but those of the fast path, which PUBLISH is when the version is known."""
-        kind = first >> 4
-        if kind == 0:
-            raise malformed("packet type 0 is reserved")
-        packet_type = PacketType(kind)
-        if self.version is None and packet_type is not PacketType.CONNECT:
-            raise protocol_error(f"{packet_type.name} before CONNECT [MQTT-3.1.0-1]")
+        packet_type = self._check_kind(first)
         if first & 15 != RESERVED_FLAGS[packet_type]:
             raise malformed(f"{packet_type.name}: the reserved flags are wrong [MQTT-2.1.3-1]")
         reader = Reader(data, packet_type.name, body, stop)
@@ -242,12 +274,12 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
 
 def _read_topic(data: bytes) -> str:
     """The topic, from its length on; the empty one too, which a topic alias may stand for."""
-    topic, _ = read_string(data, 0, len(data), "topic")
+    topic, _ = read_name(data, 0, len(data), "topic")
     if topic:
         try:
             check_topic(topic)
         except TopicError as error:
-            raise MqttError(ReasonCode.TOPIC_NAME_INVALID, f"PUBLISH: {error}") from None
+            raise malformed(f"PUBLISH: {error}") from None
     return topic
 
 

@@ -12,6 +12,8 @@ Source: MQTT Version 5.0, section 1.5.
 
 from __future__ import annotations
 
+import re
+
 from shoal.mqtt.errors import malformed
 
 MAX_STRING_BYTES = 65_535
@@ -20,6 +22,9 @@ MAX_VARIABLE = 268_435_455
 # one of them may be: 1 MB of each.
 REMEMBERED_TOPICS = 4_096
 REMEMBERED_TOPIC_BYTES = 256
+# What the standard advises against in any string; here no topic, topic filter or name of a user
+# may have it: it is written to logs and terminals, and meant by nobody.
+CONTROL_CHARACTERS = re.compile("[\x01-\x1f\x7f-\x9f]")
 
 
 class Reader:
@@ -84,6 +89,10 @@ class Reader:
         text, self.position = read_string(self._data, self.position, self.end, what)
         return text
 
+    def name(self, what: str) -> str:
+        text, self.position = read_name(self._data, self.position, self.end, what)
+        return text
+
     def part(self, what: str) -> tuple[bytes, int, int]:
         """The bytes that stand next, as many as the variable byte integer before them says.
 
@@ -122,6 +131,16 @@ def read_string(data: bytes, position: int, end: int, what: str) -> tuple[str, i
         raise malformed(f"{what} is not UTF-8 at byte {error.start}") from None
     if "\0" in text:
         raise malformed(f"{what} contains U+0000")
+    return text, stop
+
+
+def read_name(data: bytes, position: int, end: int, what: str) -> tuple[str, int]:
+    """As `read_string`, without control characters [MQTT-1.5.4]."""
+    text, stop = read_string(data, position, end, what)
+    if not text.isprintable():
+        found = CONTROL_CHARACTERS.search(text)
+        if found is not None:
+            raise malformed(f"{what} contains U+{ord(found[0]):04X}, a control character")
     return text, stop
 
 

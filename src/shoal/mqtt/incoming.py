@@ -124,7 +124,7 @@ class Incoming:
             message = message_of_publish(packet, topic, session.client_id, now_us)
             if not qos:
                 self._clients.publish_soon(message, now_us)
-            elif not self._clients.publish(message, now_us):
+            elif not self._clients.publish(message, now_us) and qos == 1:
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
             if message.key is not None:
                 number = message.key[1]

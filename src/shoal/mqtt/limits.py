@@ -53,8 +53,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_subscriptions: int = 100_000
     # Retained messages of the broker; what is published to a new topic beyond is not retained.
     maximum_retained_messages: int = 1_000_000
-    # A longer keep alive than this, or none, is replaced by it; 0 takes what the client says.
-    server_keep_alive_s: int = 0
+    # A longer keep alive than this, or none, is replaced by it in MQTT 5: whoever vanishes without
+    # a word is noticed after one and a half times as long.  0 takes what the client says.
+    server_keep_alive_s: int = 60
     # Whoever connects and says nothing is let go after this.
     connect_timeout_s: int = 10
     # Connections of this broker at once (0x97).

@@ -132,16 +132,21 @@ class Outlet:
         if self._gathered_bytes > MAX_GATHERED_BYTES:
             self.writable = False
 
-    def send_answer(self, packet: Answer) -> None:
-        """A packet, without its explanation if the client does not want it or cannot take it."""
+    def send_answer(self, packet: Answer) -> bool:
+        """A packet, without its explanation if the client does not want it or cannot take it.
+
+        False if it is too large for the client all the same, and so is not sent.
+        """
         always = type(packet) is Connack or type(packet) is Disconnect
         if not (self._with_reasons or always):
             packet = _unexplained(packet)
         data = encode(_shortened(packet), self.version)
         if len(data) > self._maximum_packet_size:
             data = encode(_unexplained(packet), self.version)
-        if len(data) <= self._maximum_packet_size:
-            self.send(data)
+        if len(data) > self._maximum_packet_size:
+            return False
+        self.send(data)
+        return True
 
     # --- publications -------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.matching.topic_filters import TopicError, read_topic_filter
 from shoal.mqtt.errors import MqttError, malformed, protocol_error
 from shoal.mqtt.fields import Reader
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
@@ -43,6 +44,8 @@ from shoal.mqtt.reason_codes import (
 _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
     0x01, 0x02, 0x04, 0x18, 0x20, 0x40, 0x80,
 )  # fmt: skip
+# Served as 3.1.1, which is the same but for these and what it leaves open.
+_MQTT_3_1 = ("MQIsdp", 3)
 _NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
@@ -60,6 +63,8 @@ def read_connect_version(reader: Reader) -> int:
     level = reader.byte("protocol version")
     if name == "MQTT" and level in (MQTT_3_1_1, MQTT_5):
         return level
+    if (name, level) == _MQTT_3_1:
+        return MQTT_3_1_1
     if name not in ("MQTT", "MQIsdp"):
         raise malformed(f"CONNECT: protocol name {name[:20]!r} is not 'MQTT'")
     answer = MQTT_5 if level > MQTT_5 else MQTT_3_1_1
@@ -76,7 +81,7 @@ def read_connect(reader: Reader, version: int) -> Connect:
         raise protocol_error("CONNECT has authentication data without a method")
     client_id = reader.string("client identifier")
     will = _read_will(reader, version, flags) if flags & _WILL else None
-    username = reader.string("user name") if flags & _USERNAME else None
+    username = reader.name("user name") if flags & _USERNAME else None
     password = reader.binary("password") if flags & _PASSWORD else None
     reader.expect_end()
     return Connect(
@@ -104,7 +109,7 @@ def _check_connect_flags(flags: int, version: int) -> None:
 
 def _read_will(reader: Reader, version: int, flags: int) -> Will:
     properties = read_properties(reader, WILL) if version == MQTT_5 else NO_PROPERTIES
-    topic = reader.string("will topic")
+    topic = reader.name("will topic")
     payload = reader.binary("will payload")
     return Will(topic, payload, (flags & _WILL_QOS) >> 3, bool(flags & _WILL_RETAIN), properties)
 
@@ -145,7 +150,7 @@ def _reads_acknowledgement(
 
 
 def _read_subscribe(reader: Reader, version: int) -> Subscribe:
-    packet_id = _packet_id(reader)
+    packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.SUBSCRIBE)
     if len(properties.subscription_identifiers) > 1:
         raise protocol_error("SUBSCRIBE has its subscription identifier twice")
@@ -153,7 +158,7 @@ def _read_subscribe(reader: Reader, version: int) -> Subscribe:
         raise protocol_error("SUBSCRIBE without a topic filter [MQTT-3.8.3-2]")
     requests = []
     while not reader.at_end:
-        topic_filter = reader.string("topic filter")
+        topic_filter = _topic_filter(reader, "SUBSCRIBE")
         options = reader.byte("subscription options")
         if version == MQTT_3_1_1:
             if options > 2:
@@ -188,13 +193,13 @@ def _read_suback(reader: Reader, version: int) -> Suback:
 
 
 def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
-    packet_id = _packet_id(reader)
+    packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBSCRIBE)
     if reader.at_end:
         raise protocol_error("UNSUBSCRIBE without a topic filter [MQTT-3.10.3-2]")
     topic_filters = []
     while not reader.at_end:
-        topic_filters.append(reader.string("topic filter"))
+        topic_filters.append(_topic_filter(reader, "UNSUBSCRIBE"))
     return Unsubscribe(packet_id, tuple(topic_filters), properties)
 
 
@@ -252,6 +257,30 @@ def _packet_id(reader: Reader) -> int:
     if not packet_id:
         raise protocol_error("the packet identifier is 0 [MQTT-2.2.1-3]")
     return packet_id
+
+
+def _request_id(reader: Reader) -> int:
+    packet_id = reader.two_bytes("packet identifier")
+    if not packet_id:
+        raise malformed("the packet identifier is 0 [MQTT-2.2.1-3]")
+    return packet_id
+
+
+def check_topic_filter(text: str) -> None:
+    """TopicError unless MQTT allows what stands before a query (sections 4.7 and 4.8.2)."""
+    read_topic_filter(text.partition("?")[0] or text)
+
+
+def _topic_filter(reader: Reader, packet: str) -> str:
+    text = reader.name("topic filter")
+    try:
+        check_topic_filter(text)
+    except TopicError as error:
+        front = text.partition("?")[0]
+        is_shared = front.startswith("$share/") and "#" not in front[:-1]
+        fail = protocol_error if is_shared else malformed
+        raise fail(f"{packet}: {error}") from None
+    return text
 
 
 def _code(number: int, packet_type: PacketType) -> ReasonCode:
