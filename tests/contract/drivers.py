@@ -22,7 +22,6 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.messages import Message as Request
-from shoal.broker.records import RefusalRecord
 from shoal.language import parse
 from shoal.model import (
     Advertisement,
@@ -33,6 +32,7 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.runtime.clients import LocalClient
 from shoal.simulation.nodes import Delivery
 from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork
@@ -181,7 +181,7 @@ class Live:
         )
         self._network.delivered = self._delivered  # type: ignore[method-assign]
         self._runner = asyncio.Runner()
-        self._clients: dict[ClientId, object] = {}
+        self._clients: dict[ClientId, LocalClient] = {}
         self.deliveries: list[Delivery] = []
         self._run(self._start())
 
@@ -213,7 +213,7 @@ class Live:
 
     @property
     def refused(self) -> list[str]:
-        return [each.reason for each in self._network.records if isinstance(each, RefusalRecord)]
+        return [reason for each in self._clients.values() for reason in each.rejections]
 
     def publisher(self, client: ClientId, broker: BrokerId) -> None:
         self._clients[client] = self._network.client(client, broker)
@@ -221,7 +221,7 @@ class Live:
     def ask(self, client: ClientId, *requests: Request) -> None:
         async def ask() -> None:
             for request in requests:
-                self._clients[client]._ask(request)  # type: ignore[attr-defined]
+                self._clients[client]._ask(request)
 
         self._run(ask())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,16 +14,32 @@ from tests.runtime.live import PATIENCE_S
 PUBLICATIONS = 1_200
 # Publications under way at once.
 WINDOW = 50
-CLUSTER = ("--system", "bluedove", "--dispatchers", "2", "--matchers", "3")
+CLUSTER = (
+    "--system",
+    "bluedove",
+    "--dispatchers",
+    "2",
+    "--matchers",
+    "3",
+    "--dimension",
+    "x=0:1000",
+)
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-def test_a_matcher_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, qos: int) -> None:
-    with up(tmp_path, *CLUSTER, "--dimension", "x=0:1000") as network:
-        asyncio.run(_run(network, qos))
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    with up(tmp_path_factory.mktemp("cluster"), *CLUSTER) as processes:
+        yield processes
 
 
-async def _run(network: Processes, qos: int) -> None:
+@pytest.mark.parametrize(("qos", "matcher"), [(1, "M1"), (2, "M2")])
+def test_a_matcher_that_is_killed_loses_and_doubles_nothing(
+    network: Processes, qos: int, matcher: str
+) -> None:
+    asyncio.run(_run(network, qos, matcher))
+
+
+async def _run(network: Processes, qos: int, matcher: str) -> None:
     await network.whole()
     async with (
         Client(network.address("D1")) as writer,
@@ -43,7 +59,7 @@ async def _run(network: Processes, qos: int) -> None:
         publishing = [asyncio.create_task(publish(number)) for number in range(PUBLICATIONS)]
         async with asyncio.timeout(3 * PATIENCE_S):
             await asyncio.wait(publishing[: PUBLICATIONS // 3])
-            await network.kill("M2")
+            await network.kill(matcher)
             await asyncio.gather(*publishing)
             found = await reading
     assert set(found) == wanted

@@ -117,20 +117,25 @@ def brokers(namespaces: Namespaces, folder: Path) -> Iterator[None]:
         yield
 
 
-async def connected(client: Client) -> Client:
-    """Connect as soon as the broker is there."""
+async def listening(host: str) -> Client:
+    """A client for a broker that is there."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
-                return await client.__aenter__()
-            except Exception:
+                _, writer = await asyncio.open_connection(host, 1883)
+            except OSError:
                 await asyncio.sleep(0.2)
+            else:
+                writer.close()
+                return Client(f"{host}:1883")
 
 
 async def run(namespaces: Namespaces, cut_s: float) -> list[int]:
-    writer = await connected(Client(f"{_NETWORK}.1.2:1883"))
-    reader = await connected(Client(f"{_NETWORK}.2.2:1883"))
-    async with writer, reader.subscribe("a") as subscription:
+    async with (
+        await listening(f"{_NETWORK}.1.2") as writer,
+        await listening(f"{_NETWORK}.2.2") as reader,
+        reader.subscribe("a") as subscription,
+    ):
         arrived = asyncio.create_task(subscription.get())
         while not arrived.done():
             await writer.publish("a", b"-1")
@@ -151,7 +156,6 @@ async def run(namespaces: Namespaces, cut_s: float) -> list[int]:
             await publishing
             while not found or found[-1] != PUBLICATIONS - 1:
                 found.append(int((await subscription.get()).payload))
-        await reader.__aexit__(None, None, None)
     return [number for number in found if number >= 0]
 
 
