@@ -1,0 +1,286 @@
+"""Random kills: brokers with real tables and real links, in memory, and what they promised.
+
+Every broker is a machine, its links and a door.  Subscriptions and what has been delivered are on
+disk, so that a broker that is killed and comes back has them; all else is gone with it.  What is
+said to be settled must have been delivered to everybody who subscribed, that very moment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from random import Random
+
+from shoal.broker.custody import Custody, is_assured
+from shoal.broker.effects import (
+    Deliver,
+    Input,
+    LinkChanged,
+    LinkReady,
+    Received,
+    Requested,
+    Send,
+    Started,
+)
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_session import CONTROLS, Debt, LinkSession, State
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Advertise, Publish, Subscribe
+from shoal.broker.wire import COMMON, Codec
+from shoal.language import parse
+from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
+from shoal.mqtt.publishers import Repeats
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.runtime.node import joined
+
+LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
+
+
+class Door:
+    """What outlives a broker: who subscribed, and what they have been given."""
+
+    def __init__(self, name: str, wanted: Filter | None) -> None:
+        self.name = name
+        self.wanted = wanted
+        self.delivered: list[tuple[str, int]] = []
+        self.next_sequence = 0
+        self.was_killed = False
+
+
+class Site:
+    """One life of a broker."""
+
+    def __init__(self, network: Network, door: Door, incarnation: int) -> None:
+        self.network = network
+        self.door = door
+        name = door.name
+        neighbours = network.neighbours[name]
+        factory = strategy_factory(network.system)
+        self.machine = Broker(name, (), factory, network.seed, neighbours)
+        codec = Codec(COMMON + CONTROLS + SYSTEMS[network.system].messages)
+        self.links = {
+            other: LinkSession("n", name, other, incarnation, codec, LIMITS, is_graceful=True)
+            for other in neighbours
+        }
+        self.repeats = Repeats()
+        self.waiting: deque[Publication] = deque()
+        self.bring(Started())
+        promise = Advertisement(id=f"a/{name}", publisher=name, filter=EVERYTHING)
+        self.bring(Requested(name, Advertise(promise)))
+        if door.wanted is not None:
+            wish = Subscription(id=f"s/{name}", client=name, filter=door.wanted)
+            self.bring(Requested(name, Subscribe(wish)))
+
+    def bring(self, input: Input, custody: Custody | None = None) -> None:
+        now_us = self.network.now_us
+        for effect in self.machine.handle(input, now_us):
+            match effect:
+                case Send(neighbour, message):
+                    kept = custody if is_assured(message) else None
+                    assert self.links[neighbour].send(message, kept)
+                case Deliver(routed=routed):
+                    if self.repeats.take(routed.publication):
+                        self.door.delivered.append(routed.publication.key)
+                case LinkReady(neighbour):
+                    self.links[neighbour].open_gate()
+        if custody is not None:
+            custody.settle()
+        while self.waiting and self.machine.is_ready:
+            self._publish(self.waiting.popleft())
+
+    def publish(self, x: int) -> None:
+        publication = Publication(
+            publisher=self.door.name,
+            sequence=self.door.next_sequence,
+            published_us=self.network.now_us,
+            attributes={"x": x},
+            assured=True,
+        )
+        self.door.next_sequence += 1
+        if self.machine.is_ready:
+            self._publish(publication)
+        else:
+            self.waiting.append(publication)
+
+    def _publish(self, publication: Publication) -> None:
+        custody = Custody(partial(self.network.settled, self, publication))
+        self.bring(Requested(self.door.name, Publish((publication,))), custody)
+
+    def take(self, neighbour: str) -> None:
+        """Handle what has come over a link."""
+        link = self.links[neighbour]
+        messages = link.take()
+        first = link.handled - len(messages)
+        for message, count in joined(messages):
+            custody = None
+            if is_assured(message):
+                debt = link.owe(first, first + count - 1)
+                custody = Custody(partial(self._settle, link, debt))
+            self.bring(Received(neighbour, message), custody)
+            first += count
+
+    def _settle(self, link: LinkSession, debt: Debt) -> None:
+        link.settle(debt)
+
+    def changed(self, changes: list[LinkChanged]) -> None:
+        for change in changes:
+            self.bring(change)
+
+
+class Network:
+    """A tree of such brokers, and the connections between them."""
+
+    def __init__(self, random: Random, system: str = "tree", brokers: int = 4) -> None:
+        self.seed = random.getrandbits(32)
+        self.system = system
+        self.random = random
+        self.now_us = 0
+        self.published = 0
+        self.settled_count = 0
+        names = [f"B{number}" for number in range(brokers)]
+        self.links = [(names[random.randrange(n)], names[n]) for n in range(1, brokers)]
+        self.neighbours: dict[str, tuple[str, ...]] = {
+            name: tuple(a if b == name else b for a, b in self.links if name in (a, b))
+            for name in names
+        }
+        self.doors = {name: Door(name, self._wish()) for name in names}
+        self._incarnation = 0
+        # By link: the bytes under way each way, from its first end and from its second.
+        self.connections: dict[tuple[str, str], tuple[bytearray, bytearray]] = {}
+        self.sites: dict[str, Site] = {}
+        for name in names:
+            self.start(name)
+
+    def _wish(self) -> Filter | None:
+        return parse(f"x >= {self.random.randrange(8)}") if self.random.random() < 0.7 else None
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        self._incarnation += 1
+        self.sites[name] = Site(self, self.doors[name], self._incarnation)
+
+    def kill(self, name: str) -> None:
+        """And start it again; its neighbours notice that the connections are gone."""
+        self.doors[name].was_killed = True
+        for link in [link for link in self.connections if name in link]:
+            self.cut(link)
+        self.start(name)
+
+    def cut(self, link: tuple[str, str]) -> None:
+        if self.connections.pop(link, None) is not None:
+            for name, other in (link, link[::-1]):
+                self.sites[name].links[other].lost(self.now_us)
+
+    def connect(self, link: tuple[str, str]) -> None:
+        self.cut(link)
+        left, right = (self.sites[name].links[other] for name, other in (link, link[::-1]))
+        said, answer = left.hello(), right.hello()
+        self.connections[link] = bytearray(), bytearray()
+        self.sites[link[1]].changed(right.connected(said, self.now_us))
+        self.sites[link[0]].changed(left.connected(answer, self.now_us))
+
+    def move(self, link: tuple[str, str], size: int, *, takes: bool) -> None:
+        """Some bytes go over a link, both ways; the ends handle what has come, or not yet."""
+        connection = self.connections.get(link)
+        if connection is None:
+            return
+        for (name, other), there in zip((link, link[::-1]), connection, strict=True):
+            there += self.sites[name].links[other].to_write()
+            data = bytes(there[:size])
+            del there[:size]
+            self.sites[other].links[name].receive(data, self.now_us)
+            if takes:
+                self.sites[other].take(name)
+
+    def publish(self, name: str) -> None:
+        self.published += 1
+        self.sites[name].publish(self.random.randrange(10))
+
+    def settled(self, site: Site, publication: Publication) -> None:
+        """Nothing can take this any more, says its broker."""
+        if self.sites.get(site.door.name) is not site:
+            return  # what a dead broker would have said
+        self.settled_count += 1
+        for door in self.doors.values():
+            wanted = door.wanted
+            if wanted is not None and publication.attributes["x"] >= _least(wanted):  # type: ignore[operator]
+                assert publication.key in door.delivered, (door.name, publication.key)
+
+    def settle(self) -> None:
+        """Everything connects, and all that is under way arrives."""
+        for link in self.links:
+            if link not in self.connections:
+                self.connect(link)
+        for _ in range(60 * len(self.links)):
+            for link in self.links:
+                self.move(link, 10_000, takes=True)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no link keeps anything for its other end."""
+        return all(
+            link.state is State.UP and not link.buffered_bytes
+            for site in self.sites.values()
+            for link in site.links.values()
+        )
+
+    @property
+    def tables(self) -> dict[str, list[tuple[object, ...]]]:
+        """What each broker knows, and what it has told whom."""
+        return {
+            name: [
+                *sorted((row.advertisement.id, row.last_hop or "") for row in adverts),
+                *sorted((e.id, e.last_hop or "", *sorted(e.forwarded_to)) for e in entries),
+            ]
+            for name, site in self.sites.items()
+            for adverts in (site.machine.tables.advertisements.values(),)
+            for entries in (site.machine.tables.subscriptions.values(),)
+        }
+
+    def check(self) -> None:
+        """Doors that were never killed got everything once; all got it in order."""
+        for door in self.doors.values():
+            once = list(dict.fromkeys(door.delivered))
+            if not door.was_killed:
+                assert door.delivered == once, door.name
+            for publisher in self.doors:
+                numbers = [number for name, number in once if name == publisher]
+                assert numbers == sorted(numbers), (door.name, publisher)
+
+
+def _least(wanted: Filter) -> int:
+    return int(wanted.expression.operand)  # type: ignore[union-attr, arg-type]
+
+
+def play(seed: int, system: str = "tree") -> Network:
+    """A random network's life; AssertionError when a promise is broken."""
+    random = Random(seed)
+    network = Network(random, system, random.randint(2, 5))
+    network.settle()
+    before = network.tables
+    names = list(network.doors)
+    for _ in range(random.randint(50, 400)):
+        network.now_us += random.randint(0, 20_000)
+        link = random.choice(network.links)
+        match random.choices(
+            ["publish", "move", "arrive", "connect", "cut", "kill"], [40, 40, 10, 8, 2, 1.5]
+        )[0]:
+            case "publish":
+                network.publish(random.choice(names))
+            case "move":
+                network.move(link, random.randint(1, 500), takes=True)
+            case "arrive":
+                network.move(link, random.randint(1, 500), takes=False)
+            case "connect":
+                if link not in network.connections:
+                    network.connect(link)
+            case "cut":
+                network.cut(link)
+            case "kill":
+                network.kill(random.choice(names))
+    network.settle()
+    assert network.is_quiet
+    assert network.tables == before
+    network.check()
+    return network

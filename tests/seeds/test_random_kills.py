@@ -1,0 +1,20 @@
+"""Brokers killed at random: what was settled had been delivered, in order, and nothing hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.seeds.random_kills import play
+from tests.systems import TREES
+
+
+@pytest.mark.parametrize("system", TREES)
+@pytest.mark.parametrize("seed", range(60))
+def test_random_kills(seed: int, system: str) -> None:
+    play(seed, system)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1_000, 4_000))
+def test_random_kills_at_length(seed: int) -> None:
+    play(seed)
