@@ -170,7 +170,10 @@ class MqttDoor:
         self.carry_out(connection.receive(data, self.node.clock.now_us()))
         if not connection.wants_reading:
             self._wait(connection)
-        self.node.schedule_flush()
+        if self._writes_at_once:
+            self._look_after()
+        else:
+            self.node.schedule_flush()
 
     def lost(self, connection: Connection) -> None:
         """A client's connection is gone."""
@@ -206,7 +209,7 @@ class MqttDoor:
                     self._closing.append(socket)
 
     def _write(self) -> None:
-        """Write what was gathered, and what is owed since; read on from those that wait."""
+        """Write what was gathered, and what is owed since."""
         self.carry_out(self.clients.take_effects())
         gathered, self._gathered = self._gathered, {}
         for socket, chunks in gathered.items():
@@ -214,9 +217,7 @@ class MqttDoor:
         closing, self._closing = self._closing, []
         for socket in closing:
             socket.close()
-        if self._waiting:
-            self._go_on()
-        self._see_to_the_time()
+        self._look_after()
 
     def _ask(self, requested: Requested) -> None:
         client, request, door = requested.client, requested.request, self.clients.door
@@ -329,7 +330,10 @@ class MqttDoor:
             for socket in gathered:
                 socket.close()
 
-    def _see_to_the_time(self) -> None:
+    def _look_after(self) -> None:
+        """Read on from those that wait, and see to the time."""
+        if self._waiting:
+            self._go_on()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)
