@@ -7,7 +7,6 @@ from typing import Any
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import row_of
 from shoal.mqtt.journal import read_records
-from shoal.mqtt.limits import Limits
 from shoal.mqtt.network import write_body
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.session import Session
@@ -22,8 +21,7 @@ class RememberingHouse(House):
         if now_us is not None:
             self.now_us = now_us
         self.batches = list(batches)
-        settings = Limits(**{"statistics_interval_s": 0, **limits})
-        self.clients = BrokerClients("B1", self.now_us, limits=settings)
+        self.clients = BrokerClients("B1", self.now_us, limits=self.clients.limits)
         assert restore(self.clients, remembered(batches), self.now_us) == []
         self.write()
 

@@ -239,14 +239,14 @@ def test_only_what_is_asked_again_can_be_a_repeat() -> None:
         for publication in each.request.publications
     ]
     (fifth,) = publish(5).publications
-    repeats = Repeats()
+    repeats = Repeats({})
     assert repeats.take(fifth)
     assert repeats.take(fifth)  # without the mark nothing is looked up
     assert [repeats.take(publication) for publication in again] == [False, True]
 
 
 def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
-    repeats = Repeats()
+    repeats = Repeats({})
     (fourth,), (fifth,), (sixth,), (seventh,) = (publish(n).publications for n in (4, 5, 6, 7))
     assert repeats.take(fourth)
     assert [repeats.take(marked(each)) for each in (fourth, fifth, sixth)] == [False, True, True]
@@ -255,7 +255,7 @@ def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
 
 def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PUBLISHERS", 2)
-    repeats = Repeats()
+    repeats = Repeats({})
     for name in ("P", "Q", "P", "R"):
         (publication,) = publish(7, publisher=name).publications
         assert repeats.take(publication)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.journal import MessagePut, RetainedPut, read_records
+from shoal.mqtt.journal import (
+    HeardPut,
+    ItemPut,
+    MessagePut,
+    Record,
+    RetainedPut,
+    read_records,
+)
+from shoal.mqtt.network import TO_ATTRIBUTE
 from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.properties import Properties
+from shoal.mqtt.publishers import Repeats
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.restoring import Remembered, restore
 from tests.mqtt.house import Client, will
@@ -369,3 +379,75 @@ def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> 
     client = network["B1"].connect("c", clean_start=False, properties=KEPT)
     network["B2"].connect("p").publish("a", b"x", qos=1)
     assert client.take_payloads() == [b"x"]
+
+
+def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> None:
+    network = memory.network
+    network.is_settling = False
+    network["B3"].connect("s", properties=KEPT).subscribe("a", qos=2)
+    publisher = network["B1"].connect("p", properties=KEPT)
+    publisher.send(Publish("a", b"1", 2, packet_id=1), Publish("a", b"2", 2, packet_id=2))
+    assert publisher.take() == []
+    one, two = (each for each in network["B1"].unsettled if TO_ATTRIBUTE not in each.attributes)
+    network["B1"].settle([one])
+    assert publisher.take() == [Pubrec(1)]
+    network["B1"].unsettled.clear()
+    memory.restart("B1")
+    (again,) = (each for each in network["B1"].unsettled if TO_ATTRIBUTE not in each.attributes)
+    assert again.key == two.key
+    assert again.again
+    # The broker where it has been already drops it, also if that was killed, too.
+    memory.restart("B3")
+    journal = network["B3"].clients.journal
+    assert journal is not None
+    repeats = Repeats(journal.heard)
+    assert not repeats.take(again)
+    assert repeats.take(msgspec.structs.replace(again, sequence=again.sequence + 1))
+    # The client hears of it once, and only when it is settled.
+    publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
+    publisher.send(Publish("a", b"1", 2, False, True, 1), Publish("a", b"2", 2, False, True, 2))
+    assert publisher.take() == [Pubrec(1)]
+    network["B1"].settle([again])
+    assert publisher.take() == [Pubrec(2)]
+    memory.restart("B1")
+    assert not [each for each in network["B1"].unsettled[1:] if each.key == again.key]
+    publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
+    publisher.send(Pubrel(1), Pubrel(2))
+    assert publisher.take() == [Pubcomp(1), Pubcomp(2)]
+
+
+def test_what_is_settled_while_the_client_is_away_is_answered_when_it_asks(memory: Memory) -> None:
+    network = memory.network
+    network.is_settling = False
+    publisher = network["B1"].connect("p", properties=KEPT)
+    publisher.send(Publish("a", b"1", 2, packet_id=1))
+    network["B1"].unsettled.clear()
+    memory.restart("B1")
+    network["B1"].settle(network["B1"].unsettled)
+    for _ in range(2):
+        publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
+        publisher.send(Publish("a", b"1", 2, False, True, 1))
+        assert publisher.take() == [Pubrec(1)]
+        memory.restart("B1")
+
+
+def test_what_was_heard_is_written_with_what_came_of_it_or_not_at_all(memory: Memory) -> None:
+    network = memory.network
+    site = network["B3"]
+    reader = site.connect("r")
+    reader.subscribe("a", qos=1)
+    journal = site.clients.journal
+    assert journal is not None
+    journal.take()
+    network["B1"].connect("p").publish("a", b"1", qos=1)
+    assert reader.take_payloads() == [b"1"]
+    assert not any(isinstance(each, ItemPut) for each in _records(journal.take()))
+    site.connect("s", properties=KEPT).subscribe("a", qos=1)
+    journal.take()
+    network["B1"].connect("q").publish("a", b"2", qos=1)
+    records = _records(journal.take())
+    assert [type(each) for each in records[-1:]] == [HeardPut]
+
+
+def _records(batch: bytes) -> list[Record]:
+    return read_records(batch) if batch else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.runtime.network_file import dump_network, parse_network
-from shoal.runtime.supervisor import free_ports
+from shoal.runtime.supervisor import free_ports, get_json
 from tests.runtime.live import PATIENCE_S
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
@@ -74,6 +75,18 @@ class Processes:
             process.wait(PATIENCE_S)
             assert process.stdout is not None
             process.stdout.close()
+
+    def knows(self, broker: str, subscriptions: int) -> None:
+        """Wait until a broker has heard of so many subscriptions, its own door's included."""
+
+        def has_heard() -> bool:
+            address = self.network.broker(broker).address("admin")
+            assert address is not None
+            status = asyncio.run(get_json(address, "/status"))
+            return bool(status["tables"]["subscriptions"] == subscriptions)
+
+        if len(self.network.brokers) > 1:
+            wait_until(has_heard)
 
     def client(self, broker: str, name: str, expiry_s: int = 600) -> Client:
         address = self.network.broker(broker).address("mqtt")

@@ -294,6 +294,10 @@ class BrokerClients:
                 self._roaming.restored(session)
         self._sessions.restored(session, now_us)
 
+    def may_publish_again(self, key: tuple[str, int]) -> bool:
+        """Whether a publication can go out a second time: nobody but the door may have sent it."""
+        return self.door is not None and key[0] == self.door.client
+
     def restate(self) -> Iterator[int]:
         """Say all again to the journal, a bit at each step (see `Journal.restate`)."""
         assert self.journal is not None
@@ -353,8 +357,11 @@ class BrokerClients:
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
         assert self.door is not None
+        journal = self.journal
         for delivery in deliveries:
             publication = delivery.routed.publication
+            if journal is not None and publication.assured:
+                journal.hear(publication)
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:
                     self.settle()

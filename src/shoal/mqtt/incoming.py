@@ -27,7 +27,7 @@ from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.encoder import encode_acknowledgement
 from shoal.mqtt.errors import MqttError, protocol_error
 from shoal.mqtt.journal import CANNOT_WRITE
-from shoal.mqtt.messages import message_of_publish
+from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.outlet import Outlet
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -47,12 +47,15 @@ _REMEMBERED_PERMISSIONS = 1_024
 
 
 class Owed:
-    """A PUBACK or PUBREC that is still to be sent, on the connection that `incoming` is of."""
+    """A PUBACK or PUBREC that is still to be sent, on the connection that `incoming` is of.
 
-    __slots__ = ("code", "incoming", "is_settled", "packet_id", "qos", "topic")
+    `message` is what was published, where the journal has it until then.
+    """
+
+    __slots__ = ("code", "incoming", "is_settled", "message", "packet_id", "qos", "topic")
 
     def __init__(
-        self, incoming: Incoming, qos: int, packet_id: int, code: ReasonCode, topic: str
+        self, incoming: Incoming | _Nobody, qos: int, packet_id: int, code: ReasonCode, topic: str
     ) -> None:
         self.incoming = incoming
         self.qos = qos
@@ -60,6 +63,27 @@ class Owed:
         self.code = code
         self.topic = topic
         self.is_settled = False
+        self.message: Message | None = None
+
+
+class _Nobody:
+    """In the place of a connection: the client was not here since the broker started."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def settled(self, owed: Owed) -> None:
+        """When the client asks again, it is answered at once."""
+        self._session.unsettled.pop(owed.packet_id, None)
+        self._session.has_received(owed.packet_id)
+
+
+def owed_to_nobody(session: Session, packet_id: int, message: Message) -> Owed:
+    """A publication of QoS 2 from before the broker started, which is still under way."""
+    owed = Owed(_Nobody(session), 2, packet_id, ReasonCode.SUCCESS, message.topic)
+    owed.message = message
+    session.unsettled[packet_id] = owed
+    return owed
 
 
 class Incoming:
@@ -136,7 +160,13 @@ class Incoming:
             if number is None and not self._owed:
                 self._acknowledge(qos, packet_id, code, topic)
             else:
-                self._owe(Owed(self, qos, packet_id, code, topic), number)
+                owed = Owed(self, qos, packet_id, code, topic)
+                self._owe(owed, number)
+                if qos == 2 and session.journal is not None and number is not None:
+                    assert message.key is not None
+                    if self._clients.may_publish_again(message.key):
+                        owed.message = message
+                        session.journal.unsettled(session, packet_id, message)
 
     def _refuse(self, qos: int, packet_id: int) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from shoal.model import BrokerId
+from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.controls import Qos, SubscriptionState, row_of
 from shoal.mqtt.homes import Homes
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import write_body
 from shoal.mqtt.packets import Will
+from shoal.mqtt.publishers import MAX_PUBLISHERS
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 
@@ -123,6 +124,24 @@ class ReceivedEnd(msgspec.Struct, frozen=True, tag=8, array_like=True, gc=False)
     packet_id: PacketId
 
 
+class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=False):
+    """A QoS 2 publication of the client is under way to other brokers, and not acknowledged.
+
+    Until a `ReceivedPut` says that it has arrived everywhere.
+    """
+
+    client_id: str
+    packet_id: PacketId
+    message: int
+
+
+class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
+    """Of a publisher's publications, which it numbers, the last that was delivered here."""
+
+    publisher: ClientId
+    sequence: int
+
+
 class RetainedPut(msgspec.Struct, frozen=True, tag=9, array_like=True, gc=False):
     """The topic's retained message, or with an empty payload its removal."""
 
@@ -155,6 +174,8 @@ Record = (
     | ReceivedPut
     | ReceivedEnd
     | RetainedPut
+    | UnsettledPut
+    | HeardPut
     | HomePut
     | HomeEnd
 )
@@ -172,6 +193,10 @@ class Journal:
 
     def __init__(self, last_serial: int = 0, last_message: int = 0) -> None:
         self.is_failing = False
+        # The last publication of each publisher that was delivered here; written with what came
+        # of it, if anything did.
+        self.heard: dict[ClientId, int] = {}
+        self._to_hear: dict[ClientId, None] = {}
         self._records: list[Record] = []
         self._last_serial = last_serial
         self._last_message = last_message
@@ -183,6 +208,9 @@ class Journal:
         if not self._records:
             return b""
         records, self._records = self._records, []
+        for publisher in self._to_hear:
+            records.append(HeardPut(publisher, self.heard[publisher]))
+        self._to_hear.clear()
         return _encode(records)
 
     # --- what changes -------------------------------------------------------------------------
@@ -255,6 +283,22 @@ class Journal:
 
     def received(self, session: Session, packet_id: int) -> None:
         self._records.append(ReceivedPut(session.client_id, packet_id))
+
+    def unsettled(self, session: Session, packet_id: int, message: Message) -> None:
+        number = self._number(message)
+        self._records.append(UnsettledPut(session.client_id, packet_id, number))
+
+    def hear(self, publication: Publication) -> None:
+        """Something was delivered here that may come a second time."""
+        publisher, sequence = publication.publisher, publication.sequence
+        heard = self.heard
+        if sequence > heard.get(publisher, -1):
+            heard[publisher] = sequence
+            self._to_hear[publisher] = None
+            if len(heard) > MAX_PUBLISHERS:
+                oldest = next(iter(heard))
+                del heard[oldest]
+                self._to_hear.pop(oldest, None)
 
     def released(self, session: Session, packet_id: int) -> None:
         self._records.append(ReceivedEnd(session.client_id, packet_id))
@@ -331,6 +375,10 @@ class Journal:
             if retained.last(message.topic) is message:
                 self.retained(message)
                 yield _RECORD_BYTES + message.size
+        for publisher in tuple(self.heard):
+            if publisher in self.heard:
+                self._to_hear[publisher] = None
+                yield _RECORD_BYTES
         for client_id in tuple(homes):
             home = homes.entry(client_id)
             if home is not None:
@@ -344,7 +392,11 @@ class Journal:
         if session.journal is None:
             return
         for packet_id in sorted(session.received):
-            if packet_id in session.received and packet_id not in session.unsettled:
+            owed = session.unsettled.get(packet_id)
+            if owed is not None and owed.message is not None:
+                self.unsettled(session, packet_id, owed.message)
+                yield _RECORD_BYTES + owed.message.size
+            elif owed is None and packet_id in session.received:
                 self.received(session, packet_id)
                 yield _RECORD_BYTES
         for subscription in tuple(session.subscriptions.values()):

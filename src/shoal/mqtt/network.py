@@ -189,6 +189,26 @@ class Door:
         self._recent[publication.key] = message
         self._add(publication)
 
+    def publish_again(self, owed: Owed) -> None:
+        """Send a message on that was under way when the broker stopped; who has it, drops it."""
+        message = owed.message
+        assert message is not None
+        assert message.key is not None
+        publisher, sequence = message.key
+        self._sequence = max(self._sequence, sequence)
+        self._owed[sequence] = owed
+        self._add(
+            Publication(
+                publisher=publisher,
+                sequence=sequence,
+                published_us=message.published_us,
+                attributes=attributes_of(message),
+                body=write_body(message),
+                assured=True,
+                again=True,
+            )
+        )
+
     def owe(self, number: int, owed: Owed) -> None:
         """A client waits for this publication to be settled."""
         self._owed[number] = owed

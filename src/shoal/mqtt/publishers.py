@@ -20,7 +20,7 @@ Pure: effects say which broker to ask, the door's own or a distant one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -219,8 +219,9 @@ class Repeats:
     such as were taken and were above it has been overtaken by its own repeat.
     """
 
-    def __init__(self) -> None:
-        self._last: dict[ClientId, int] = {}
+    def __init__(self, last: Mapping[ClientId, int]) -> None:
+        """`last` is what is known from before the broker started."""
+        self._last: dict[ClientId, int] = dict(last)
         self._last_marked: dict[ClientId, int] = {}
 
     def take(self, publication: Publication) -> bool:

@@ -4,7 +4,8 @@
 from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
 begins its journal, so that what happens from then on is written down.
 
->>> from shoal.mqtt.journal import SessionPut
+>>> from shoal.mqtt.incoming import Owed, owed_to_nobody
+from shoal.mqtt.journal import SessionPut
 >>> remembered = Remembered()
 >>> remembered.apply([SessionPut("c", 60, None, 5, None)])
 >>> clients = BrokerClients("B1", now_us=7)
@@ -18,9 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shoal.model import ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import SubscriptionState, subscription_of
+from shoal.mqtt.incoming import Owed, owed_to_nobody
 from shoal.mqtt.journal import (
+    HeardPut,
     HomeEnd,
     HomePut,
     ItemEnd,
@@ -35,6 +39,7 @@ from shoal.mqtt.journal import (
     SessionPut,
     SubscriptionEnd,
     SubscriptionPut,
+    UnsettledPut,
 )
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import read_body
@@ -44,13 +49,15 @@ from shoal.mqtt.session import Outgoing, Session
 class RememberedSession:
     """One session: its last `SessionPut`, and what belongs to it by name or number."""
 
-    __slots__ = ("items", "put", "received", "subscriptions")
+    __slots__ = ("items", "put", "received", "subscriptions", "unsettled")
 
     def __init__(self, put: SessionPut) -> None:
         self.put = put
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.items: dict[int, ItemPut] = {}
         self.received: set[int] = set()
+        # Numbers of messages, by packet identifier.
+        self.unsettled: dict[int, int] = {}
 
 
 class Remembered:
@@ -65,6 +72,7 @@ class Remembered:
         # Numbers of messages, by topic.
         self.retained: dict[str, int] = {}
         self.homes: dict[str, HomePut] = {}
+        self.heard: dict[ClientId, int] = {}
         self.messages: dict[int, MessagePut] = {}
         self.last_serial = 0
         self.last_message = 0
@@ -84,6 +92,8 @@ class Remembered:
                     self.messages[record.number] = record
                 case RetainedPut(topic, message):
                     self.retained[topic] = message
+                case HeardPut(publisher, sequence):
+                    self.heard[publisher] = sequence
                 case HomePut():
                     self.homes[record.client_id] = record
                 case HomeEnd(client_id):
@@ -103,10 +113,14 @@ class Remembered:
                     known.subscriptions[row.text] = row
                 case SubscriptionEnd(_, text):
                     known.subscriptions.pop(text, None)
+                case UnsettledPut(_, packet_id, message):
+                    known.unsettled[packet_id] = message
                 case ReceivedPut(_, packet_id):
                     known.received.add(packet_id)
+                    known.unsettled.pop(packet_id, None)
                 case ReceivedEnd(_, packet_id):
                     known.received.discard(packet_id)
+                    known.unsettled.pop(packet_id, None)
 
 
 def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list[str]:
@@ -120,9 +134,11 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     for home in remembered.homes.values():
         clients.restore_home(home.client_id, home.broker, home.at_us)
     journal = Journal(remembered.last_serial, remembered.last_message)
+    journal.heard.update(remembered.heard)
     clients.begin_journal(journal)
     for session in sessions:
         clients.restored(session, now_us)
+    restoring.publish_again()
     return restoring.problems
 
 
@@ -132,6 +148,7 @@ class _Restoring:
         self._clients = clients
         self._remembered = remembered
         self._messages: dict[int, Message] = {}
+        self._unsettled: list[Owed] = []
 
     def message(self, number: int, what: str) -> Message | None:
         """A message by its number, the same for all to whom it goes."""
@@ -166,4 +183,23 @@ class _Restoring:
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
                 outgoing.serial = item.serial
                 session.restore(outgoing)
+        for packet_id, number in known.unsettled.items():
+            message = self.message(number, f"from {put.client_id!r}")
+            if message is not None:
+                session.received.add(packet_id)
+                self._unsettled.append(owed_to_nobody(session, packet_id, message))
         return session
+
+    def publish_again(self) -> None:
+        """What was under way to other brokers, in its order."""
+        door = self._clients.door
+        for owed in sorted(self._unsettled, key=_sequence_of):
+            if door is None:
+                owed.incoming.settled(owed)
+            else:
+                door.publish_again(owed)
+
+
+def _sequence_of(owed: Owed) -> int:
+    key = owed.message.key if owed.message is not None else None
+    return key[1] if key is not None else 0

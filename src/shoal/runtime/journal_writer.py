@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from shoal.model import ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.journal import read_records
 from shoal.mqtt.restoring import Remembered, restore
@@ -69,6 +70,11 @@ class JournalWriter:
             "is_failing": self._journal.is_failing,
             "is_restating": self._restating is not None,
         }
+
+    @property
+    def heard(self) -> Mapping[ClientId, int]:
+        """The last publication of each publisher that was delivered here."""
+        return self._journal.heard
 
     def start(self) -> None:
         """Begin to see to what is due each second."""

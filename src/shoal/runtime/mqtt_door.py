@@ -93,7 +93,7 @@ class MqttDoor:
         self._writes_at_once = not networked and files is None
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Socket] = []
-        self._repeats = Repeats()
+        self._repeats = Repeats(self.journal.heard if self.journal is not None else {})
         self._sockets: dict[Connection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
         self._waiting: dict[Connection, None] = {}
