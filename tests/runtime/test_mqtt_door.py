@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -14,10 +15,11 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from shoal.broker.machine import Broker
 from shoal.model import BrokerId
+from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Connect, Will
+from shoal.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Will
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
@@ -54,8 +56,8 @@ class MqttNetwork:
         """Stop a broker without a word to its clients."""
         door = self.doors.pop(broker)
         door.stop_listening()
-        for socket in door._sockets.values():
-            socket.close()
+        for each in door._sockets.values():
+            each.close()
         self.publishers.pop(broker).stop()
         await self.network.kill(broker)
 
@@ -193,3 +195,54 @@ async def test_a_broker_without_a_network_serves_by_itself() -> None:
         assert await payloads(client, 1) == [b"x" * 500_000]
     door.shut_down()
     node.stop()
+
+
+@on_loop
+async def test_a_client_that_goes_on_sending_hears_why_its_connection_ends() -> None:
+    """A socket closed with data unread is reset, and what was said on it may be lost."""
+    loop, decoder = asyncio.get_running_loop(), Decoder(MQTT_5)
+    async with asyncio.timeout(PATIENCE_S), mqtt(LINE[:1]) as network:
+        door = network.doors["B1"]
+        with socket.create_connection(network.addresses["B1"]) as client:
+            client.setblocking(False)
+            await loop.sock_sendall(client, encode(Connect("c"), MQTT_5))
+            (connack,) = decoder.feed(await loop.sock_recv(client, 1_000))
+            assert isinstance(connack, Connack)
+            ((connection, server),) = door._sockets.items()
+            server.pause_reading()
+            ping = encode(Pingreq(), MQTT_5)
+            await loop.sock_sendall(client, 10 * ping)
+            door.carry_out(connection.redirect("elsewhere:1883", door.node.clock.now_us()))
+            door.node.schedule_flush()
+            said = await loop.sock_recv(client, 1_000)
+            for _ in range(10):
+                await loop.sock_sendall(client, ping)
+                await asyncio.sleep(0)
+            while more := await loop.sock_recv(client, 1_000):
+                said += more
+        (disconnect,) = decoder.feed(said)
+        assert isinstance(disconnect, Disconnect)
+        assert disconnect.properties.server_reference == "elsewhere:1883"
+
+
+@on_loop
+async def test_a_client_that_never_ends_its_connection_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.runtime.farewell.LINGER_S", 0.1)
+    async with asyncio.timeout(PATIENCE_S), mqtt(LINE[:1]) as network:
+        door = network.doors["B1"]
+        reader, writer = await asyncio.open_connection(*network.addresses["B1"])
+        writer.write(encode(Connect("c"), MQTT_5))
+        await reader.read(1)
+        door.shut_down()
+        await reader.read()
+        with pytest.raises(OSError, match=r"reset|[Bb]roken|closed|lost"):
+            await write_on(writer)
+
+
+async def write_on(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(encode(Pingreq(), MQTT_5))
+        await writer.drain()
+        await asyncio.sleep(0.01)

@@ -71,7 +71,9 @@ class ClientSocket(asyncio.Protocol):
         self.writable.set()
 
     def write(self, data: bytes) -> None:
-        self._transport.write(data)
+        # What is written to a connection that ends is lost; the session keeps what matters.
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def close(self) -> None:
         self._transport.close()

@@ -26,6 +26,7 @@ from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.publishers import Repeats
 from shoal.runtime.addresses import Address
+from shoal.runtime.farewell import take_leave
 from shoal.runtime.journal_files import JournalFiles, Sync
 from shoal.runtime.journal_writer import JournalWriter
 from shoal.runtime.node import Node, Phase
@@ -356,18 +357,34 @@ class MqttSocket(asyncio.Protocol):
 
     def __init__(self, door: MqttDoor) -> None:
         self._door = door
+        self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.write = transport.write
-        self.close = transport.close
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
+        self._transport = transport
         self._connection = self._door.opened(self, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._door.received(self._connection, data)
+        if not self._is_over:
+            self._door.received(self._connection, data)
+
+    def close(self) -> None:
+        """Say no more, and hear no more."""
+        if not self._is_over and not self._transport.is_closing():
+            self._is_over = True
+            self.write = self._write_nothing
+            self.pause_reading = self._go_on_reading
+            take_leave(self._transport)
+
+    def _write_nothing(self, data: bytes | bytearray | memoryview) -> None:
+        """The last word has been said."""
+
+    def _go_on_reading(self) -> None:
+        """What still comes is thrown away."""
 
     def connection_lost(self, error: Exception | None) -> None:
         self._door.lost(self._connection)

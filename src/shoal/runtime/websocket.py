@@ -19,6 +19,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from shoal.mqtt.connection import Connection
+from shoal.runtime.farewell import take_leave
 from shoal.runtime.mqtt_door import WRITE_BUFFER_BYTES, MqttDoor
 
 SUBPROTOCOL = "mqtt"
@@ -33,6 +34,7 @@ class WebSocket(asyncio.Protocol):
         self._door = door
         self._protocol = WSConnection(ConnectionType.SERVER)
         self._connection: Connection | None = None
+        self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
@@ -44,6 +46,8 @@ class WebSocket(asyncio.Protocol):
         self._timeout = loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_late)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
         try:
             self._protocol.receive_data(data)
             for event in self._protocol.events():
@@ -102,8 +106,16 @@ class WebSocket(asyncio.Protocol):
     # --- the door's side ----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        self._send(BytesMessage(data))
+        if not self._is_over:
+            self._send(BytesMessage(data))
 
     def close(self) -> None:
-        self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
-        self._transport.close()
+        """Say no more, and hear no more."""
+        if not self._is_over and not self._transport.is_closing():
+            self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
+            self._is_over = True
+            self.pause_reading = self._go_on_reading
+            take_leave(self._transport)
+
+    def _go_on_reading(self) -> None:
+        """What still comes is thrown away."""
