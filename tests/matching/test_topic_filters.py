@@ -77,7 +77,7 @@ def test_not_matching(topic_filter: str, topic: str) -> None:
         ("a\0b", "character 2: NUL is not allowed"),
         ("a\ud800", "character 2: half a surrogate pair"),
         ("ä" * 32_768, "65536 bytes of UTF-8; at most 65535"),
-        ("/" * MAX_TOPIC_LEVELS, "201 levels; at most 200"),
+        ("/" * MAX_TOPIC_LEVELS, "202 levels; at most 201"),
         ("$share/", "the group between the first two slashes is empty"),
         ("$share//a", "the group between the first two slashes is empty"),
         ("$share/g", "there is no filter behind the group 'g'"),
@@ -102,7 +102,7 @@ def test_a_filter_that_is_not_allowed(text: str, complaint: str) -> None:
         ("a#", "character 2: # is a wildcard"),
         ("\0", "character 1: NUL is not allowed"),
         ("a" * 65_536, "65536 bytes"),
-        ("/" * MAX_TOPIC_LEVELS, "201 levels"),
+        ("/" * MAX_TOPIC_LEVELS, "202 levels"),
     ],
 )
 def test_a_topic_that_is_not_allowed(text: str, complaint: str) -> None:

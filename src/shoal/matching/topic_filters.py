@@ -26,8 +26,8 @@ _SHARED = "$share/"
 # What MQTT's two-byte length of a string can say.
 MAX_TOPIC_BYTES = 65_535
 # Every level of a stored filter or topic is a node of a trie: without a limit, one packet of
-# slashes would cost 65,536 of them.  Longer names are refused.
-MAX_TOPIC_LEVELS = 200
+# slashes would cost 65,536 of them.  More than 200 slashes are refused.
+MAX_TOPIC_LEVELS = 201
 
 
 class TopicError(ValueError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -133,6 +134,9 @@ class MqttDoor:
         server = await asyncio.get_running_loop().create_server(
             lambda: protocol(self), address.host, address.port, ssl=tls, backlog=1_024
         )
+        for listener in server.sockets:
+            # Inherited by its connections: a client without a keep alive that vanishes is noticed.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
 
