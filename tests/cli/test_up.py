@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,61 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Invalid value (at line 1, column 8)" in run(capsys, "check", str(path))[1]
 
 
+@contextmanager
+def up(*options: str) -> Iterator[Path]:
+    """A network for a while; its folder."""
+    command = (*SHOAL, "up", "--port", "0", *options)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "Ctrl-C stops it" in line:
+                break
+        (folder,) = [line.split()[-1] for line in lines if "network file and logs in" in line]
+        yield Path(folder)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "stopped\n"
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--brokers", "1", "--data", str(tmp_path / "data"))
+
+    def publish(path: Path, payload: str) -> None:
+        where = load_network(path).broker("B1").mqtt
+        arguments = ("publish", "a", payload, "--retain", "--broker", where)
+        assert run(capsys, *arguments)[0] == 0
+
+    def retained(path: Path) -> str:
+        where = load_network(path).broker("B1").mqtt
+        wish = ("subscribe", "-t", "a", "--count", "1", "--json", "--broker", where)
+        code, text = run(capsys, *wish)
+        assert code == 0
+        return str(json.loads(text.splitlines()[-1])["payload"])
+
+    with up(*options) as folder:
+        path = folder / "network.toml"
+        publish(path, "1")
+        pid = statuses(load_network(path))["B1"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := statuses(load_network(path))) or found["B1"]["pid"] == pid:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert retained(path) == "1"
+        assert re.search(r"on disk: B1 \d+ bytes", run(capsys, "status", str(path))[1])
+        # Nobody else can have it meanwhile.
+        code, text = run(capsys, "up", "--port", "0", *options)
+        assert code == 2
+        assert "is in use by process" in text
+        publish(path, "2")
+    with up(*options) as folder:
+        assert retained(folder / "network.toml") == "2"
+
+
 def test_a_port_in_use_is_said_with_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,6 +259,7 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("subscribe", "x >"), "expected"),
         (("subscribe", "--broker", "a b"), "--broker: 'a b:1883' is not host:port"),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
+        (("up", "--data", str(path)), "storage.folder: "),
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
         (("up", "--system", "bluedove", "--matchers", "0"), "--matchers 0: use 1 to 200"),
         (("up", "--system", "bluedove", "--dimension", "x"), "--dimension x: write NAME=LOW:HIGH"),

@@ -44,6 +44,10 @@ publish = ["home/%u/#"]
 [limits]
 maximum_inflight = 10
 
+[storage]
+folder = "data"
+sync = "always"
+
 [trace]
 folder = "trace"
 """.replace("three sites", "three-sites")
@@ -92,6 +96,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "limits": (
         network(link_limits={"low_bytes": 9, "high_bytes": 8}),
         "link_limits.high_bytes: is not between low_bytes and limit_bytes",
+    ),
+    "sync": (
+        network(storage={"sync": "sometimes"}),
+        "storage.sync: Invalid enum value 'sometimes'",
+    ),
+    "storage": (
+        network(storage={"dir": "x"}),
+        "storage.dir: unknown key; known here: folder, sync",
     ),
     "parameters": (network(parameters={}), "parameters: unknown key; a system's table has its"),
     "rule": (
@@ -158,6 +170,11 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
         broker(wss="127.0.0.1:8884") | {"access": {"anonymous": True}},
         ["client_tls: is missing; listeners over TLS (mqtts, wss) need it"],
     ),
+    "no folder": (
+        network(storage={"folder": __file__}),
+        [f"storage.folder: {__file__} is no folder"],
+    ),
+    "folder to be made": (network(storage={"folder": "/no/folder/yet"}), []),
     "no certificate": (
         network(tls={"authority": "/no/ca", "certificate": "/no/{broker}", "key": "/no/{broker}"}),
         ["tls.authority: no file /no/ca"],

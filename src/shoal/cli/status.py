@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.errors import UserError
@@ -44,6 +46,8 @@ def status(
     else:
         console = Console()
         console.print(_table(statuses))
+        for text in _disks(statuses):
+            console.print(text, soft_wrap=True, highlight=False)
         moved = _moved(statuses)
         if moved.row_count:
             console.print(moved)
@@ -98,6 +102,18 @@ def _table(statuses: Statuses) -> Table:
             f"{counts.get('SelectionRecord', 0):,}",
         )
     return table
+
+
+def _disks(statuses: Statuses) -> Iterator[str]:
+    """What brokers keep on disk, and who cannot write it."""
+    journals = {name: (found or {}).get("journal") for name, found in statuses.items()}
+    kept = {name: journal for name, journal in journals.items() if journal}
+    if kept:
+        sizes = ", ".join(f"{name} {decimal(row['bytes'])}" for name, row in kept.items())
+        yield f"on disk: {sizes}"
+    for name, row in kept.items():
+        if row["is_failing"]:
+            yield f"[red]{name} cannot write to its disk: it refuses what it could not keep[/red]"
 
 
 def _moved(statuses: Statuses) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -57,14 +58,23 @@ def up(
     folder: Annotated[
         Path | None, typer.Option(help="For the network file and the logs; else a temporary one.")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where brokers keep sessions and retained messages for the next run, too; "
+            "else beside the logs.",
+        ),
+    ] = None,
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
     The brokers are linked as a balanced tree, those of BlueDove each with each, those of a
-    scenario as it says.  A broker whose process dies is started again.
+    scenario as it says.  A broker whose process dies is started again, with all its clients'
+    sessions, what waits in them, and retained messages.
     """
     from shoal.overlays.registry import SYSTEMS
-    from shoal.runtime.network_file import dump_network
+    from shoal.runtime.network_file import StorageSection, dump_network, problems
     from shoal.runtime.serving import run_until_signal
     from shoal.runtime.supervisor import StartError, Supervisor, local_cluster, local_network
 
@@ -92,6 +102,10 @@ def up(
             )
         home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
         home.mkdir(parents=True, exist_ok=True)
+        storage = StorageSection(folder=str((data or home / "data").resolve()))
+        network = msgspec.structs.replace(network, storage=storage)
+        if found := problems(network):
+            raise UserError("\n       ".join(found))
         path = home / "network.toml"
         path.write_text(dump_network(network), encoding="utf-8")
     except OSError as error:

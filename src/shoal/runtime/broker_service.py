@@ -203,9 +203,12 @@ def _servers(network: Network) -> dict[BrokerId, str]:
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
     """What a broker with clients remembers; each has a folder of its own in the network's."""
-    if not network.storage.folder:
+    pattern = network.storage.folder
+    if not pattern:
         return None
-    return JournalFiles(Path(network.storage.folder) / name, network.name, name)
+    own = pattern.replace("{broker}", name)
+    folder = Path(own) if own != pattern else Path(own) / name
+    return JournalFiles(folder, network.name, name)
 
 
 def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:

@@ -34,6 +34,10 @@ _MQTT = {
     "subscriptions": ("shoal_mqtt_subscriptions", "Subscriptions of MQTT clients."),
     "retained": ("shoal_mqtt_retained_messages", "Retained messages."),
 }
+_JOURNAL = {
+    "bytes": ("shoal_journal_bytes", "The journal's files."),
+    "is_failing": ("shoal_journal_failing", "1 while the journal cannot be written."),
+}
 
 
 class Metrics(Collector):
@@ -57,6 +61,10 @@ class Metrics(Collector):
         mqtt = status.get("mqtt") or {}
         for key, (name, text) in _MQTT.items():
             yield GaugeMetricFamily(name, text, value=mqtt.get(key, 0))
+        journal = status.get("journal")
+        if journal:
+            for key, (name, text) in _JOURNAL.items():
+                yield GaugeMetricFamily(name, text, value=float(journal[key]))
         yield from _link_metrics(status.get("links", ()))
 
 

@@ -153,7 +153,7 @@ class StorageSection(Section, frozen=True, kw_only=True):
     """What brokers remember of their MQTT clients when they are stopped or killed; without a
     folder, nothing.
 
-    folder   each broker has a folder of its name in it
+    folder   each broker has a folder of its name in it, unless {broker} is in the folder's own
     sync     when written bytes are made to outlast a power cut: never (the system decides), every
              second, or always, with each write; being killed loses nothing in any case
     """
@@ -292,6 +292,9 @@ def problems(network: Network) -> list[str]:
     found += _address_problems(network)
     found += _access_problems(network)
     found += _missing_files(network)
+    folder = network.storage.folder
+    if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
+        found.append(f"storage.folder: {folder} is no folder")
     return found
 
 

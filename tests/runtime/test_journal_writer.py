@@ -1,0 +1,146 @@
+"""A broker's journal stays short, and a disk that takes nothing is no lie to anyone."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from shoal.client import Client, ClientError
+from shoal.runtime import journal_writer
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.journal_files import JournalError, JournalFiles
+from shoal.runtime.supervisor import get_json
+from tests.runtime.live import PATIENCE_S, on_loop, until
+from tests.runtime.test_broker_service import network
+
+KEPT = Properties(PacketTypes.CONNECT)
+KEPT.SessionExpiryInterval = 600
+
+
+@asynccontextmanager
+async def broker(folder: Path, sync: str = "never") -> AsyncIterator[BrokerService]:
+    settings = network(1, storage={"folder": str(folder), "sync": sync})
+    service = BrokerService(settings, "B1")
+    await service.start()
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+def client(service: BrokerService, name: str, **options: Any) -> aiomqtt.Client:
+    where = service.listening["mqtt"]
+    return aiomqtt.Client(
+        where.host,
+        where.port,
+        identifier=name,
+        protocol=aiomqtt.ProtocolVersion.V5,
+        clean_start=False,
+        properties=KEPT,
+        **options,
+    )
+
+
+async def payloads(reader: aiomqtt.Client, count: int) -> list[int]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [int(bytes((await anext(reader.messages)).payload)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("sync", ["never", "second", "always"])
+@on_loop
+async def test_a_broker_that_is_stopped_and_started_knows_all(tmp_path: Path, sync: str) -> None:
+    async with broker(tmp_path, sync) as service:
+        async with client(service, "r") as reader:
+            await reader.subscribe("a", qos=2)
+        async with Client(str(service.listening["mqtt"])) as writer:
+            for number in range(5):
+                await writer.publish("a", b"%d" % number, qos=2, retain=True)
+    async with broker(tmp_path, sync) as service, client(service, "r") as reader:
+        assert await payloads(reader, 5) == list(range(5))
+        await reader.subscribe("a", qos=1)
+        assert await payloads(reader, 1) == [4]
+        status = await get_json(service.listening["admin"], "/status")
+        assert status["journal"]["bytes"] > 500
+        assert status["journal"]["is_failing"] is False
+
+
+@on_loop
+async def test_the_journal_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SMALL_BYTES", 20_000)
+    monkeypatch.setattr(journal_writer, "STEP_BYTES", 2_000)
+    files = tmp_path / "B1"
+    async with broker(tmp_path) as service:
+        async with client(service, "away") as away:
+            await away.subscribe("kept", qos=1)
+        async with (
+            client(service, "r") as reader,
+            Client(str(service.listening["mqtt"])) as writer,
+        ):
+            await reader.subscribe("a", qos=1)
+            await asyncio.gather(*(writer.publish("kept", b"%d" % n, qos=1) for n in range(50)))
+            for start in range(0, 2_000, 100):
+                numbers = range(start, start + 100)
+                await asyncio.gather(*(writer.publish("a", b"%d" % n, qos=1) for n in numbers))
+                assert await payloads(reader, 100) == list(numbers)
+            journal = service.door.journal
+            assert journal is not None
+            await until(lambda: journal.status["files"] == 1)
+        # Some 300,000 bytes were written.
+        assert sum(path.stat().st_size for path in files.glob("journal-*")) < 100_000
+        assert min(path.name for path in files.glob("journal-*")) > "journal-00000003"
+    async with broker(tmp_path) as service, client(service, "away") as away:
+        assert await payloads(away, 50) == list(range(50))
+
+
+@on_loop
+async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_full = False
+    write = JournalFiles._write
+
+    def refuse(files: JournalFiles, batch: bytes) -> None:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(files, batch)
+
+    monkeypatch.setattr(JournalFiles, "_write", refuse)
+    async with broker(tmp_path) as service:
+        where = str(service.listening["mqtt"])
+        async with client(service, "r") as reader:
+            await reader.subscribe("a", qos=1)
+        async with Client(where) as writer:
+            await writer.publish("a", b"1", qos=1)
+            is_full = True
+            # Nobody is told that this is kept: the connection ends, and it is refused afterwards.
+            with pytest.raises(ClientError, match="cannot write to its disk"):
+                async with asyncio.timeout(PATIENCE_S):
+                    await writer.publish("a", b"2", qos=1)
+            journal = service.door.journal
+            assert journal is not None
+            assert journal.status["is_failing"]
+            is_full = False
+            await until(lambda: not journal.status["is_failing"])
+            await writer.publish("a", b"3", qos=1)
+    async with broker(tmp_path) as service, client(service, "r") as reader:
+        found = await payloads(reader, 2)
+        assert found in ([1, 3], [1, 2])  # it was not said to be kept; it may be
+
+
+def test_a_journal_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    settings = network(1, storage={"folder": str(tmp_path)})
+    (tmp_path / "B1").mkdir()
+    (tmp_path / "B1" / "journal-00000001").write_bytes(b"not what you think it is")
+
+    async def run() -> None:
+        with pytest.raises(JournalError, match="what begins at byte 0 is damaged"):
+            BrokerService(settings, "B1")
+
+    asyncio.run(run())
