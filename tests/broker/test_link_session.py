@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
 
+from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_outbox import LinkLimits, Span
 from shoal.broker.link_session import (
     CONTROLS,
     Acknowledge,
+    Debt,
     Heartbeat,
     Hello,
     LinkSession,
@@ -338,3 +341,180 @@ def test_one_heartbeat_waits_to_be_written_however_often_it_is_due() -> None:
     for now_us in range(5):
         wire.ends["A"].tick(now_us)
     assert wire.ends["A"].to_write() == CODEC.encode(Heartbeat(4))
+
+
+# --- what somebody waits for ------------------------------------------------------------------
+
+
+def batch(number: int) -> PublicationBatch:
+    publication = Publication(
+        publisher="P", sequence=number, published_us=0, attributes={}, assured=True
+    )
+    return PublicationBatch((RoutedPublication(publication, MessageId("A", "P", number)),), 1)
+
+
+class Keeping(Wire):
+    """Two ends of which A sends what somebody waits for, and B settles it when it is told to."""
+
+    def __init__(self, is_graceful: bool = True) -> None:
+        super().__init__()
+        self.is_graceful = is_graceful
+        self.ends = {name: self.end(name, 1) for name in ("A", "B")}
+        self.settled: list[int] = []
+        self.debts: dict[int, Debt] = {}
+        self.got: list[tuple[int, bool]] = []
+
+    def end(self, name: str, incarnation: int) -> LinkSession:
+        other = "B" if name == "A" else "A"
+        return LinkSession(
+            "net", name, other, incarnation, CODEC, SMALL, is_graceful=self.is_graceful
+        )
+
+    def publish(self, *numbers: int) -> None:
+        for number in numbers:
+            custody = Custody(partial(self.settled.append, number))
+            assert self.ends["A"].send(batch(number), custody)
+            custody.settle()
+
+    def go(self) -> None:
+        """All that is written arrives, and B takes it."""
+        for _ in range(50):
+            for name in ("A", "B"):
+                self.write(name)
+            for name in ("A", "B"):
+                self.arrive(name, 10_000)
+            link = self.ends["B"]
+            messages = link.take()
+            for at, message in enumerate(messages, link.handled - len(messages)):
+                if isinstance(message, PublicationBatch):
+                    (publication,) = (each.publication for each in message.publications)
+                    self.got.append((publication.sequence, publication.again))
+                    self.debts[publication.sequence] = link.owe(at, at)
+
+    def settle(self, *numbers: int) -> None:
+        for number in numbers:
+            self.ends["B"].settle(self.debts[number])
+        self.go()
+
+    def come_back(self) -> None:
+        """B, started again, and connected."""
+        self.cut()
+        self.incarnations += 1
+        self.ends["B"] = self.end("B", self.incarnations)
+        self.connect()
+
+
+def keeping(is_graceful: bool = True) -> Keeping:
+    wire = Keeping(is_graceful)
+    wire.connect()
+    for end in wire.ends.values():
+        end.open_gate()
+    return wire
+
+
+def test_what_is_handled_is_kept_until_it_is_settled() -> None:
+    wire = keeping()
+    wire.publish(0, 1, 2, 3)
+    wire.go()
+    assert wire.got == [(number, False) for number in range(4)]
+    kept = wire.ends["A"].buffered_bytes
+    assert kept > 0
+    wire.settle(2, 1)
+    assert wire.settled == [2, 1]
+    wire.settle(0, 3)
+    assert wire.settled == [2, 1, 0, 3]
+    assert wire.ends["A"].buffered_bytes == 0
+
+
+def test_what_was_settled_while_the_connection_was_away_is_said_again() -> None:
+    wire = keeping()
+    wire.publish(0, 1, 2)
+    wire.go()
+    wire.ends["B"].settle(wire.debts[1])
+    wire.write("B")  # and lost
+    wire.cut()
+    wire.ends["B"].settle(wire.debts[2])
+    wire.connect()
+    wire.go()
+    assert wire.settled == [1, 2]
+    assert wire.ups == {"A": 1, "B": 1}
+    wire.settle(0)
+    assert wire.settled == [1, 2, 0]
+
+
+def test_an_end_that_forgot_all_is_sent_again_what_was_not_settled() -> None:
+    wire = keeping()
+    wire.publish(0, 1, 2)
+    wire.go()
+    wire.settle(1)
+    old = wire.debts[0]
+    wire.come_back()
+    assert wire.ups["A"] == 2
+    wire.publish(3)
+    wire.send("A")
+    wire.go()
+    assert wire.got == [(0, False), (1, False), (2, False)]  # nothing passes the gate
+    assert wire.ends["A"].send(Unsubscribe("of an exchange"))
+    wire.ends["A"].open_gate()
+    wire.got.clear()
+    wire.go()
+    assert wire.got == [(0, True), (2, True), (3, False)]
+    assert not wire.ends["B"].settle(old)  # of a session that is no more
+    wire.settle(0, 2, 3)
+    assert wire.settled == [1, 0, 2, 3]
+
+
+def test_what_waits_at_the_gate_goes_over_to_the_next_session_too() -> None:
+    wire = keeping()
+    wire.publish(0)
+    wire.come_back()
+    wire.publish(1)
+    wire.come_back()
+    wire.ends["A"].open_gate()
+    wire.go()
+    assert [number for number, _ in wire.got] == [0, 1]
+    wire.settle(0, 1)
+    assert wire.settled == [0, 1]
+    assert wire.ends["A"].buffered_bytes == 0
+
+
+def test_where_the_system_sees_to_it_itself_nothing_is_kept_for_a_fresh_session() -> None:
+    wire = keeping(is_graceful=False)
+    wire.publish(0)
+    wire.go()
+    wire.come_back()
+    assert wire.settled == [0]
+    assert wire.ends["A"].buffered_bytes == 0
+
+
+def test_who_waits_for_one_that_is_given_up_waits_no_longer() -> None:
+    wire = keeping()
+    wire.publish(0, 1)
+    wire.go()
+    wire.publish(2)
+    wire.settle(1)
+    wire.ends["A"].give_up()
+    assert wire.settled == [1, 0, 2]
+
+
+def test_a_link_is_full_of_what_is_not_settled() -> None:
+    wire = keeping()
+    number = 0
+    while not wire.ends["A"].is_full:
+        wire.publish(number)
+        wire.go()
+        number += 1
+    assert len(wire.got) == number
+    wire.settle(*range(number - 2))
+    assert not wire.ends["A"].is_full
+
+
+@pytest.mark.parametrize("spans", [((0, 2**62),), ((-5, 0),), ((3, 1),), ((7, 7), (0, 0))])
+def test_what_a_neighbour_says_is_settled_and_was_never_sent_means_nothing(
+    spans: tuple[Span, ...],
+) -> None:
+    wire = keeping()
+    wire.publish(0, 1)
+    wire.go()
+    wire.ends["A"].receive(CODEC.encode(Acknowledge(2, spans)), 1)
+    assert wire.settled in ([], [0], [0, 1])

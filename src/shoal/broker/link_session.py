@@ -109,7 +109,6 @@ CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo)
 class Debt(NamedTuple):
     """Messages `first` to `last` that came in a session, and are to be settled there."""
 
-    begun: int
     first: int
     last: int
 
@@ -145,7 +144,6 @@ class LinkSession:
         self._purpose = purpose
         self._is_graceful = is_graceful
         self._begun = 0
-        self._sessions = 0  # this end's, whoever began them
         self._other: SessionName | None = None
         self._said: Hello | None = None
         self._round_trip_us = 0
@@ -156,7 +154,6 @@ class LinkSession:
 
     def _start(self) -> None:
         """Forget what came in the session."""
-        self._sessions += 1
         self._handled = 0
         # What came and is not settled; what is, and has not been said on this connection.
         self._debts: dict[int, Debt] = {}
@@ -359,12 +356,12 @@ class LinkSession:
 
     def owe(self, first: int, last: int) -> Debt:
         """Of what was taken, these messages are to be settled."""
-        debt = self._debts[first] = Debt(self._sessions, first, last)
+        debt = self._debts[first] = Debt(first, last)
         return debt
 
     def settle(self, debt: Debt) -> bool:
-        """Tell the other end that these are settled; False when it does not wait for it now."""
-        if debt.begun != self._sessions:
+        """Tell the other end that these are settled; False if they came in an earlier session."""
+        if self._debts.get(debt.first) is not debt:
             return False
         del self._debts[debt.first]
         first = debt.first

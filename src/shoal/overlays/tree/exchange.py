@@ -102,9 +102,10 @@ class Exchange:
     def all_subscribed(self, neighbour: BrokerId, out: list[Effect]) -> Iterable[SubscriptionId]:
         """The neighbour has said all its subscriptions; those that are gone."""
         out.append(LinkReady(neighbour))
-        self._unheard_subscriptions.pop(neighbour, None)
-        if self.is_ready:
-            out.append(CancelTimer(TIMER))
+        if neighbour in self._unheard_subscriptions:
+            del self._unheard_subscriptions[neighbour]
+            if self.is_ready:
+                out.append(CancelTimer(TIMER))
         return self._stale_subscriptions.pop(neighbour, ())
 
     def say(self, out: list[Effect]) -> None:

@@ -1,0 +1,155 @@
+"""How neighbours tell each other their tables: who waits for whom, and what is stale until when."""
+
+from __future__ import annotations
+
+from shoal.broker.effects import (
+    CancelTimer,
+    Effect,
+    Input,
+    LinkChanged,
+    LinkReady,
+    Received,
+    Requested,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import (
+    Advertise,
+    AdvertisementsSaid,
+    Message,
+    Subscribe,
+    SubscriptionsSaid,
+    Unsubscribe,
+)
+from shoal.language import parse
+from shoal.model import Advertisement, Subscription
+from shoal.overlays.tree.exchange import TIMER, WAIT_US
+from shoal.overlays.tree.routing import TreeRouting
+
+PROMISE = Advertise(Advertisement(id="a", publisher="P", filter=parse("x > 0")))
+OTHER_PROMISE = Advertise(Advertisement(id="b", publisher="Q", filter=parse("x > 0")))
+WISH = Subscribe(Subscription(id="s", client="C", filter=parse("x > 5")))
+FAR_WISH = Subscribe(Subscription(id="t", client="D", filter=parse("x > 7")))
+UP = True
+
+
+class Told:
+    """A broker, and what it said to whom since that was last asked."""
+
+    def __init__(self, *expected: str) -> None:
+        self.machine = Broker("B1", (), TreeRouting, expected=expected)
+        self.effects: list[Effect] = []
+        self.at(Started())
+
+    def at(self, *inputs: Input) -> Told:
+        for input in inputs:
+            self.effects += self.machine.handle(input, 1)
+        return self
+
+    def hears(self, neighbour: str, *messages: Message) -> Told:
+        return self.at(*(Received(neighbour, message) for message in messages))
+
+    def said(self, neighbour: str) -> list[Message]:
+        found = [
+            effect.message
+            for effect in self.effects
+            if isinstance(effect, Send) and effect.neighbour == neighbour
+        ]
+        self.effects = [
+            effect
+            for effect in self.effects
+            if not (isinstance(effect, Send) and effect.neighbour == neighbour)
+        ]
+        return found
+
+
+def test_a_broker_that_knows_no_neighbours_is_ready() -> None:
+    assert Told().machine.is_ready
+
+
+def test_a_broker_that_starts_waits_for_both_its_neighbours() -> None:
+    broker = Told("B2", "B3")
+    assert broker.effects == [SetTimer(TIMER, 1 + WAIT_US)]
+    broker.at(Requested("P", PROMISE), Requested("C", WISH), LinkChanged("B2", UP))
+    assert broker.said("B2") == [PROMISE]  # not all: there is what B3 will say
+    broker.hears("B2", OTHER_PROMISE, AdvertisementsSaid())
+    assert broker.said("B2") == [WISH]
+    broker.at(LinkChanged("B3", UP))
+    assert broker.said("B3") == [PROMISE, OTHER_PROMISE, AdvertisementsSaid()]
+    broker.hears("B3", AdvertisementsSaid())
+    assert broker.said("B2") == [AdvertisementsSaid()]
+    assert broker.said("B3") == []  # B2 may have subscriptions for it
+    broker.hears("B2", FAR_WISH, SubscriptionsSaid())
+    assert broker.said("B3") == [SubscriptionsSaid()]
+    assert LinkReady("B2") in broker.effects
+    assert LinkReady("B3") not in broker.effects
+    assert not broker.machine.is_ready
+    broker.hears("B3", SubscriptionsSaid())
+    assert broker.said("B2") == [SubscriptionsSaid()]
+    assert broker.effects[-2:] == [LinkReady("B3"), CancelTimer(TIMER)]
+    assert broker.machine.is_ready
+
+
+def test_who_does_not_come_is_not_waited_for_for_ever() -> None:
+    broker = Told("B2", "B3").at(Requested("P", PROMISE), LinkChanged("B2", UP))
+    broker.hears("B2", AdvertisementsSaid(), SubscriptionsSaid())
+    assert broker.said("B2") == [PROMISE]
+    assert not broker.machine.is_ready
+    broker.at(TimerFired(TIMER))
+    assert broker.said("B2") == [AdvertisementsSaid(), SubscriptionsSaid()]
+    assert broker.machine.is_ready
+
+
+def stable() -> Told:
+    """A broker between B2, where there are a publisher and a subscriber, and B3."""
+    broker = Told().at(LinkChanged("B2", UP), LinkChanged("B3", UP), Requested("C", WISH))
+    broker.hears("B3", PROMISE, AdvertisementsSaid(), SubscriptionsSaid())
+    broker.hears("B2", OTHER_PROMISE, FAR_WISH, AdvertisementsSaid(), SubscriptionsSaid())
+    broker.effects.clear()
+    return broker
+
+
+def test_what_a_neighbour_said_stays_when_it_comes_back_and_says_it_again() -> None:
+    broker = stable().at(LinkChanged("B2", UP))
+    assert broker.said("B3") == []  # nobody else hears of it
+    assert broker.said("B2") == [PROMISE, AdvertisementsSaid()]
+    broker.hears("B2", OTHER_PROMISE)
+    assert broker.said("B2") == [WISH]
+    broker.hears("B2", AdvertisementsSaid(), FAR_WISH, SubscriptionsSaid())
+    assert broker.said("B2") == [SubscriptionsSaid()]
+    assert broker.effects == [LinkReady("B2")]
+    tables = broker.machine.tables
+    assert (sorted(tables.advertisements), sorted(tables.subscriptions)) == (["a", "b"], ["s", "t"])
+
+
+def test_what_it_does_not_say_again_goes_when_it_has_said_all() -> None:
+    broker = stable().at(LinkChanged("B2", UP))
+    broker.hears("B2", AdvertisementsSaid())
+    assert sorted(broker.machine.tables.advertisements) == ["a"]
+    assert [type(each).__name__ for each in broker.said("B3")] == ["Unadvertise"]
+    assert sorted(broker.machine.tables.subscriptions) == ["s", "t"]
+    broker.hears("B2", SubscriptionsSaid())
+    assert sorted(broker.machine.tables.subscriptions) == ["s"]
+    assert broker.said("B3") == [Unsubscribe("t")]
+
+
+def test_a_neighbour_that_is_lost_takes_all_with_it() -> None:
+    broker = stable().at(LinkChanged("B2", UP), LinkChanged("B2", False))
+    assert sorted(broker.machine.tables.advertisements) == ["a"]
+    assert sorted(broker.machine.tables.subscriptions) == ["s"]
+    broker.effects.clear()
+    broker.at(LinkChanged("B2", UP)).hears("B2", AdvertisementsSaid(), SubscriptionsSaid())
+    assert broker.said("B2") == [PROMISE, AdvertisementsSaid(), SubscriptionsSaid()]
+    assert broker.said("B3") == []
+
+
+def test_a_stale_row_that_changed_meanwhile_is_replaced() -> None:
+    broker = stable().at(LinkChanged("B2", UP))
+    changed = Advertise(Advertisement(id="b", publisher="Q", filter=parse("x > 6")))
+    broker.hears("B2", changed, AdvertisementsSaid())
+    (row,) = (row for row in broker.machine.tables.advertisements.values() if row.last_hop == "B2")
+    assert row.advertisement == changed.advertisement
+    assert WISH in broker.said("B2")
