@@ -146,7 +146,8 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
     async with running(both, "B1") as (first,):
         admin = first.listening["admin"]
         assert await get_json(admin, "/health") == {"alive": True}
-        assert await get_json(admin, "/ready") == {"ready": False, "missing": ["link to B2"]}
+        missing = ["link to B2", "neighbours' tables"]
+        assert await get_json(admin, "/ready") == {"ready": False, "missing": missing}
         async with (
             running(both, "B2") as (second,),
             Client(str(second.listening["mqtt"])) as client,

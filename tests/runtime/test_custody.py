@@ -16,7 +16,7 @@ from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Connack, Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.properties import Properties
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import Supervisor, free_ports, get_json
+from shoal.runtime.supervisor import StartError, Supervisor, free_ports, get_json
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Client, wait_until
 
@@ -68,8 +68,14 @@ class Killable:
 
 @asynccontextmanager
 async def killable(folder: Path) -> AsyncIterator[Killable]:
-    found = Killable(folder)
-    await found.supervisor.start()
+    for attempt in range(5):
+        (folder / str(attempt)).mkdir()
+        found = Killable(folder / str(attempt))
+        try:
+            await found.supervisor.start()
+            break
+        except StartError:  # somebody else was faster to one of its ports
+            await found.supervisor.stop()
     try:
         yield found
     finally:

@@ -88,6 +88,8 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
+        # Whether the driver reads from no client for now.
+        self.is_held = False
         self.retained = RetainedStore(limits.maximum_retained_messages)
         self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)

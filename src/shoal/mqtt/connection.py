@@ -237,6 +237,9 @@ class Connection:
         deadline_us = self.last_received_us + self.terms.keep_alive_us
         if now_us < deadline_us:
             return deadline_us
+        if self._clients.is_held or not self.wants_reading:
+            # What it said may be waiting to be read.
+            return now_us + self.terms.keep_alive_us
         reason = f"silent for one and a half times {self.terms.keep_alive_s} s"
         self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT, reason, now_us)
         return None

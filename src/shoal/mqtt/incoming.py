@@ -158,6 +158,7 @@ class Incoming:
         if qos:
             self._remember(qos, packet_id, code)
             if number is None and not self._owed:
+                self._has_received(qos, packet_id)
                 self._acknowledge(qos, packet_id, code, topic)
             else:
                 owed = Owed(self, qos, packet_id, code, topic)
@@ -219,8 +220,6 @@ class Incoming:
 
     def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
         """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
-        if qos == 2 and packet_id in self._session.received:
-            self._session.has_received(packet_id)
         if code is ReasonCode.SUCCESS or self._outlet.version != MQTT_5:
             self._outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
             return
@@ -236,6 +235,7 @@ class Incoming:
         """Answer once publication `number` of the door is settled, and all before it."""
         self._owed.append(owed)
         if number is None:
+            self._has_received(owed.qos, owed.packet_id)
             owed.is_settled = True
             return
         assert self._clients.door is not None
@@ -259,10 +259,17 @@ class Incoming:
         owed.is_settled = True
         if owed.qos == 2:
             self._session.unsettled.pop(owed.packet_id, None)
+        self._has_received(owed.qos, owed.packet_id)
         queue = self._owed
+        if self._outlet.connection.is_closed:
+            queue.clear()
         while queue and queue[0].is_settled:
             first = queue.popleft()
             self._acknowledge(first.qos, first.packet_id, first.code, first.topic)
+
+    def _has_received(self, qos: int, packet_id: int) -> None:
+        if qos == 2 and packet_id in self._session.received:
+            self._session.has_received(packet_id)
 
     def on_pubrel(self, packet: Pubrel) -> None:
         packet_id = packet.packet_id

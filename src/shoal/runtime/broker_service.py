@@ -154,6 +154,8 @@ class BrokerService:
         found = [
             f"link to {row['neighbour']}" for row in self.links.status() if row["state"] != "up"
         ]
+        if not self.node.is_ready:
+            found.append("neighbours' tables")
         listeners = self.section.listeners()
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found

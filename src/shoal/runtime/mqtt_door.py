@@ -240,6 +240,7 @@ class MqttDoor:
         self.node.schedule_flush()
 
     def _hold(self, full: bool) -> None:
+        self.clients.is_held = full
         for connection, socket in self._sockets.items():
             if full:
                 socket.pause_reading()
