@@ -62,7 +62,7 @@ class Site:
             other: LinkSession("n", name, other, incarnation, codec, LIMITS, is_graceful=True)
             for other in neighbours
         }
-        self.repeats = Repeats()
+        self.repeats = Repeats({})
         self.waiting: deque[Publication] = deque()
         self.bring(Started())
         promise = Advertisement(id=f"a/{name}", publisher=name, filter=EVERYTHING)
