@@ -14,9 +14,10 @@ from paho.mqtt.properties import Properties
 from shoal.broker.courier import CourierLimits
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_session import CONTROLS, Hello, Purpose, Refuse
-from shoal.broker.messages import Message, MigrationAdvertisement, Relocate
+from shoal.broker.messages import Message, MigrationAdvertisement, Ping, Pong, Relocate
 from shoal.broker.records import MigrationRecord
 from shoal.broker.wire import Codec, FrameReader
+from shoal.model import MessageId
 from tests.runtime.live import PATIENCE_S, live, on_loop, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt, payloads
@@ -243,3 +244,36 @@ async def test_couriers_of_strangers_are_refused(hello: Hello, reason: str) -> N
         assert isinstance(refusal, Refuse)
         assert reason in refusal.reason
         writer.close()
+
+
+@on_loop
+async def test_every_door_of_a_client_that_moves_on_may_ask_how_far_a_broker_is() -> None:
+    async with live(LINE) as network:
+        session = MessageId("B1", "publisher", 1)
+        for door in ("B1", "B2", "B1"):
+            owner = Listening()
+            network.couriers[door].owner = owner
+            network.couriers[door].ask("B3", "publisher", Ping(session))
+            await until(lambda owner=owner: bool(owner.heard))  # type: ignore[misc]
+            assert owner.heard == [("B3", "publisher", Pong(session))]
+        # Who only asks that is no client of it.
+        assert network.nodes["B3"].client_count == 0
+
+
+class Listening:
+    """Hears what distant brokers tell a door."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, Message]] = []
+
+    def noticed(self, broker: str, client: str, message: Message) -> None:
+        self.heard.append((broker, client, message))
+
+    def happened(self, event: object) -> None: ...
+
+    def found(self, broker: str) -> None: ...
+
+    def filled(self, broker: str, full: bool) -> None: ...
+
+    def uses(self, broker: str) -> bool:
+        return False

@@ -21,7 +21,14 @@ from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
 from shoal.broker.link_session import Debt, Hello, LinkSession, Purpose, State
-from shoal.broker.messages import Advertise, Goodbye, Message, MigrationAdvertisement
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    MigrationAdvertisement,
+    Ping,
+    Pong,
+)
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.node import Node, Phase
@@ -99,6 +106,10 @@ class _Incoming(_Channel):
     ) -> None:
         """A client of the door asks, unless somebody else speaks for it by now."""
         client, request, node = message.client, message.request, self._node
+        if type(request) is Ping:
+            # Whoever asks how far this broker is need not be its client; another door may be.
+            self.tell(client, Pong(request.session))
+            return
         holder, port = node.client(client), self.ports.get(client)
         if holder is None or isinstance(request, Advertise | MigrationAdvertisement):
             port = self.ports[client] = port or _Port(self, client)
