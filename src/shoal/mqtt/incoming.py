@@ -155,19 +155,20 @@ class Incoming:
         else:
             self._clients.statistics.publications_refused += 1
             code = ReasonCode.NOT_AUTHORIZED
-        if qos:
-            self._remember(qos, packet_id, code)
-            if number is None and not self._owed:
-                self._has_received(qos, packet_id)
-                self._acknowledge(qos, packet_id, code, topic)
-            else:
-                owed = Owed(self, qos, packet_id, code, topic)
-                self._owe(owed, number)
-                if qos == 2 and session.journal is not None and number is not None:
-                    assert message.key is not None
-                    if self._clients.may_publish_again(message.key):
-                        owed.message = message
-                        session.journal.unsettled(session, packet_id, message)
+        if qos == 2:
+            self._remember(packet_id, code)
+        if qos and number is None and not self._owed:
+            if qos == 2:
+                self._has_received(packet_id)
+            self._acknowledge(qos, packet_id, code, topic)
+        elif qos:
+            owed = Owed(self, qos, packet_id, code, topic)
+            self._owe(owed, number)
+            if qos == 2 and session.journal is not None and number is not None:
+                assert message.key is not None
+                if self._clients.may_publish_again(message.key):
+                    owed.message = message
+                    session.journal.unsettled(session, packet_id, message)
 
     def _refuse(self, qos: int, packet_id: int) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
@@ -212,9 +213,9 @@ class Incoming:
             known = self._may_publish[topic] = self._permissions.may_publish(topic)
         return known
 
-    def _remember(self, qos: int, packet_id: int, code: ReasonCode) -> None:
+    def _remember(self, packet_id: int, code: ReasonCode) -> None:
         """QoS 2: from now on this is no new publication."""
-        if qos == 2 and not (code >= FIRST_ERROR and self._outlet.version == MQTT_5):
+        if code < FIRST_ERROR or self._outlet.version != MQTT_5:
             self._session.received.add(packet_id)
             self._receiving.add(packet_id)
 
@@ -235,8 +236,9 @@ class Incoming:
         """Answer once publication `number` of the door is settled, and all before it."""
         self._owed.append(owed)
         if number is None:
-            self._has_received(owed.qos, owed.packet_id)
             owed.is_settled = True
+            if owed.qos == 2:
+                self._has_received(owed.packet_id)
             return
         assert self._clients.door is not None
         self._clients.door.owe(number, owed)
@@ -259,7 +261,7 @@ class Incoming:
         owed.is_settled = True
         if owed.qos == 2:
             self._session.unsettled.pop(owed.packet_id, None)
-        self._has_received(owed.qos, owed.packet_id)
+            self._has_received(owed.packet_id)
         queue = self._owed
         if self._outlet.connection.is_closed:
             queue.clear()
@@ -267,8 +269,8 @@ class Incoming:
             first = queue.popleft()
             self._acknowledge(first.qos, first.packet_id, first.code, first.topic)
 
-    def _has_received(self, qos: int, packet_id: int) -> None:
-        if qos == 2 and packet_id in self._session.received:
+    def _has_received(self, packet_id: int) -> None:
+        if packet_id in self._session.received:
             self._session.has_received(packet_id)
 
     def on_pubrel(self, packet: Pubrel) -> None:
