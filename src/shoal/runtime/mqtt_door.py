@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from socket import SO_KEEPALIVE, SOL_SOCKET
 from typing import Protocol, cast
 
 from shoal.broker.custody import Custody, is_assured
@@ -136,7 +136,7 @@ class MqttDoor:
         )
         for listener in server.sockets:
             # Inherited by its connections: a client without a keep alive that vanishes is noticed.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            listener.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
 
