@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-live clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-journal bench-live clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's j
 bench-spark-partitions: install ## spreading on Spark: auto beside one dimension; WORKLOADS=large is 10,000,000
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_partitions.py $(WORKLOADS)
+
+bench-journal: install ## what remembering costs a broker, beside SQLite
+	$(BIN)/python benchmarks/bench_journal.py
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py

@@ -32,7 +32,7 @@ SMALL_BYTES = 32 * 2**20
 # Every start begins a file.
 MAX_FILES = 8
 # What is said again with one write: about a millisecond.
-STEP_BYTES = 128 * 1_024
+STEP_BYTES = 64 * 1_024
 # How often written bytes are synced, and how long after a failure it is tried again.
 TICK_S = 1.0
 
