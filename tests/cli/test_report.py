@@ -1,9 +1,11 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.cli.main import main
 from tests.report.fake_runs import make_runs
+from tests.report.test_replays import GRAPE
 
 
 def shoal(*words: object) -> int:
@@ -44,3 +46,16 @@ def test_the_summary_beside_the_runs_is_found(
     (tmp_path / "summary").rename(tmp_path / "elsewhere")
     assert shoal("report", *runs, "--out", out) == 2
     assert "make one with `shoal summarise`" in capsys.readouterr().err
+
+
+def test_replays_of_live_networks_are_a_part_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, _ = make_runs(tmp_path / "runs")
+    out, live = tmp_path / "page.html", tmp_path / "live.json"
+    live.write_bytes(msgspec.json.encode(GRAPE))
+    assert shoal("report", *runs, "--replay", live, "--out", out) == 0
+    assert '<section id="live">' in out.read_text(encoding="utf-8")
+    live.write_text("[]")
+    assert shoal("report", *runs, "--replay", live, "--out", out) == 2
+    assert "live.json: is no replay: Expected `object`" in capsys.readouterr().err

@@ -141,6 +141,15 @@ async def get_text(service: BrokerService, path: str) -> str:
 
 
 @on_loop
+async def test_brokers_are_asked_past_any_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setattr("urllib.request._opener", None)  # as in a new process
+    async with running(network(), "B1") as (service,):
+        assert await get_json(service.listening["admin"], "/health") == {"alive": True}
+
+
+@on_loop
 async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
     both = network(2)
     async with running(both, "B1") as (first,):

@@ -35,6 +35,8 @@ RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
 _HTTP_TIMEOUT_S = 2.0
 _POLL_S = 0.1
+# Brokers are asked themselves, whatever proxy the environment names for the world outside.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class StartError(Exception):
@@ -133,9 +135,7 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
 
     def get() -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(
-                f"http://{address}{path}", timeout=_HTTP_TIMEOUT_S
-            ) as found:
+            with _DIRECT.open(f"http://{address}{path}", timeout=_HTTP_TIMEOUT_S) as found:
                 text = found.read()
         except urllib.error.HTTPError as error:
             text = error.read()
