@@ -248,6 +248,21 @@ def test_a_port_in_use_is_said_with_its_number(
     assert f"B1 did not start, see {tmp_path / 'B1.log'}" in text
 
 
+def test_a_journal_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "network.toml"
+    path.write_text(FILE + '[storage]\nfolder = "data"\n')
+    journal = tmp_path / "data" / "B1" / "journal-00000001"
+    journal.parent.mkdir(parents=True)
+    journal.write_text("what is this?")
+    for _ in range(2):
+        code, text = run(capsys, "serve", str(path), "-b", "B1")
+        assert code == 2
+        assert f"shoal: B1: {journal}: what begins at byte 0 is damaged" in text
+        assert f"move {journal.parent} away" in text
+
+
 def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "network.toml"
     path.write_text(FILE)

@@ -14,8 +14,8 @@ from shoal.mqtt.properties import NO_PROPERTIES, Properties
 from tests.mqtt.house import Client, will
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts, remembered
 
-SEEDS = range(25)
-STEPS = 150
+SEEDS = range(15)
+STEPS = 120
 NAMES = ("a", "b", "c", "d")
 TOPICS = ("t", "t/1", "t/2", "u")
 FILTERS = ("t", "t/#", "+", "t/+", "$share/g/t/#", "u?n>3")

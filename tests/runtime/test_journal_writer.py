@@ -126,6 +126,7 @@ async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyP
             journal = service.door.journal
             assert journal is not None
             assert journal.status["is_failing"]
+            assert service.missing() == ["a disk that takes the journal"]
             is_full = False
             await until(lambda: not journal.status["is_failing"])
             await writer.publish("a", b"3", qos=1)

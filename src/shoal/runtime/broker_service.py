@@ -156,6 +156,8 @@ class BrokerService:
         ]
         if not self.node.is_ready:
             found.append("neighbours' tables")
+        if self.door.journal is not None and self.door.journal.status["is_failing"]:
+            found.append("a disk that takes the journal")
         listeners = self.section.listeners()
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found

@@ -24,7 +24,7 @@ from shoal.model import ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.journal import read_records
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.runtime.journal_files import JournalFiles, Sync
+from shoal.runtime.journal_files import JournalError, JournalFiles, Sync
 from shoal.runtime.node import Node
 
 # Below this, all is never said again; above, when there is twice as much as it came to last.
@@ -53,8 +53,13 @@ class JournalWriter:
         self._syncing: asyncio.Future[None] | None = None
         self._is_unsynced = False
         self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
         remembered = Remembered()
-        files.read(lambda batch: remembered.apply(read_records(batch)))
+        try:
+            files.read(lambda batch: remembered.apply(read_records(batch)))
+        except JournalError:
+            files.close()
+            raise
         for problem in restore(clients, remembered, node.clock.now_us()):
             _log.error("not restored", extra={"problem": problem})
         assert clients.journal is not None
@@ -85,6 +90,7 @@ class JournalWriter:
         if self._timer is not None:
             self._timer.cancel()
         self.write()
+        self._is_stopped = True
         for task in (self._dropping, self._syncing):
             if task is not None:
                 await asyncio.wait([task])
@@ -94,7 +100,7 @@ class JournalWriter:
 
     def write(self) -> bool:
         """Write what has changed, before anything else is written; whether it may be told."""
-        if self._journal.is_failing and self._restating is None:
+        if self._is_stopped or (self._journal.is_failing and self._restating is None):
             self._journal.take()
             return True
         try:
