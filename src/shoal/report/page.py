@@ -368,7 +368,8 @@ def _definitions() -> Markup:
             "The first run is the reference: every other run gets the same publications at the "
             "same times and the same subscriptions. Changes are in percent of the reference; "
             "blue with ▼ is less, which is better, orange with ▲ is more, which is worse; "
-            "changes below 0.5 % are not coloured. Times are the simulator's virtual time.",
+            "changes below 0.5 % are not coloured. Times are the simulator's virtual time, but "
+            "for what was measured at live brokers.",
         ),
         tag("dl", entries),
     )
