@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from shoal.broker import wire
 from shoal.broker.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
 from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
+from shoal.broker.custody import Errand
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_session import LinkSession, Purpose, State
 from shoal.broker.messages import Goodbye, Publish, Rejected
@@ -178,3 +181,72 @@ def test_what_is_no_request_of_a_client_is_refused() -> None:
     swapped = CODEC.encode(ClientNotice("P", Goodbye()))  # type: ignore[arg-type]
     with pytest.raises(WireError, match="Invalid value 'Goodbye'"):
         CODEC.decode(swapped[4:])
+
+
+# --- what somebody waits for ------------------------------------------------------------------
+
+
+def awaited(channel: Channel, number: int, settled: list[int], now_us: int) -> list[CourierEvent]:
+    """Ask to publish, and note when that is settled."""
+    custody = Errand(partial(settled.append, number))
+    events = channel.courier.ask(ClientRequest("P", publish(number)), now_us, custody)
+    custody.settle()
+    return events
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_handled_is_kept_until_it_is_settled(is_there: bool) -> None:
+    channel = Channel()
+    settled: list[int] = []
+    if is_there:
+        channel.connect(0)
+    for number in range(3):
+        awaited(channel, number, settled, 10)
+    if not is_there:
+        channel.connect(15)
+    channel.carry(20)
+    assert channel.asked == [0, 1, 2]
+    assert settled == []
+    assert not channel.courier.is_idle(10**9)
+    channel.other.settle(channel.other.owe(1, 2))
+    channel.courier.session.receive(channel.other.to_write(), 30)
+    assert settled == [1, 2]
+    channel.other.settle(channel.other.owe(0, 0))
+    channel.courier.session.receive(channel.other.to_write(), 30)
+    assert settled == [1, 2, 0]
+    assert channel.courier.session.buffered_bytes == 0
+
+
+def test_what_a_broker_had_no_time_to_settle_is_given_back_and_nobody_told() -> None:
+    channel = Channel()
+    settled: list[int] = []
+    channel.connect(0)
+    for number in range(3):
+        awaited(channel, number, settled, 10)
+    channel.carry(20)
+    channel.other.settle(channel.other.owe(0, 0))
+    channel.courier.session.receive(channel.other.to_write(), 30)
+    channel.cut(40)
+    channel.restart(2)
+    (event,) = channel.connect(50)
+    assert isinstance(event, Forgotten)
+    assert numbers(event.requests) == [1, 2]
+    assert settled == [0]
+
+
+def test_who_is_stranded_is_not_told_either() -> None:
+    channel = Channel()
+    settled: list[int] = []
+    channel.connect(0)
+    awaited(channel, 0, settled, 10)
+    channel.carry(20)
+    channel.cut(30)
+    awaited(channel, 1, settled, 40)
+    (event,) = channel.courier.tick(40 + LIMITS.stranded_us)
+    assert isinstance(event, Stranded)
+    assert numbers(event.requests) == [0, 1]
+    awaited(channel, 2, settled, 60)
+    (event,) = channel.courier.tick(10**9)
+    assert isinstance(event, Stranded)
+    assert numbers(event.requests) == [2]
+    assert settled == []
