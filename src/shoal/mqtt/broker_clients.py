@@ -30,7 +30,16 @@ from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissi
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
-from shoal.mqtt.controls import Hello, Here, Kept, Tell, Told, decode_control
+from shoal.mqtt.controls import (
+    Hello,
+    Here,
+    Kept,
+    Members,
+    Shared,
+    Tell,
+    Told,
+    decode_control,
+)
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.homes import Homes
@@ -46,6 +55,7 @@ from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.roaming import Roaming
 from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
@@ -99,10 +109,13 @@ class BrokerClients:
         self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
         self._roaming = Roaming(self, self.door, self._timers) if self.door else None
         self._joining: Joining | None = None
+        self._sharing: Sharing | None = None
         if self.door is not None and self._roaming is not None:
-            self._joining = Joining(
-                broker_id, self.door, self.retained, self._timers, self._roaming.tell_clients
+            self._sharing = Sharing(
+                broker_id, self.door, self._timers, self.subscriptions, self._fan_out.hand
             )
+            tellers = (self._roaming.tell_clients, self._sharing.tell)
+            self._joining = Joining(broker_id, self.door, self.retained, self._timers, tellers)
             self._joining.join(now_us)
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
@@ -146,6 +159,8 @@ class BrokerClients:
                     self._sessions.publish_will(self._sessions[client_id], now_us)
                 case (str(kind), (str(), int()) as journey) if self._roaming is not None:
                     self._roaming.due(kind, journey, now_us)
+                case (str(kind), int()) if kind == SHARING_TIMER and self._sharing is not None:
+                    self._sharing.due(now_us)
                 case (str(kind), ()) if self._joining is not None:
                     self._joining.due(kind, now_us)
                 case _:
@@ -374,14 +389,22 @@ class BrokerClients:
                 if message.retain:
                     self.retained.keep(message)
                 self._fan_out.gather(message, now_us)
+                if self._sharing is not None and self._sharing.has_left:
+                    self._sharing.hand_on(message, now_us)
         return self.take_effects()
 
     def _hear(self, body: bytes, now_us: int) -> None:
         """Another broker's MQTT side says something; what cannot be read is dropped."""
         control = decode_control(body)
-        if self._roaming is None or self._joining is None or control is None:
+        if self._roaming is None or self._joining is None or self._sharing is None:
             return
-        if isinstance(control, Hello | Here | Tell | Kept | Told):
+        if control is None:
+            return
+        if isinstance(control, Members | Shared):
+            self._sharing.hear(control, now_us)
+        elif isinstance(control, Hello | Here | Tell | Kept | Told):
+            if isinstance(control, Hello):
+                self._sharing.forget(control.broker)
             self._joining.hear(control, now_us)
         else:
             self._roaming.hear(control, now_us)

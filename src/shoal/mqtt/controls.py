@@ -1,5 +1,5 @@
 """What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
-and about retained messages when one joins (see `joining`).
+about retained messages when one joins (see `joining`), and about whose turn it is (see `sharing`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -22,6 +22,8 @@ from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 
 # The client, and when it entered the broker it goes to, by that broker's stamp.
 Journey = tuple[str, int]
+# See `session.ClientSubscription.group`.
+GroupName = str
 Qos = Annotated[int, msgspec.Meta(ge=0, le=2)]
 Identifiers = tuple[Annotated[int, msgspec.Meta(ge=1, le=MAX_VARIABLE)], ...]
 
@@ -129,7 +131,41 @@ class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
     broker: BrokerId
 
 
-Control = Entered | Ended | Item | SessionState | Departed | Hello | Here | Tell | Kept | Told
+class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """How many members of a group this broker has from a time on, connected ones and all."""
+
+    broker: BrokerId
+    group: GroupName
+    from_us: int
+    present: Annotated[int, msgspec.Meta(ge=0)]
+    total: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A message for any member of a group; these brokers have none."""
+
+    group: GroupName
+    body: bytes
+    published_us: int
+    left_us: int | None
+    key: tuple[str, int] | None
+    tried: tuple[BrokerId, ...]
+
+
+Control = (
+    Entered
+    | Ended
+    | Item
+    | SessionState
+    | Departed
+    | Hello
+    | Here
+    | Tell
+    | Kept
+    | Told
+    | Members
+    | Shared
+)
 
 encode_control: Callable[[Control], bytes] = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
@@ -179,6 +215,29 @@ def message_of_kept(kept: Kept, now_us: int) -> Message | None:
     message = read_body(kept.body, kept.published_us)
     if message is not None:
         message.expires_us = None if kept.left_us is None else now_us + kept.left_us
+    return message
+
+
+def shared_of(
+    group: GroupName, message: Message, tried: tuple[BrokerId, ...], now_us: int
+) -> Shared:
+    """A message as it is handed on in a group."""
+    return Shared(
+        group,
+        write_body(message),
+        message.published_us,
+        _left_us(message, now_us),
+        message.key,
+        tried,
+    )
+
+
+def message_of_shared(shared: Shared, now_us: int) -> Message | None:
+    """The message that was handed on."""
+    message = read_body(shared.body, shared.published_us)
+    if message is not None:
+        message.key = shared.key
+        message.expires_us = None if shared.left_us is None else now_us + shared.left_us
     return message
 
 

@@ -71,6 +71,12 @@ class FanOut:
                 )
         return len(found)
 
+    def hand(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
+        """Deliver to this one."""
+        self.settle()
+        self._statistics.deliveries += 1
+        _deliver(message, subscription, now_us)
+
     # --- many messages ------------------------------------------------------------------------
 
     def gather(self, message: Message, now_us: int) -> None:

@@ -18,7 +18,7 @@ that all end with the same, whoever tells whom.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shoal.mqtt.controls import (
     Control,
@@ -48,7 +48,7 @@ TOLD_TIMER = "told"
 class Joining:
     """What one broker tells and is told about retained messages.
 
-    `tell_clients` says to a broker which clients are here.
+    `tellers` say to a broker what else it should know, such as which clients are here.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Joining:
         door: Door,
         retained: RetainedStore,
         timers: Timers,
-        tell_clients: Callable[[str, int], None],
+        tellers: Iterable[Callable[[str, int], None]],
     ) -> None:
         self._broker_id = broker_id
         self._door = door
         self._retained = retained
         self._timers = timers
-        self._tell_clients = tell_clients
+        self._tellers = tuple(tellers)
         self._hellos = 0
         self._asked: str | None = None
         # Who has what, of those that have not been asked; and what was told already.
@@ -110,6 +110,10 @@ class Joining:
                 self._timers.cancel((TOLD_TIMER, ()))
                 self._asked = None
                 self._ask_next(now_us)
+
+    def _tell_clients(self, broker: str, now_us: int) -> None:
+        for tell in self._tellers:
+            tell(broker, now_us)
 
     def _ask_next(self, now_us: int) -> None:
         while self._asked is None and self._others:

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.model import Filter
+from shoal.language import format_filter
+from shoal.model import EVERYTHING, Filter
 from shoal.mqtt.errors import protocol_error
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
@@ -67,11 +69,13 @@ class ClientSubscription:
     """One subscription of one client; equal only to itself, so that it can be its own key.
 
     `text` is the topic filter as the client wrote it, which names the subscription;
-    `topic_filter` and `content` are what that means.
+    `topic_filter` and `content` are what that means.  `group` names the shared subscription it is
+    a member of, by all of these: members that ask for other content share with their like.
     """
 
     __slots__ = (
         "content",
+        "group",
         "identifiers",
         "is_plain",
         "no_local",
@@ -104,6 +108,7 @@ class ClientSubscription:
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
         self.shared = topic_filter.startswith("$share/")
+        self.group = _group(topic_filter, content) if self.shared else topic_filter
         # Whether a message of QoS 0 that matches goes to the client, as it is.
         self.is_plain = not (self.shared or no_local or identifiers)
 
@@ -111,6 +116,15 @@ class ClientSubscription:
     def wanted_topics(self) -> str:
         """The topic filter without the group that shares it."""
         return self.topic_filter.split("/", 2)[-1] if self.shared else self.topic_filter
+
+
+def _group(topic_filter: str, content: Filter) -> str:
+    """A topic filter of the same form, whose group tells what is asked of content."""
+    if content == EVERYTHING:
+        return topic_filter
+    group, _, topics = topic_filter.removeprefix("$share/").partition("/")
+    digest = blake2b(format_filter(content).encode(), digest_size=8).hexdigest()
+    return f"$share/{group}?{digest}/{topics}"
 
 
 class Session:

@@ -1,12 +1,15 @@
 """Who subscribed to what, on top of the topic index.
 
 Of a shared subscription's group only members that are connected take part, as long as there is
-one: what is published goes to someone who is there.  Without any, the sessions take turns.
+one: what is published goes to someone who is there.  Without any, the sessions take turns.  In a
+network, `sharing` says first which broker's members it is for.
 
 Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from shoal.matching import TopicIndex
 from shoal.model import Attributes
@@ -14,6 +17,9 @@ from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import Door
 from shoal.mqtt.session import ClientSubscription, Session
+
+if TYPE_CHECKING:
+    from shoal.mqtt.sharing import Sharing
 
 _NO_ATTRIBUTES: Attributes = {}
 # Topics whose receivers are remembered until any subscription changes; then all are forgotten.
@@ -26,20 +32,22 @@ class Subscriptions:
     def __init__(self, door: Door | None = None) -> None:
         self._door = door
         self._index = TopicIndex()
-        # The members of each group with one topic filter, present or not, by both as one text.
+        # The members of each group, present or not.
         self._groups: dict[str, dict[ClientSubscription, None]] = {}
         self.count = 0
         self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
         # Topics that content is asked for at, remembered as long.
         self._asks_for_content: dict[str, bool] = {}
         self._not_plain = 0
+        # In a network, who else has members of the groups here.
+        self.sharing: Sharing | None = None
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.
 
         TopicError for a topic filter that MQTT does not allow; nothing is changed then.
         """
-        self._index.add(subscription, subscription.topic_filter, subscription.content)
+        self._index.add(subscription, subscription.group, subscription.content)
         self._changed()
         self._not_plain += not subscription.is_plain
         if self._door is not None:
@@ -51,9 +59,10 @@ class Subscriptions:
         session.subscriptions[subscription.text] = subscription
         self.count += known is None
         if subscription.shared:
-            members = self._groups.setdefault(subscription.topic_filter, {})
+            members = self._groups.setdefault(subscription.group, {})
             members[subscription] = None
             self._settle(members)
+            self._tell(subscription)
         return known is None
 
     def remove(self, session: Session, text: str) -> ClientSubscription | None:
@@ -77,7 +86,8 @@ class Subscriptions:
         """The session's client came or left: its groups choose among others now."""
         for subscription in session.subscriptions.values():
             if subscription.shared:
-                self._settle(self._groups[subscription.topic_filter])
+                self._settle(self._groups[subscription.group])
+                self._tell(subscription)
 
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
         """Who gets everything that is published to a topic, each client once.
@@ -110,7 +120,19 @@ class Subscriptions:
             if len(self._asks_for_content) >= _REMEMBERED_TOPICS:
                 self._asks_for_content.clear()
             asks = self._asks_for_content[topic] = self._index.asks_for_content(topic)
-        return self._index.match(topic, attributes_of(message) if asks else _NO_ATTRIBUTES)
+        found = self._index.match(topic, attributes_of(message) if asks else _NO_ATTRIBUTES)
+        sharing = self.sharing
+        if sharing is None or not self._groups:
+            return found
+        return [each for each in found if not each.shared or sharing.is_mine(each, message)]
+
+    def group(self, name: str) -> tuple[ClientSubscription, ...]:
+        """The members of a group, present or not."""
+        return tuple(self._groups.get(name, ()))
+
+    def _tell(self, subscription: ClientSubscription) -> None:
+        if self.sharing is not None:
+            self.sharing.changed(subscription)
 
     def _changed(self) -> None:
         self._receivers.clear()
@@ -119,17 +141,19 @@ class Subscriptions:
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()
         self._not_plain -= not subscription.is_plain
-        if self._door is not None:
+        if subscription.shared and self.sharing is not None:
+            self.sharing.parted(subscription)
+        elif self._door is not None:
             self._door.removed(subscription)
         if subscription in self._index:
             self._index.remove(subscription)
         if subscription.shared:
-            members = self._groups[subscription.topic_filter]
+            members = self._groups[subscription.group]
             del members[subscription]
             if members:
                 self._settle(members)
             else:
-                del self._groups[subscription.topic_filter]
+                del self._groups[subscription.group]
 
     def _settle(self, members: dict[ClientSubscription, None]) -> None:
         """Have exactly those members in the index who are connected, or all if nobody is."""
@@ -141,4 +165,4 @@ class Subscriptions:
                 if member in self._index:
                     self._index.remove(member)
             elif member not in self._index:
-                self._index.add(member, member.topic_filter, member.content)
+                self._index.add(member, member.group, member.content)

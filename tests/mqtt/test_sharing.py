@@ -1,0 +1,148 @@
+"""Shared subscriptions whose members are at several brokers: of each group one gets a message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.controls import Hello, encode_control
+from shoal.mqtt.properties import Properties
+from tests.mqtt.house import Client
+from tests.mqtt.network_house import Network
+
+BROKERS = ("B1", "B2", "B3")
+JOBS = "$share/workers/jobs/+"
+KEPT: dict[str, Any] = {
+    "clean_start": False,
+    "properties": Properties(session_expiry_interval_s=1_000),
+}
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(*BROKERS)
+
+
+def worker(network: Network, broker: str, name: str, **fields: Any) -> Client:
+    client = network[broker].connect(name, **fields)
+    client.subscribe(JOBS, qos=1)
+    network.after(0.01)
+    return client
+
+
+def publish(network: Network, numbers: range) -> list[bytes]:
+    """Publish these at all brokers in turn."""
+    publishers = [network[broker].connect(f"p{broker}") for broker in BROKERS]
+    payloads = [b"%d" % number for number in numbers]
+    for number, payload in enumerate(payloads):
+        publishers[number % 3].publish("jobs/1", payload, qos=1)
+    return payloads
+
+
+def test_4_8_2_each_message_goes_to_one_member_wherever_it_is(network: Network) -> None:
+    workers = [worker(network, broker, f"w{broker}{n}") for broker in BROKERS for n in range(2)]
+    watcher = network["B2"].connect("watcher")
+    watcher.subscribe("jobs/#", qos=1)
+    sent = publish(network, range(120))
+    got = [each.take_payloads() for each in workers]
+    assert sorted(payload for each in got for payload in each) == sorted(sent)
+    assert all(len(each) >= 8 for each in got)
+    assert watcher.take_payloads() == sent
+
+
+def test_other_groups_and_other_topics_are_apart(network: Network) -> None:
+    first, second = (worker(network, broker, f"w{broker}") for broker in ("B1", "B3"))
+    other = network["B2"].connect("other")
+    other.subscribe("$share/audit/jobs/+", qos=1)
+    network.after(0.01)
+    sent = publish(network, range(20))
+    assert other.take_payloads() == sent
+    assert sorted(first.take_payloads() + second.take_payloads()) == sorted(sent)
+
+
+def test_members_that_come_and_go_lose_and_double_nothing(network: Network) -> None:
+    for seed in range(5):
+        random = Random(seed)
+        network = Network(*BROKERS)
+        workers = [worker(network, "B2", "stays")]
+        everyone = list(workers)
+        sent: list[bytes] = []
+        for step in range(60):
+            match random.randrange(4):
+                case 0:
+                    one = worker(network, random.choice(BROKERS), f"w{step}")
+                    workers.append(one)
+                    everyone.append(one)
+                case 1 if len(workers) > 1:
+                    gone = workers.pop(random.randrange(1, len(workers)))
+                    everyone.append(gone)
+                    if random.random() < 0.5:
+                        gone.unsubscribe(JOBS)
+                    else:
+                        gone.taken = gone.take_payloads()  # type: ignore[attr-defined]
+                        gone.disconnect()
+                case _:
+                    sent += publish(network, range(len(sent), len(sent) + 5))
+            network.after(random.choice([0.01, 0.3, 3]))
+        got: Counter[bytes] = Counter()
+        for one in dict.fromkeys(everyone):
+            got.update(getattr(one, "taken", []))
+            got.update(one.take_payloads() if not one.closed else [])
+        assert got == Counter(sent), f"seed {seed}"
+
+
+def test_members_that_are_connected_go_before_those_who_are_away(network: Network) -> None:
+    away = worker(network, "B1", "away", **KEPT)
+    away.lose()
+    here = worker(network, "B3", "here")
+    network.after(3)
+    sent = publish(network, range(20))
+    assert here.take_payloads() == sent
+    here.disconnect()
+    network.after(3)
+    sent = publish(network, range(20, 40))
+    back = network["B1"].connect("away", **KEPT)
+    assert back.take_payloads() == sent
+
+
+def test_who_asks_for_other_content_shares_with_its_like(network: Network) -> None:
+    members = {}
+    for broker in ("B1", "B3"):
+        for low in (5, 8):
+            client = members[broker, low] = network[broker].connect(f"w{broker}{low}")
+            client.subscribe(f"$share/g/a?x>{low}", qos=1)
+    network.after(0.01)
+    publisher = network["B2"].connect("p")
+    for x in range(40):
+        properties = Properties(user_properties=(("x", str(x % 10)),))
+        publisher.publish("a", b"%d" % x, qos=1, properties=properties)
+    for low in (5, 8):
+        got = [int(each) for b in ("B1", "B3") for each in members[b, low].take_payloads()]
+        assert sorted(got) == [x for x in range(40) if x % 10 > low]
+
+
+def test_a_broker_that_begins_anew_has_nobody_until_it_tells(network: Network) -> None:
+    here, lost = worker(network, "B1", "here"), worker(network, "B3", "lost")
+    network.after(3)
+    door = network["B3"].clients.door
+    door.send("*", encode_control(Hello("B3")), network["B3"].now_us)
+    network["B3"].carry_out(network["B3"].clients.take_effects())
+    sharing = network["B1"].clients.subscriptions.sharing
+    assert [set(each) for each in sharing._counts.values()] == [{"B1", "B3"}]  # it told at once
+    sharing.forget("B3")
+    lost.lose()
+    sent = publish(network, range(20))
+    assert set(here.take_payloads()) == set(sent)
+
+
+def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
+    workers = [worker(network, broker, f"w{broker}") for broker in ("B1", "B3")]
+    for each in workers:
+        each.disconnect()
+    network.after(30)
+    for broker in BROKERS:
+        assert not network[broker].clients.subscriptions.sharing._counts
+        assert not network[broker].clients.door._subscriptions
