@@ -142,6 +142,7 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
     workers = [worker(network, broker, f"w{broker}") for broker in ("B1", "B3")]
     for each in workers:
         each.disconnect()
+    network.after(0.01)
     network.after(30)
     for broker in BROKERS:
         assert not network[broker].clients.subscriptions.sharing._counts
