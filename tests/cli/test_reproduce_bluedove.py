@@ -28,7 +28,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def make(self: Run) -> None:
         names.append(self.name)
         keys = ("rate_per_s", "subscriptions", "added", "recovered", "recovery_s", "lost_share",
-                "slow_s_per_kill", "worst_s", "load_spread", "overhead_bytes_per_s")  # fmt: skip
+                "slow_s_per_kill", "worst_s", "load_spread", "overhead_bytes_per_s",
+                "fallen", "fall_s")  # fmt: skip
         values = dict.fromkeys(keys, 1.0)
         result = Result(key=self.key, name=self.name, values=values, series={})
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ def test_a_study_has_pages_and_is_continued(
     out = tmp_path / "study"
     assert reproduce("bluedove", "--out", out) == 0
     assert "RESULTS.md" in capsys.readouterr().out
-    assert len(made) == len(set(made)) == 20
+    assert len(made) == len(set(made)) == 41
     text = (out / "RESULTS.md").read_text(encoding="utf-8")
     assert "67 times" in text
     assert "**missed**" in text
@@ -67,4 +68,25 @@ def test_a_study_has_pages_and_is_continued(
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, made: list[str]) -> None:
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     assert reproduce("bluedove", "--out", tmp_path) == 2
+    assert made == []
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["bluedove", "--quotes", "q.csv"], "--quotes is not for bluedove"),
+        (["bluedove", "--rtt", "r.parquet"], "--rtt is not for bluedove"),
+        (["relocation", "--positions", "p.csv"], "--positions is not for relocation"),
+        (["bluedove", "--positions", "nowhere.csv"], "nowhere.csv: no such file"),
+    ],
+)
+def test_data_that_are_not_there_or_not_for_this(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    made: list[str],
+    options: list[str],
+    complaint: str,
+) -> None:
+    assert reproduce(*options, "--out", tmp_path / "study") == 2
+    assert complaint in capsys.readouterr().err
     assert made == []

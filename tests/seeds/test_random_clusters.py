@@ -18,7 +18,7 @@ from tests.seeds.random_cluster import RandomCluster, Trouble
 from tests.seeds.random_network import SECOND_US
 from tests.seeds.test_random_networks import CHOSEN, _seeds
 
-QUICK = range(4)
+QUICK = range(6)
 SOAK = range(1_000)
 
 

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from shoal.cli.errors import UserError
 from shoal.cli.reproduce_data import DataSet, data_sets, prepare
+from shoal.cli.reproduce_points import PointSet, point_sets, prepare_points
 from shoal.cli.spark import LOCAL_MASTER, LOCAL_MEMORY, MasterOption, MemoryOption
 from shoal.cli.steps import Step, Steps
 
@@ -59,6 +60,13 @@ def reproduce(
     flights: Annotated[
         bool, typer.Option("--flights", help="Run on the flights of 2013, too.")
     ] = False,
+    positions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Real aircraft positions (latitude, longitude, altitude, groundspeed), for "
+            "bluedove: Parquet or CSV."
+        ),
+    ] = None,
     scale: Annotated[
         Literal["small", "paper"], typer.Option(help="A part of the grid, or the paper's sizes.")
     ] = "small",
@@ -79,8 +87,10 @@ def reproduce(
 
     `relocation`: POP and GRAPE on networks of 63 and 127 brokers.  The data are quotes, flights,
     or both; without either, quotes that nobody ever traded.  `bluedove`: dispatchers and matchers
-    under synthetic load.  On a cluster all nodes must see the folder.  RESULTS.md and index.html
-    have a row per claim, met or missed.
+    under synthetic load; with --flights and --positions under that of real data, too.
+
+    On a cluster all nodes must see the folder.  RESULTS.md and index.html have a row per claim, met
+    or missed.
     """
     from pyspark.errors import PySparkException
 
@@ -88,12 +98,14 @@ def reproduce(
     from shoal.pipeline.java import JavaNotFoundError
 
     try:
+        _check_options(paper, quotes, positions, rtt)
         chosen = data_sets(quotes, flights=flights, seed=seed)
+        given = point_sets(positions, flights=flights)
         _check_round_trips(rtt)
         _claim(out, paper)
         with Steps() as steps:
             if paper == "bluedove":
-                findings = _run_bluedove(steps, out, scale, seed, master, memory)
+                findings = _run_bluedove(steps, out, given, scale, seed, master, memory)
             else:
                 findings = _run(steps, out, chosen, SCALES[scale], rtt, seed, master, memory)
     except KeyboardInterrupt:
@@ -116,6 +128,18 @@ def _claim(out: Path, paper: str) -> None:
         raise UserError(f"{out} holds other files; give an empty or new folder by --out")
     out.mkdir(parents=True, exist_ok=True)
     notes.write_text(NOTES_TEXT.format(paper=paper), encoding="utf-8")
+
+
+def _check_options(
+    paper: str, quotes: Path | None, positions: Path | None, rtt: Path | None
+) -> None:
+    """UserError for data that the other paper's evaluation reads."""
+    foreign = {"--positions": positions}
+    if paper == "bluedove":
+        foreign = {"--quotes": quotes, "--rtt": rtt}
+    for option, value in foreign.items():
+        if value is not None:
+            raise UserError(f"{option} is not for {paper}; see `shoal reproduce --help`")
 
 
 def _check_round_trips(rtt: Path | None) -> None:
@@ -165,7 +189,13 @@ def _run(
 
 
 def _run_bluedove(
-    steps: Steps, out: Path, scale: str, seed: int, master: str, memory: str
+    steps: Steps,
+    out: Path,
+    given: Sequence[PointSet],
+    scale: str,
+    seed: int,
+    master: str,
+    memory: str,
 ) -> list[Finding]:
     from shoal.experiments.bluedove.grid import SCALES, grid
     from shoal.experiments.bluedove.study import write_study
@@ -174,15 +204,19 @@ def _run_bluedove(
     from shoal.report.study_pages import write_pages
 
     root = out.resolve()
-    runs = grid(SCALES[scale], root / "runs", seed)
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
                 spark_session("shoal reproduce", master=master, memory=memory)
             )
+        data = []
+        for each in given:
+            with steps.step(f"numbers of {each.name}"):
+                data.append(prepare_points(spark, each, root / "workloads"))
+        runs = grid(SCALES[scale], root / "runs", seed, data)
         _simulate(steps, spark, runs)
     with steps.step("claims and figures"):
-        findings = write_study(root, runs, SCALES[scale])
+        findings = write_study(root, runs, SCALES[scale], [each.name for each in data])
         write_pages(root, read_study(root / "study.json"))
     return findings
 

@@ -10,12 +10,27 @@ import numpy as np
 import pytest
 
 from shoal.experiments.bluedove import runs, saturation
-from shoal.experiments.bluedove.claims import Evidence, judge_claims
-from shoal.experiments.bluedove.grid import SCALES, SYSTEMS, grid, rate_name
-from shoal.experiments.bluedove.runs import Kind, Result, Run, recovery_s, response_series
+from shoal.experiments.bluedove.claims import ENGINE, LINEAR, Evidence, judge_claims
+from shoal.experiments.bluedove.grid import (
+    SCALES,
+    SYSTEMS,
+    DataFile,
+    data_name,
+    engine_name,
+    grid,
+    rate_name,
+)
+from shoal.experiments.bluedove.runs import (
+    Kind,
+    Result,
+    Run,
+    fall_s,
+    recovery_s,
+    response_series,
+)
 from shoal.experiments.bluedove.study import write_study
 from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
-from shoal.experiments.bluedove.workload import ATTRIBUTES, Workload
+from shoal.experiments.bluedove.workload import ATTRIBUTES, Points, Workload, save_points
 from shoal.matching.semantics import matches
 from shoal.report.study import read_study
 from shoal.report.study_pages import write_pages
@@ -37,9 +52,32 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "KILL_EVERY_S", 20.0)
 
 
+@pytest.fixture
+def points(tmp_path: Path) -> Path:
+    """Real data of two attributes: most values lie together."""
+    random = np.random.default_rng(3)
+    file = tmp_path / "data" / "points.npz"
+    save_points(file, Points(("x", "y"), random.lognormal(2.0, 1.0, (300, 2))))
+    return file
+
+
+@pytest.mark.parametrize("quantiles", [False, True])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_row_of_real_data_reaches_who_asked_for_it(
+    system: str, quantiles: bool, points: Path
+) -> None:
+    setting = msgspec.structs.replace(
+        TINY, system=system, points=str(points), quantiles=quantiles, costs="engine"
+    )
+    check_deliveries(LoadedCluster(setting))
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_message_reaches_who_asked_for_it(system: str) -> None:
-    testbed = LoadedCluster(msgspec.structs.replace(TINY, system=system))
+    check_deliveries(LoadedCluster(msgspec.structs.replace(TINY, system=system)))
+
+
+def check_deliveries(testbed: LoadedCluster) -> None:
     testbed.publish(20, 3)
     testbed.drain()
     assert testbed.backlog == 0
@@ -47,16 +85,17 @@ def test_every_message_reaches_who_asked_for_it(system: str) -> None:
     for row in testbed.world.trace.deliveries:
         names = delivered.setdefault(row.publication.key, set())
         names |= set(row.subscriptions)
-    assert len(delivered) == 60
+    assert len(testbed.world.trace.published) == 60
     wishes = {
         id: wish.row.subscription.filter
         for home in ("D1", "D2")
         for id, wish in testbed.strategies[home].dispatcher.home._wishes.items()
     }
-    for row in testbed.world.trace.deliveries:
+    for row in testbed.world.trace.published:
         attributes = row.publication.attributes
         expected = {id for id, filter in wishes.items() if matches(filter, attributes)}
-        assert delivered[row.publication.key] == expected
+        assert delivered.get(row.publication.key, set()) == expected
+    assert delivered
     responses = testbed.responses()
     assert len(responses.took_us) == 60
     assert np.isfinite(responses.took_us).all()
@@ -107,11 +146,47 @@ def test_recovery_is_the_time_until_responses_are_normal() -> None:
     assert [mean for _, mean in response_series(responses, 10.0)][:2] == [100.0, 100.0]
 
 
+def test_responses_have_fallen_when_the_longest_is_past() -> None:
+    times_us = np.arange(0.0, 60e6, 100_000.0)
+    took_us = 100_000 + np.maximum(0, 4e6 - np.abs(times_us - 22e6))
+    responses = Responses(times_us, took_us)
+    assert fall_s(responses, 20.0, 30.0) == pytest.approx(2.5, abs=0.6)
+    assert fall_s(responses, 20.0, 1.5) is None
+    assert fall_s(responses, 100.0, 10.0) is None
+
+
+@pytest.mark.usefixtures("short")
+def test_responses_fall_after_a_matcher_was_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"ADDITIONS": 1, "FIRST_SHARE": 1.1, "STEP_PER_S": 1, "STEP_S": 6}.items():
+        monkeypatch.setattr(runs, name, value)
+    made = run(tmp_path, "elasticity", spares=2, slowdown=10, search_ns=600_000)
+    made()
+    assert made.result is not None
+    assert made.result.values["added"] >= 1
+    assert made.result.values["lost"] == 0
+
+
 @pytest.mark.parametrize("name", SCALES)
 def test_the_grid_has_every_run_once(name: str, tmp_path: Path) -> None:
-    names = [made.name for made in grid(SCALES[name], tmp_path, 1)]
+    data = [DataFile("flights", tmp_path / "f.npz"), DataFile("positions", tmp_path / "p.npz")]
+    names = [made.name for made in grid(SCALES[name], tmp_path, 1, data)]
     assert len(names) == len(set(names))
     assert {rate_name(system, 20) for system in SYSTEMS} <= set(names)
+    assert {rate_name("bluedove", matchers) for matchers in (100, 500)} <= set(names)
+    assert {engine_name(rate_name(system, 20)) for system in SYSTEMS} <= set(names)
+    assert data_name("positions", "bluedove", quantiles=True) in names
+    without = {made.name for made in grid(SCALES[name], tmp_path, 1)}
+    assert len(without) == len(names) - 10
+
+
+def test_a_run_on_other_data_is_another_run(tmp_path: Path, points: Path) -> None:
+    before = run(tmp_path, "rate", points=str(points)).key
+    moved = points.rename(points.parent.parent / points.name)
+    assert run(tmp_path, "rate", points=str(moved)).key == before
+    save_points(moved, Points(("x",), np.array([[1.0], [2.0]])))
+    assert run(tmp_path, "rate", points=str(moved)).key != before
 
 
 def fake(name: str, rate: float, **values: float) -> Result:
@@ -128,7 +203,12 @@ def test_claims_are_judged_from_the_runs_there_are() -> None:
         rate_name("peer-to-peer", 20): fake("", 100.0, load_spread=0.8),
         rate_name("full replication", 20): fake("", 100.0),
     }
-    verdicts = {one.id: one.verdict for one in judge_claims(Evidence(results, scale))}
+    engine = {engine_name(name): result for name, result in results.items() if "full" not in name}
+    found = judge_claims(Evidence(results | engine, scale))
+    again = {one.id: one.verdict for one in found if one.dataset == ENGINE}
+    assert again["peers-20"] == "met"
+    assert "full-20" not in again
+    verdicts = {one.id: one.verdict for one in found if one.dataset == LINEAR}
     assert verdicts["peers-20"] == verdicts["linear"] == verdicts["overhead"] == "met"
     assert verdicts["spread"] == verdicts["full-20"] == "missed"
     assert verdicts["spread-peers"] == "met"
@@ -143,8 +223,10 @@ def test_the_study_becomes_pages(tmp_path: Path) -> None:
             key=one.key, name=one.name, values={"rate_per_s": 5.0}, series={"below": [(0.0, 1.0)]}
         )
         one.file.write_bytes(msgspec.json.encode(result))
-    write_study(tmp_path, made, SCALES["small"])
+    write_study(tmp_path, made, SCALES["small"], ["flights"])
     write_pages(tmp_path, read_study(tmp_path / "study.json"))
     text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
     assert "not run" in text
+    assert "| flights | quantiles |" in text
+    assert "one at a time" in text
     assert (tmp_path / "figures" / "figure-6a.svg").is_file()

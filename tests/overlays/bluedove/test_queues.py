@@ -63,24 +63,28 @@ def test_only_what_meets_the_segments_is_kept() -> None:
     assert len(rows) == 0
 
 
-def test_rates_are_those_of_the_window_and_of_busy_time() -> None:
-    """Ten come in the first second, and take 0.1 s each, two at a time: half a second in all."""
-    queue = DimensionQueue(5 * SECOND_US)
-    assert queue.load(100, 50.0, 0).matching_per_s == pytest.approx(200_000)
+def test_rates_are_those_of_the_window_and_of_the_time_that_cores_matched() -> None:
+    """Ten come in the first second; four cores need 0.1 s for each."""
+    queue = DimensionQueue(5 * SECOND_US, cores=4)
+    assert queue.load(100, 50.0, 0).matching_per_s == pytest.approx(800_000)
     for _ in range(10):
-        queue.put(WAITING, SECOND_US)
+        queue.put(WAITING)
     assert queue.load(7, 50.0, SECOND_US).queue == 10
-    now_us = SECOND_US
+    assert len(queue.take(4)) == 4
+    assert (len(queue), queue.load(7, 50.0, SECOND_US).queue) == (
+        10,
+        6,
+    )  # those in work do not wait
+    queue.done(4, 400_000)
     while queue.waiting:
-        assert len(queue.take(2)) == 2
-        now_us += SECOND_US // 10
-        queue.done(2, now_us)
+        queue.take(1)
+        queue.done(1, 100_000)
     load = queue.load(7, 50.0, 2 * SECOND_US)
-    assert (load.queue, load.arrival_per_s, load.matching_per_s) == (0, 5.0, 20.0)
+    assert (load.queue, load.arrival_per_s, load.matching_per_s) == (0, 5.0, 40.0)
     later = queue.load(7, 50.0, 20 * SECOND_US)
     assert later.arrival_per_s < 1
     last = queue.load(10, 50.0, 30 * SECOND_US)
-    assert (last.arrival_per_s, last.matching_per_s) == (0.0, pytest.approx(2_000_000))
+    assert (last.arrival_per_s, last.matching_per_s) == (0.0, pytest.approx(8_000_000))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,22 +1,31 @@
-"""Which runs the evaluation has, by scale (IV-C to IV-F).
+"""Which runs the evaluation has, by scale (IV-C to IV-F), and what we add to it.
 
-`small` has 1,000 subscriptions that take 40 times as long to search, and servers 400 times slower
-than the paper's, so that a second has some hundred messages instead of a hundred thousand; `paper`
-has the paper's 40,000, and servers 50 times slower.
+`small` has 1,000 subscriptions, each of which stands for 40 and takes as long to search, and
+servers 400 times slower than the paper's, so that a second has some hundred messages instead of a
+hundred thousand; `paper` has the paper's 40,000, and servers 50 times slower.  Every run of one
+figure has the same of both; where rates are of another order (our engine, narrow ranges, hundreds
+of matchers), servers are slower or faster in proportion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, Kind, Run
-from shoal.experiments.bluedove.testbed import SEARCH_NS, Setting
+from shoal.experiments.bluedove.testbed import Setting
 from shoal.overlays.bluedove.forwarding import Policy
 
-SYSTEMS = ("bluedove", "peer-to-peer", "full replication")
+BLUEDOVE, PEERS, FULL = SYSTEMS = ("bluedove", "peer-to-peer", "full replication")
 DIMENSIONS = 4
+# One dispatcher for ten matchers (IV-B).
+MATCHERS_PER_DISPATCHER = 10
+# Ranges that hardly ever meet two segments (ours).
+NARROW = 10.0
+# A message takes our engine ten times as long as a linear index of these costs, and against narrow
+# ranges a tenth of that: servers are that much faster or slower, for as many messages per second.
+ENGINE_SPEED, NARROW_SPEED = 10, 10
 
 
 class Scale(NamedTuple):
@@ -24,12 +33,14 @@ class Scale(NamedTuple):
 
     sizes        numbers of matchers
     most         the number for all that varies something else
+    beyond       numbers of matchers beyond the paper's: matchers, subscriptions, slowdown
     messages     in one trial, at least
     """
 
     name: str
     slowdown: int
     sizes: tuple[int, ...]
+    beyond: tuple[tuple[int, int, int], ...]
     subscriptions: int
     messages: int
     dimensions: tuple[int, ...]
@@ -41,79 +52,176 @@ class Scale(NamedTuple):
     def most(self) -> int:
         return max(self.sizes)
 
+    @property
+    def all_sizes(self) -> tuple[int, ...]:
+        return (*self.sizes, *(matchers for matchers, _, _ in self.beyond))
+
 
 SCALES = {
     "small": Scale(
-        "small", 400, (5, 20), 1_000, 5_000, (1, 2, 4), (250.0, 500.0, 1_000.0), (0, 2, 4), (20,)
+        name="small",
+        slowdown=400,
+        sizes=(5, 20),
+        beyond=((100, 1_000, 1_000), (500, 250, 4_000)),
+        subscriptions=1_000,
+        messages=5_000,
+        dimensions=(1, 2, 4),
+        deviations=(250.0, 500.0, 1_000.0),
+        adverse=(0, 2, 4),
+        subscription_sizes=(20,),
     ),
     "paper": Scale(
-        "paper",
-        50,
-        (5, 10, 15, 20),
-        PAPER_SUBSCRIPTIONS,
-        20_000,
-        (1, 2, 3, 4),
-        (250.0, 500.0, 750.0, 1_000.0),
-        (0, 1, 2, 3, 4),
-        (5, 10, 15, 20),
+        name="paper",
+        slowdown=50,
+        sizes=(5, 10, 15, 20),
+        beyond=((100, 4_000, 500), (500, 1_000, 4_000)),
+        subscriptions=PAPER_SUBSCRIPTIONS,
+        messages=20_000,
+        dimensions=(1, 2, 3, 4),
+        deviations=(250.0, 500.0, 750.0, 1_000.0),
+        adverse=(0, 1, 2, 3, 4),
+        subscription_sizes=(5, 10, 15, 20),
     ),
 }
 
 
-def grid(scale: Scale, folder: Path, seed: int) -> list[Run]:
+class DataFile(NamedTuple):
+    """Real data for runs: their name, and where their numbers are (`workload.save_points`)."""
+
+    name: str
+    file: Path
+
+
+def grid(scale: Scale, folder: Path, seed: int, data: Iterable[DataFile] = ()) -> list[Run]:
     """All runs of a scale."""
-    return list(_runs(scale, str(folder), seed))
+    maker = _Maker(scale, str(folder), seed)
+    runs = [*_rates(maker), *_workloads(maker), *_subscriptions(maker), *_changes(maker)]
+    return [*runs, *_engine(maker), *_beyond(maker), *_data(maker, data)]
 
 
-def _runs(scale: Scale, folder: str, seed: int) -> Iterator[Run]:
-    def run(name: str, kind: Kind, cost: float, **options: object) -> Run:
-        search_ns = SEARCH_NS * PAPER_SUBSCRIPTIONS // scale.subscriptions
-        common = {
+class _Maker:
+    """Makes runs that differ from the scale's usual setting by what is said."""
+
+    def __init__(self, scale: Scale, folder: str, seed: int) -> None:
+        self.scale = scale
+        self._folder = folder
+        self._seed = seed
+
+    def run(self, name: str, kind: Kind, cost: float, **options: object) -> Run:
+        scale = self.scale
+        usual = {
+            "matchers": scale.most,
             "subscriptions": scale.subscriptions,
-            "search_ns": search_ns,
             "slowdown": scale.slowdown,
-            "seed": seed,
+            "seed": self._seed,
         }
-        setting = Setting(**common | {"matchers": scale.most} | options)  # type: ignore[arg-type]
+        chosen = usual | options
+        chosen.setdefault("stands_for", PAPER_SUBSCRIPTIONS // chosen["subscriptions"])  # type: ignore[operator]
+        setting = Setting(**chosen)  # type: ignore[arg-type]
         return Run(
             name=name,
             kind=kind,
             setting=setting,
             messages=scale.messages,
-            cost=cost * setting.matchers,
-            folder=folder,
+            cost=cost,
+            folder=self._folder,
         )
 
+
+def _rates(maker: _Maker) -> Iterator[Run]:
+    scale = maker.scale
     for system in SYSTEMS:
         for matchers in scale.sizes:
-            whole = matchers == scale.most and system != "full replication"
+            whole = matchers == scale.most and system != FULL
             kind: Kind = "profile" if whole else "rate"
-            cost = 4.0 if system == "bluedove" else 1.0
-            yield run(rate_name(system, matchers), kind, cost, system=system, matchers=matchers)
+            cost = 6.0 if system == BLUEDOVE else 2.0
+            yield maker.run(rate_name(system, matchers), kind, cost, system=system,
+                            matchers=matchers)  # fmt: skip
+    for policy in _blind_or_late():
+        yield maker.run(policy_name(policy), "rate", 6.0, policy=policy)
+
+
+def _blind_or_late() -> Iterable[Policy]:
+    return (policy for policy in Policy if policy is not Policy.ADAPTIVE)
+
+
+def _subscriptions(maker: _Maker) -> Iterator[Run]:
+    scale = maker.scale
+    stands_for = PAPER_SUBSCRIPTIONS // scale.subscriptions
+    # Where to start from: what the system can hold is found from there.
+    start = max(50, scale.subscriptions // 4)
+    for system in SYSTEMS:
         for matchers in scale.subscription_sizes:
-            name = subscriptions_name(system, matchers)
-            # Where to start from: what the system can hold is found from there.
-            start = max(50, scale.subscriptions // 4)
-            yield run(
-                name,
-                "subscriptions",
-                6.0,
-                system=system,
-                matchers=matchers,
-                subscriptions=start,
-            )
-    for policy in Policy:
-        if policy is not Policy.ADAPTIVE:
-            yield run(policy_name(policy), "rate", 3.0, policy=policy)
+            yield maker.run(subscriptions_name(system, matchers), "subscriptions", 6.0,
+                            system=system, matchers=matchers, subscriptions=start,
+                            stands_for=stands_for)  # fmt: skip
+
+
+def _workloads(maker: _Maker) -> Iterator[Run]:
+    scale = maker.scale
     for dimensions in scale.dimensions:
         if dimensions != DIMENSIONS:
-            yield run(dimensions_name(dimensions), "rate", 2.0, dimensions=dimensions)
+            yield maker.run(dimensions_name(dimensions), "rate", 3.0, dimensions=dimensions)
     for deviation in scale.deviations[1:]:
-        yield run(deviation_name(deviation), "rate", 3.0, deviation=deviation)
+        yield maker.run(deviation_name(deviation), "rate", 5.0, deviation=deviation)
     for adverse in scale.adverse[1:]:
-        yield run(adverse_name(adverse), "rate", 3.0, adverse=adverse)
-    yield run("elasticity", "elasticity", 12.0, matchers=min(scale.sizes), spares=4)
-    yield run("faults", "faults", 5.0)
+        yield maker.run(adverse_name(adverse), "rate", 5.0, adverse=adverse)
+    for policy in (Policy.ADAPTIVE, Policy.SUBSCRIPTIONS):
+        yield maker.run(ends_name(policy), "rate", 6.0, policy=policy, at_ends=True)
+    dispatchers = scale.most // MATCHERS_PER_DISPATCHER * NARROW_SPEED
+    for system in SYSTEMS:
+        slowdown = scale.slowdown * (1 if system == FULL else NARROW_SPEED)
+        yield maker.run(narrow_name(system), "rate", 5.0, system=system, range=NARROW,
+                        slowdown=slowdown, dispatchers=dispatchers)  # fmt: skip
+
+
+def _changes(maker: _Maker) -> Iterator[Run]:
+    scale = maker.scale
+    yield maker.run("elasticity", "elasticity", 20.0, matchers=min(scale.sizes), spares=4,
+                    slowdown=max(1, scale.slowdown // 4))  # fmt: skip
+    yield maker.run("faults", "faults", 5.0)
+
+
+def _engine(maker: _Maker) -> Iterator[Run]:
+    """The runs of figures 6a, 7 and 11 with the costs of our own engine."""
+    scale = maker.scale
+    slowdown = max(1, scale.slowdown // ENGINE_SPEED)
+    common: dict[str, object] = {"costs": "engine", "slowdown": slowdown}
+    for system in SYSTEMS:
+        for matchers in scale.sizes:
+            name = engine_name(rate_name(system, matchers))
+            # Every message is searched for in everything: there are fewer.
+            slower = {"slowdown": max(1, slowdown // 4)} if system == FULL else {}
+            yield maker.run(name, "rate", 4.0, system=system, matchers=matchers,
+                            **common | slower)  # fmt: skip
+    for policy in _blind_or_late():
+        yield maker.run(engine_name(policy_name(policy)), "rate", 4.0, policy=policy, **common)
+    varied: dict[str, dict[str, object]] = {
+        dimensions_name(1): {"dimensions": 1},
+        deviation_name(max(scale.deviations)): {"deviation": max(scale.deviations)},
+        adverse_name(max(scale.adverse)): {"adverse": max(scale.adverse)},
+    }
+    for name, option in varied.items():
+        yield maker.run(engine_name(name), "rate", 4.0, **common, **option)
+
+
+def _beyond(maker: _Maker) -> Iterator[Run]:
+    for system in (BLUEDOVE, PEERS):
+        for matchers, subscriptions, slowdown in maker.scale.beyond:
+            yield maker.run(rate_name(system, matchers), "rate", 15.0, system=system,
+                            matchers=matchers, subscriptions=subscriptions, slowdown=slowdown,
+                            dispatchers=matchers // MATCHERS_PER_DISPATCHER,
+                            period_s=max(1, matchers // 50))  # fmt: skip
+
+
+def _data(maker: _Maker, data: Iterable[DataFile]) -> Iterator[Run]:
+    for name, file in data:
+        for system in SYSTEMS:
+            for quantiles in (False, True):
+                if system != FULL or not quantiles:
+                    yield maker.run(data_name(name, system, quantiles=quantiles), "rate", 4.0,
+                                    system=system, points=str(file),
+                                    quantiles=quantiles)  # fmt: skip
 
 
 def rate_name(system: str, matchers: int) -> str:
@@ -138,3 +246,19 @@ def deviation_name(deviation: float) -> str:
 
 def adverse_name(count: int) -> str:
     return f"adverse-{count}"
+
+
+def ends_name(policy: Policy) -> str:
+    return f"ends-{policy.value}"
+
+
+def narrow_name(system: str) -> str:
+    return f"narrow-{system.replace(' ', '-')}"
+
+
+def engine_name(name: str) -> str:
+    return f"engine-{name}"
+
+
+def data_name(data: str, system: str, *, quantiles: bool) -> str:
+    return f"{data}-{system.replace(' ', '-')}{'-quantiles' if quantiles else ''}"

@@ -18,13 +18,16 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from shoal.experiments.bluedove.engine_costs import measured
 from shoal.experiments.bluedove.saturation import (
     LEAST_TRIAL_S,
+    expected_rate,
     highest,
     saturation_rate,
     sustains,
 )
 from shoal.experiments.bluedove.testbed import SECOND_US, LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.workload import points_digest
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 
 PAPER_SUBSCRIPTIONS = 40_000
@@ -67,8 +70,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        trial = [LEAST_TRIAL_S, STEP_S, STEPS, KILL_EVERY_S, KILLS]
-        described = msgspec.to_builtins([self.kind, self.setting, self.messages, trial])
+        trial = [LEAST_TRIAL_S, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, KILL_EVERY_S, KILLS]
+        used: list[object] = []
+        if self.setting.points:
+            used.append(points_digest(Path(self.setting.points)))
+        if self.setting.costs == "engine":
+            used.append(measured())
+        setting = msgspec.structs.replace(self.setting, points=Path(self.setting.points).name)
+        described = msgspec.to_builtins([self.kind, setting, self.messages, trial, used])
         text = msgspec.json.encode([version("shoal"), described])
         return hashlib.sha256(text).hexdigest()
 
@@ -142,6 +151,8 @@ def measure_profile(setting: Setting, messages: int) -> Measured:
 def measure_subscriptions(setting: Setting, messages: int) -> Measured:
     """The most subscriptions that are sustained at the paper's rate."""
     rate = PAPER_RATE_PER_S / setting.slowdown
+    first = LoadedCluster(setting)
+    guess = setting.subscriptions * expected_rate(first) / rate
     testbeds: dict[int, LoadedCluster] = {}
 
     def holds(count: float) -> bool:
@@ -158,54 +169,64 @@ def measure_subscriptions(setting: Setting, messages: int) -> Measured:
             testbeds[size] = testbed  # to be filled further
         return held
 
-    most = highest(holds, setting.subscriptions)
-    paper_search_ns = 100
-    return {"subscriptions": most * setting.search_ns / paper_search_ns}, {}
+    most = highest(holds, guess)
+    return {"subscriptions": most * setting.stands_for}, {}
 
 
 # --- what changes over time -------------------------------------------------------------------
 
-STEP_S = 60.0
-STEPS = 4
+# The paper adds 500 messages per second every five minutes.
+STEP_PER_S = 500
+STEP_S = 10.0
+# Until the last of so many additions was so many steps ago, or so many steps in all.
+ADDITIONS, STEPS_AFTER, MOST_STEPS = 3, 4, 80
+# The first rate, of what the first matchers should sustain.
+FIRST_SHARE = 0.75
 
 
 def measure_elasticity(setting: Setting, messages: int) -> Measured:
-    """The load rises step by step; matchers are added; how soon responses are normal again.
-
-    The first rate is well below what the first matchers sustain; a step adds a quarter of that.
-    """
-    alone = LoadedCluster(msgspec.structs.replace(setting, spares=0))
-    sustained = saturation_rate(alone, messages)
+    """The load rises step by step; matchers are added; how soon responses fall."""
     testbed = LoadedCluster(setting)
+    first = expected_rate(testbed) * FIRST_SHARE
     start_us, rates = testbed.now_us, []
-    for step in range(STEPS):
-        rate = sustained * (0.6 + 0.25 * step)
+    for step in range(MOST_STEPS):
+        rate = first + step * STEP_PER_S / setting.slowdown
         rates.append((step * STEP_S, rate * setting.slowdown))
         testbed.publish(rate, STEP_S)
+        added_us = _added_us(testbed)
+        late_us = testbed.now_us - round(STEPS_AFTER * STEP_S * 1e6)
+        if len(added_us) >= ADDITIONS and added_us[ADDITIONS - 1] < late_us:
+            break
     testbed.drain()
     responses = testbed.responses()
-    added_us = [
+    shifted = Responses(responses.published_us - start_us, responses.took_us)
+    added_s = [(at_us - start_us) / 1e6 for at_us in added_us]
+    fallen = [fall_s(shifted, at_s, STEPS_AFTER * STEP_S) for at_s in added_s]
+    recovered = [recovery_s(shifted, at_s, STEPS_AFTER * STEP_S) for at_s in added_s]
+    values = {
+        "added": float(len(added_s)),
+        "fallen": float(len(fallen) - fallen.count(None)),
+        "recovered": float(len(recovered) - recovered.count(None)),
+        "lost": float(np.isinf(responses.took_us).sum()),
+    }
+    for name, found in (("fall_s", fallen), ("recovery_s", recovered)):
+        known = [seconds for seconds in found if seconds is not None]
+        if known:
+            values[name] = float(np.mean(known))
+    return values, {
+        "response": response_series(shifted, 1.0),
+        "added": [(at_s, 0.0) for at_s in added_s],
+        "rate": list(rates),
+    }
+
+
+def _added_us(testbed: LoadedCluster) -> list[int]:
+    """When matchers were added."""
+    return [
         row.at_us
         for row in testbed.world.trace.records
         if isinstance(row, ScaleRecord) and row.action == "add" and row.matcher is not None
     ]
-    shifted = Responses(responses.published_us - start_us, responses.took_us)
-    recovered = [
-        recovery_s(shifted, (at_us - start_us) / 1e6, STEP_S) for at_us in added_us if at_us
-    ]
-    known = [seconds for seconds in recovered if seconds is not None]
-    values = {
-        "added": float(len(added_us)),
-        "recovered": float(len(known)),
-        "lost": float(np.isinf(responses.took_us).sum()),
-    }
-    if known:
-        values["recovery_s"] = float(np.mean(known))
-    return values, {
-        "response": response_series(shifted, 1.0),
-        "added": [((at_us - start_us) / 1e6, 0.0) for at_us in added_us],
-        "rate": list(rates),
-    }
 
 
 KILLS = 3
@@ -215,8 +236,7 @@ KILL_EVERY_S = 30.0
 def measure_faults(setting: Setting, messages: int) -> Measured:
     """Matchers die one after the other, at half the saturation rate."""
     testbed = LoadedCluster(setting)
-    rate = saturation_rate(testbed, messages) / 2
-    testbed.responses()
+    rate = expected_rate(testbed) / 2
     start_us = testbed.now_us
     victims = testbed.parameters.matchers[2::5][:KILLS]
     for number, name in enumerate(victims):
@@ -267,6 +287,22 @@ def _by_window(responses: Responses, window_s: float, measure: Callable[..., flo
         inside = took_us[numbers == number]
         found.append((number * window_s, measure(inside) if len(inside) else None))
     return found
+
+
+def fall_s(responses: Responses, added_s: float, within_s: float) -> float | None:
+    """How long after a matcher is added responses have fallen: when they were longest.
+
+    None when they were so at the end of the time looked at, or the matcher came before the load.
+    """
+    after = [
+        (time_s, mean)
+        for time_s, mean in response_series(responses, 0.5)
+        if mean is not None and added_s <= time_s < added_s + within_s
+    ]
+    if not after:
+        return None
+    longest = max(range(len(after)), key=lambda number: after[number][1])
+    return None if longest == len(after) - 1 else after[longest + 1][0] - added_s
 
 
 def recovery_s(responses: Responses, added_s: float, within_s: float) -> float | None:

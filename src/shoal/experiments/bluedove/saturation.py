@@ -8,11 +8,15 @@ mean over all hardly moves.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
 
+from shoal.broker.effects import Work
 from shoal.experiments.bluedove.testbed import LoadedCluster, Responses
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.forwarding import Policy
 
 # The first part of a trial, while queues fill, is not looked at.
 WINDOWS, SKIPPED = 12, 3
@@ -31,8 +35,10 @@ PRECISION = 0.04
 LEAST_TRIAL_S = 40.0
 # A trial is ended when messages of so much time wait.
 SLICES, HOPELESS_S = 5, 5.0
-# A guess is the mean set's; forwarding to the least loaded does better, one candidate worse.
-STARTS = {"bluedove": 2.0, "peer-to-peer": 0.5}
+# A guess is made from so many messages.
+GUESSED_FROM = 4_000
+# How far the next value is when the limit is not yet between two.
+STEP = 1.3
 
 
 def is_growing(responses: Responses) -> bool:
@@ -86,7 +92,7 @@ def sustains(testbed: LoadedCluster, rate_per_s: float, messages: int) -> bool:
 
 
 def highest(holds: Callable[[float], bool], first: float) -> float:
-    """The highest value that holds, to `PRECISION`: doubled or halved, then closed in on.
+    """The highest value that holds, to `PRECISION`: by steps from the first, then closed in on.
 
     >>> 96 < highest(lambda value: value <= 100, 7.0) <= 100
     True
@@ -95,9 +101,9 @@ def highest(holds: Callable[[float], bool], first: float) -> float:
     value = first
     while not (low and high):
         if holds(value):
-            low, value = value, value * 2
+            low, value = value, value * STEP
         else:
-            high, value = value, value / 2
+            high, value = value, value / STEP
     while high / low > 1 + PRECISION:
         middle = (low * high) ** 0.5
         if holds(middle):
@@ -108,20 +114,32 @@ def highest(holds: Callable[[float], bool], first: float) -> float:
 
 
 def expected_rate(testbed: LoadedCluster) -> float:
-    """A guess to start from: all cores busy with sets of the mean size."""
-    setting = testbed.setting
-    sets = [
-        len(rows)
-        for strategy in testbed.strategies.values()
-        if strategy.matcher is not None
-        for rows in strategy.matcher.sets
-    ]
-    mean = max(1.0, sum(sets) / max(1, len(sets)))
-    search_s = mean * setting.search_ns * setting.slowdown / 1e9
-    return setting.matchers * setting.cores / search_s
+    """A guess to start from: what the busiest matcher can do when messages go by their sets.
+
+    Of several candidates the least is taken, or, where the policy is blind, each as often.
+    """
+    parameters, costs = testbed.parameters, testbed.costs
+    cost_us: dict[tuple[BrokerId, int], int] = {}
+    for name, strategy in testbed.strategies.items():
+        if strategy.matcher is not None:
+            for dimension, rows in enumerate(strategy.matcher.sets):
+                cost_us[name, dimension] = costs.work_us(Work(1, len(rows)))
+    table = testbed.strategies[parameters.dispatchers[0]].node.table
+    busy_us: dict[BrokerId, float] = defaultdict(float)
+    for _ in range(GUESSED_FROM):
+        message = testbed.traffic.message()
+        candidates = [
+            (name, number)
+            for number, dimension in enumerate(parameters.dimensions)
+            for name in table.owners(number, dimension.place(message))
+        ]
+        if parameters.policy is not Policy.RANDOM:
+            candidates = [min(candidates, key=cost_us.__getitem__)]
+        for candidate in candidates:
+            busy_us[candidate[0]] += cost_us[candidate] / len(candidates)
+    return GUESSED_FROM * testbed.setting.cores * 1e6 / max(1.0, *busy_us.values())
 
 
 def saturation_rate(testbed: LoadedCluster, messages: int) -> float:
     """The highest rate that the cluster sustains, messages per second."""
-    first = STARTS.get(testbed.setting.system, 1.0) * expected_rate(testbed)
-    return highest(lambda rate: sustains(testbed, rate, messages), first)
+    return highest(lambda rate: sustains(testbed, rate, messages), expected_rate(testbed))

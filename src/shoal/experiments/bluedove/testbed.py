@@ -1,31 +1,43 @@
 """A simulated cluster under load: subscriptions stored, messages at a rate, response times.
 
-The matchers' cost is that of a linear index, a time per subscription searched; a run may be slower
-than the paper's servers by a factor, and then messages come slower by the same.  One subscriber
-asks for everything, so that every message has a delivery: the time from its arrival at a
-dispatcher to that delivery is its response time (IV-B).
+The matchers' cost is that of a linear index, a time per subscription searched, or that of our own
+engine, as measured; a run may be slower than the paper's servers by a factor, and then messages
+come slower by the same.  A message's response time runs from its arrival at a dispatcher until that
+hears that it was matched, when the subscribers' dispatchers have it, too (IV-B); so messages that
+nobody asked for have one as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shoal.broker.effects import Effect
 from shoal.broker.messages import Message, Publish
 from shoal.broker.strategy import BrokerContext
+from shoal.experiments.bluedove.engine_costs import EngineCosts
 from shoal.experiments.bluedove.linear_index import LinearIndex
-from shoal.experiments.bluedove.workload import ATTRIBUTES, LENGTH, Workload
-from shoal.model import EVERYTHING, BrokerId, Publication, Subscription
+from shoal.experiments.bluedove.workload import (
+    RANGE,
+    PointsWorkload,
+    Traffic,
+    Workload,
+    load_points,
+)
+from shoal.model import BrokerId, Publication, Subscription
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import encoded_bytes
-from shoal.overlays.bluedove.messages import Digest, LoadReport, News, Pull
+from shoal.overlays.bluedove.messages import Answer, Digest, LoadReport, News, Pull
 from shoal.overlays.bluedove.parameters import Parameters, full_replication, peer_to_peer
 from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.protocol import Bluedove
+from shoal.overlays.bluedove.queues import Index
 from shoal.overlays.bluedove.segments import Dimension
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
@@ -40,7 +52,6 @@ SEARCH_NS = 100
 # Dispatching is almost two orders of magnitude faster (IV-B).
 DISPATCH_NS = 1_000
 SUBSCRIBERS = 10
-WATCHER = "watcher"
 # What keeps a dispatcher's and a matcher's tables and loads up to date (IV-C).
 OVERHEAD = (Digest, News, Pull, LoadReport)
 
@@ -51,9 +62,14 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     system          bluedove, or a baseline
     matchers        how many, with `cores` each; `spares` wait to be added
     subscriptions   how many are stored before the first message
-    dimensions      so many of the four attributes are searchable (IV-F)
+    stands_for      each of them stands for so many of the paper's
+    costs           a message costs what a linear index takes, or what our engine does
+    search_ns       of a linear index, to search one of the paper's subscriptions
     slowdown        servers are slower than the paper's by this factor
-    search_ns       to search one subscription, before slowing down
+    dimensions      so many of the four attributes are searchable (IV-F)
+    points          a file of real data (`save_points`) instead of the evaluation's workload
+    quantiles       segments by the quantiles of those data
+    period_s        matchers exchange tables, and report their loads, so often
     """
 
     system: str = "bluedove"
@@ -62,23 +78,34 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     cores: int = 4
     spares: int = 0
     subscriptions: int = 4_000
+    stands_for: int = 1
+    costs: Literal["linear", "engine"] = "linear"
+    search_ns: int = SEARCH_NS
+    slowdown: int = 100
     dimensions: int = 4
     policy: Policy = Policy.ADAPTIVE
     deviation: float = 250.0
     adverse: int = 0
-    slowdown: int = 100
-    search_ns: int = SEARCH_NS
+    range: float = RANGE
+    at_ends: bool = False
+    points: str = ""
+    quantiles: bool = False
+    period_s: int = 1
     seed: int = 1
 
 
-def parameters_of(setting: Setting) -> Parameters:
+def parameters_of(setting: Setting, dimensions: tuple[Dimension, ...]) -> Parameters:
     """What every node is set by; the dispatchers are D1 and so on, the matchers M001."""
-    dimensions = tuple(Dimension(attribute=name, low=0.0, high=LENGTH) for name in ATTRIBUTES)
+    period_us = setting.period_s * SECOND_US
     options = {
         "dispatchers": tuple(f"D{number + 1}" for number in range(setting.dispatchers)),
         "matchers": tuple(f"M{number + 1:03}" for number in range(setting.matchers)),
         "cores": setting.cores,
         "publications_per_job": 1,
+        "gossip_interval_us": period_us,
+        "load_interval_us": period_us,
+        "rate_window_us": 5 * period_us,
+        "failure_us": 10 * period_us,
         "elastic": setting.spares > 0,
         # Those that are there at first stay, as idle as they are before the first message.
         "elasticity": Elasticity(least=setting.matchers),
@@ -86,9 +113,34 @@ def parameters_of(setting: Setting) -> Parameters:
     if setting.system == "peer-to-peer":
         return peer_to_peer(dimensions[0], **options)
     if setting.system == "full replication":
-        return full_replication(dimensions[0], **options)
+        return full_replication(msgspec.structs.replace(dimensions[0], boundaries=()), **options)
     searchable = dimensions[: setting.dimensions]
     return Parameters(dimensions=searchable, policy=setting.policy, **options)  # type: ignore[arg-type]
+
+
+def costs_of(setting: Setting) -> ServiceCosts:
+    """What a message costs a dispatcher, and a matcher."""
+    processing_us = DISPATCH_NS * setting.slowdown // 1_000
+    if setting.costs == "engine":
+        return EngineCosts(
+            processing_us=processing_us, stands_for=setting.stands_for, slowdown=setting.slowdown
+        )
+    search_ns = setting.search_ns * setting.stands_for * setting.slowdown
+    return ServiceCosts(processing_us=processing_us, matching_per_subscription_ns=search_ns)
+
+
+def traffic_of(setting: Setting, random: Random) -> Traffic:
+    """Filters and messages, as the setting has them."""
+    if setting.points:
+        points = load_points(Path(setting.points))
+        return PointsWorkload(points, random, quantiles=setting.quantiles)
+    return Workload(
+        random,
+        deviation=setting.deviation,
+        adverse=setting.adverse,
+        range=setting.range,
+        at_ends=setting.at_ends,
+    )
 
 
 class Responses(NamedTuple):
@@ -101,14 +153,26 @@ class Responses(NamedTuple):
     took_us: npt.NDArray[np.float64]
 
 
-class _Counted(Bluedove):
-    """Counts the bytes that come for tables and loads."""
+class _Watched(Bluedove):
+    """Counts the bytes that come for tables and loads, and notes when messages were matched."""
 
-    overhead_bytes = 0
+    def __init__(
+        self, context: BrokerContext, parameters: Parameters, make_index: Callable[[], Index]
+    ) -> None:
+        super().__init__(context, parameters, make_index)
+        self.overhead_bytes = 0
+        self.answered_us: dict[tuple[str, int], int] = {}
 
-    def receive(self, neighbour: BrokerId, message: Message, now_us: int, out: list) -> None:  # type: ignore[type-arg]
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
         if isinstance(message, OVERHEAD):
             self.overhead_bytes += encoded_bytes(message)
+        elif type(message) is Answer and self.dispatcher is not None:
+            for message_id in message.message_ids:
+                publication = self.dispatcher.outbox.publication(message_id)
+                if publication is not None:
+                    self.answered_us.setdefault(publication.key, now_us)
         super().receive(neighbour, message, now_us, out)
 
 
@@ -117,8 +181,11 @@ class LoadedCluster:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.parameters = parameters_of(setting)
-        self.strategies: dict[BrokerId, _Counted] = {}
+        self._random = Random(setting.seed)
+        self.traffic = traffic_of(setting, self._random)
+        self.parameters = parameters_of(setting, self.traffic.dimensions(setting.matchers))
+        self.costs = costs_of(setting)
+        self.strategies: dict[BrokerId, _Watched] = {}
         spares = [f"S{number + 1}" for number in range(setting.spares)]
         self.world = World(
             [],
@@ -126,21 +193,16 @@ class LoadedCluster:
             ConstantUnderlay(LATENCY_US, local_latency_us=LATENCY_US),
             brokers=[*self.parameters.dispatchers, *self.parameters.matchers, *spares],
             seed=setting.seed,
-            costs=ServiceCosts(
-                processing_us=DISPATCH_NS * setting.slowdown // 1_000,
-                matching_per_subscription_ns=setting.search_ns * setting.slowdown,
-            ),
+            costs=self.costs,
         )
-        self._random = Random(setting.seed)
-        self.workload = Workload(self._random, deviation=setting.deviation, adverse=setting.adverse)
         self._sequence = 0
         self._stored = 0
         self._published: list[tuple[str, int, int]] = []
         self._add_clients()
         self.store(setting.subscriptions)
 
-    def _system(self, context: BrokerContext) -> _Counted:
-        made = _Counted(context, self.parameters, lambda: LinearIndex(ATTRIBUTES))
+    def _system(self, context: BrokerContext) -> _Watched:
+        made = _Watched(context, self.parameters, lambda: LinearIndex(self.traffic.attributes))
         self.strategies[context.broker] = made
         return made
 
@@ -154,9 +216,6 @@ class LoadedCluster:
         homes = self.parameters.dispatchers
         for number in range(SUBSCRIBERS):
             self.world.add_subscriber(f"C{number}", "clients")
-        self.world.add_subscriber(WATCHER, "clients")
-        everything = Subscription(id="everything", client=WATCHER, filter=EVERYTHING)
-        self.world.subscribe(2 * SECOND_US, homes[0], everything)
         for home in homes:
             self.world.add_publisher(f"P{home}", home, "clients")
         self.world.run(4 * SECOND_US)
@@ -169,7 +228,7 @@ class LoadedCluster:
         for _ in range(count):
             number = self._stored = self._stored + 1
             subscription = Subscription(
-                id=f"s{number}", client=f"C{number % SUBSCRIBERS}", filter=self.workload.filter()
+                id=f"s{number}", client=f"C{number % SUBSCRIBERS}", filter=self.traffic.filter()
             )
             at_us += spacing_us
             world.subscribe(at_us, homes[number % len(homes)], subscription)
@@ -193,7 +252,7 @@ class LoadedCluster:
                 publisher=client,
                 sequence=self._sequence,
                 published_us=now_us + LATENCY_US,
-                attributes=self.workload.message(),
+                attributes=self.traffic.message(),
             )
             self._published.append((client, self._sequence, now_us + LATENCY_US))
             self.world.request(now_us, client, Publish((publication,)))
@@ -221,12 +280,11 @@ class LoadedCluster:
         )
 
     def responses(self) -> Responses:
-        """Of all messages since the last call; what was delivered before is forgotten."""
-        arrived = {
-            row.publication.key: row.delivered_us
-            for row in self.world.trace.deliveries
-            if row.client == WATCHER
-        }
+        """Of all messages since the last call; what was answered before is forgotten."""
+        arrived: dict[tuple[str, int], int] = {}
+        for strategy in self.strategies.values():
+            arrived |= strategy.answered_us
+            strategy.answered_us.clear()
         published = np.array([at_us for _, _, at_us in self._published], np.float64)
         took = [
             arrived.get((client, number), np.inf) - at_us

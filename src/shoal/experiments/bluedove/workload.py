@@ -1,53 +1,100 @@
-"""The evaluation's subscriptions and messages (IV-B), drawn by a seed.
+"""Subscriptions and messages, drawn by a seed: the evaluation's (IV-B), or those of real data.
 
-Four attributes of length 1,000.  A subscription is a range of 250 on each; ranges lie around a hot
-spot, in a normal distribution cut off at the ends, and the hot spots of the attributes are spread
-evenly.  A message has a value on each: even over the whole length or, on adversely skewed
-attributes, in the subscriptions' own distribution (IV-F).
+The evaluation's have four attributes of length 1,000.  A subscription is a range of 250 on each;
+ranges lie around a hot spot, in a normal distribution cut off at the ends, and the hot spots of the
+attributes are spread evenly.  A message has a value on each: even over the whole length or, on
+adversely skewed attributes, in the subscriptions' own distribution (IV-F).
+
+With real data a message is a row of a table of numbers, and a subscription a range around a row,
+a quarter of the length of each attribute; so both are skewed alike, as the data are.
 
 >>> workload = Workload(Random(1), deviation=250.0, adverse=0)
 >>> sorted(workload.message()) == list(ATTRIBUTES)
 True
 >>> workload.hot_spots
 (125.0, 375.0, 625.0, 875.0)
+>>> Workload(Random(1), deviation=250.0, adverse=0, at_ends=True).hot_spots[::3]
+(0.0, 1000.0)
 
 Source: Li et al., BlueDove, sections IV-B and IV-F.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from shoal.model import And, Filter, Operator, predicate
+from shoal.overlays.bluedove.segments import Dimension, quantile_cuts
 
 LENGTH = 1_000.0
 RANGE = 250.0
 ATTRIBUTES = ("a1", "a2", "a3", "a4")
+# The length of an attribute of real data has all but the outermost values.
+OUTERMOST = 0.01
+
+
+class Traffic(Protocol):
+    """An endless supply of filters and messages."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]: ...
+
+    def dimensions(self, segments: int) -> tuple[Dimension, ...]:
+        """The searchable attributes, to be cut into so many segments."""
+
+    def filter(self) -> Filter: ...
+
+    def message(self) -> dict[str, float]: ...
 
 
 class Workload:
-    """An endless supply of filters and messages.
+    """The evaluation's.
 
     deviation   of the ranges' middles around the hot spot of an attribute
     adverse     so many attributes have messages skewed like the subscriptions
+    range       length of a subscription's range
+    at_ends     the first and the last hot spot lie at the ends, not amid a quarter
     """
 
-    def __init__(self, random: Random, *, deviation: float, adverse: int) -> None:
+    attributes = ATTRIBUTES
+
+    def __init__(
+        self,
+        random: Random,
+        *,
+        deviation: float,
+        adverse: int,
+        range: float = RANGE,
+        at_ends: bool = False,
+    ) -> None:
         self._random = random
         self._deviation = deviation
         self._adverse = adverse
+        self._range = range
         count = len(ATTRIBUTES)
-        self.hot_spots = tuple((number + 0.5) * LENGTH / count for number in range(count))
+        self.hot_spots = (
+            tuple(np.linspace(0.0, LENGTH, count).tolist())
+            if at_ends
+            else tuple(((np.arange(count) + 0.5) * LENGTH / count).tolist())
+        )
+
+    def dimensions(self, segments: int) -> tuple[Dimension, ...]:
+        return tuple(Dimension(attribute=name, low=0.0, high=LENGTH) for name in ATTRIBUTES)
 
     def filter(self) -> Filter:
         """A range on each attribute."""
-        tests = []
-        for name, hot_spot in zip(ATTRIBUTES, self.hot_spots, strict=True):
-            middle = self._skewed(hot_spot)
-            low = min(max(middle - RANGE / 2, 0.0), LENGTH - RANGE)
-            tests.append(predicate(name, Operator.GE, low))
-            tests.append(predicate(name, Operator.LT, low + RANGE))
-        return Filter(And(tuple(tests)))
+        lows = [
+            min(max(self._skewed(hot_spot) - self._range / 2, 0.0), LENGTH - self._range)
+            for hot_spot in self.hot_spots
+        ]
+        return _box(ATTRIBUTES, lows, [low + self._range for low in lows])
 
     def message(self) -> dict[str, float]:
         """A value on each attribute."""
@@ -63,3 +110,86 @@ class Workload:
             value = self._random.gauss(hot_spot, self._deviation)
             if 0 <= value < LENGTH:
                 return value
+
+
+class Points(NamedTuple):
+    """A table of numbers: a column per name, none missing."""
+
+    names: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+
+
+def save_points(file: Path, points: Points) -> None:
+    """Keep a table for runs to read, wherever they run."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as opened:
+        np.savez_compressed(opened, names=np.array(points.names), values=points.values)
+
+
+def load_points(file: Path) -> Points:
+    """A table that was kept."""
+    with np.load(file) as kept:
+        return Points(tuple(kept["names"].tolist()), kept["values"])
+
+
+def points_digest(file: Path) -> str:
+    """Of a kept table's contents, however the file came to be."""
+    names, values = load_points(file)
+    return hashlib.sha256(repr((names, values.shape)).encode() + values.tobytes()).hexdigest()
+
+
+class PointsWorkload:
+    """Of real data.
+
+    quantiles   segments have equal numbers of messages, not equal lengths
+
+    >>> rows = Points(("x", "y"), np.array([[1.0, 5.0], [2.0, 9.0], [9.0, 7.0]]))
+    >>> workload = PointsWorkload(rows, Random(1), quantiles=True)
+    >>> workload.dimensions(3)[0].boundaries, workload.message() in ({"x": 1.0, "y": 5.0},
+    ...     {"x": 2.0, "y": 9.0}, {"x": 9.0, "y": 7.0})
+    ((2.0, 9.0), True)
+    """
+
+    def __init__(self, points: Points, random: Random, *, quantiles: bool) -> None:
+        self._rows = points.values.tolist()
+        self._values = points.values
+        self._random = random
+        self._quantiles = quantiles
+        self.attributes = points.names
+        self._low, self._high = np.quantile(points.values, (OUTERMOST, 1 - OUTERMOST), axis=0)
+        self._half = (self._high - self._low) * RANGE / LENGTH / 2
+
+    def dimensions(self, segments: int) -> tuple[Dimension, ...]:
+        return tuple(
+            Dimension(
+                attribute=name,
+                low=float(self._low[column]),
+                high=float(self._high[column]),
+                boundaries=quantile_cuts(self._values[:, column], segments)
+                if self._quantiles
+                else (),
+            )
+            for column, name in enumerate(self.attributes)
+        )
+
+    def filter(self) -> Filter:
+        """A range around a row."""
+        row = self._random.choice(self._rows)
+        pairs = list(zip(row, self._half.tolist(), strict=True))
+        return _box(
+            self.attributes,
+            [value - half for value, half in pairs],
+            [value + half for value, half in pairs],
+        )
+
+    def message(self) -> dict[str, float]:
+        """A row."""
+        return dict(zip(self.attributes, self._random.choice(self._rows), strict=True))
+
+
+def _box(names: Sequence[str], lows: Sequence[float], highs: Sequence[float]) -> Filter:
+    tests = []
+    for name, low, high in zip(names, lows, highs, strict=True):
+        tests.append(predicate(name, Operator.GE, low))
+        tests.append(predicate(name, Operator.LT, high))
+    return Filter(And(tuple(tests)))

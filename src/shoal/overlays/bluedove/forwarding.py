@@ -41,9 +41,9 @@ class Policy(enum.Enum):
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """One dimension at one matcher.
 
-    queue            publications that wait or are being matched
+    queue            publications that wait to be matched
     arrival_per_s    publications that came, per second
-    matching_per_s   publications matched per second in which there were any to match
+    matching_per_s   publications that all cores together match in a second
     subscriptions    what each of them is matched against
     """
 

@@ -45,7 +45,7 @@ def fan_out(matchers: int) -> int:
 
 def digest(table: MemberTable) -> dict[BrokerId, Age]:
     """How new each entry is, by name."""
-    return {name: member.age for name, member in sorted(table.members.items())}
+    return dict(sorted(table.ages.items()))
 
 
 class Comparison(NamedTuple):
@@ -62,10 +62,12 @@ class Comparison(NamedTuple):
 def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
     """What is newer here, and the names of what is newer there, signs of life apart."""
     news, newer, wanted = [], {}, []
-    for name, member in sorted(table.members.items()):
-        mine, theirs = member.age, ages.get(name)
+    for name, mine in sorted(table.ages.items()):
+        theirs = ages.get(name)
+        if mine == theirs:
+            continue
         if theirs is None or (mine > theirs and not mine.says_the_same(theirs)):
-            news.append(member)
+            news.append(table.members[name])
         elif mine > theirs:
             newer[name] = mine
         elif theirs > mine and not theirs.says_the_same(mine):

@@ -59,7 +59,9 @@ class Matcher:
         # What the sets are being filled for, beside what is served.
         self.incoming: list[Segment] = [NOTHING for _ in node.dimensions]
         self.sets = [SubscriptionSet(dimension, make_index()) for dimension in node.dimensions]
-        self.queues = [DimensionQueue(parameters.rate_window_us) for _ in node.dimensions]
+        self.queues = [
+            DimensionQueue(parameters.rate_window_us, parameters.cores) for _ in node.dimensions
+        ]
         self._jobs: dict[int, _Job] = {}
         self._turns = Turns(len(self.queues))
         # Publications that a dimension had taken in before its segment shrank, still to match.
@@ -134,7 +136,7 @@ class Matcher:
             self._before_shrinking[dimension] = 0
             queue = self.queues[dimension]
             self._hand_back(queue.take(len(queue.waiting)), now_us, out)
-            queue.done(queue.in_work, now_us)
+            queue.done(queue.in_work, 0)
         for job in self._jobs.values():
             job.is_void = True
             self._hand_back(job.taken, now_us, out)
@@ -160,7 +162,7 @@ class Matcher:
             if low <= dimension.place(routed.publication.attributes) < high:
                 if not queue:
                     self._turns.wake(number)
-                queue.put(Waiting(dispatcher, routed), now_us)
+                queue.put(Waiting(dispatcher, routed))
             else:
                 elsewhere.append(Waiting(dispatcher, routed))
         self._hand_back(elsewhere, now_us, out)
@@ -189,7 +191,8 @@ class Matcher:
         job = self._jobs.pop(core)
         if job.is_void:
             return
-        self.work_us += now_us - job.since_us
+        worked_us = now_us - job.since_us
+        self.work_us += worked_us
         self._searched += job.searched
         matched: dict[BrokerId, list[Found]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}
@@ -206,7 +209,7 @@ class Matcher:
         for dispatcher, (ids, homes) in answers.items():
             confirming = {home: tuple(names) for home, names in homes.items()}
             send(dispatcher, Answer(confirming, tuple(ids)), now_us, out)
-        self.queues[job.dimension].done(len(job.taken), now_us)
+        self.queues[job.dimension].done(len(job.taken), worked_us)
         self._drained(job.dimension, len(job.taken))
         self._start_work(now_us, out)
 

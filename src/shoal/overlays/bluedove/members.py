@@ -132,6 +132,8 @@ class MemberTable:
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
         self.members: dict[BrokerId, Member] = {}
+        # Of the members, each; asked for at every exchange.
+        self.ages: dict[BrokerId, Age] = {}
         # When an entry was last renewed here, by this node's clock.
         self.heard_us: dict[BrokerId, int] = {}
         # Raised whenever a member changes in more than version.
@@ -142,12 +144,13 @@ class MemberTable:
         """Take in what is newer; who changed in more than version."""
         changed = []
         for member in members:
-            known = self.members.get(member.broker)
-            if known is not None and known.age >= member.age:
+            known, age = self.members.get(member.broker), member.age
+            if known is not None and self.ages[member.broker] >= age:
                 continue
             if len(member.segments) != self.dimensions:
                 continue  # of another configuration: it cannot be used here
             self.members[member.broker] = member
+            self.ages[member.broker] = age
             self.heard_us[member.broker] = now_us
             if (
                 known is None
@@ -163,9 +166,11 @@ class MemberTable:
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Take in signs of life of those whose entries are as they are here."""
         for name, age in ages.items():
-            known = self.members.get(name)
-            if known is not None and age > known.age and age.says_the_same(known.age):
-                self.members[name] = msgspec.structs.replace(known, version=age.version)
+            known = self.ages.get(name)
+            if known is not None and age > known and age.says_the_same(known):
+                row = self.members[name]
+                self.members[name] = msgspec.structs.replace(row, version=age.version)
+                self.ages[name] = age
                 self.heard_us[name] = now_us
 
     def serving(self) -> list[Member]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
-from shoal.model import BrokerId, MessageId
+from shoal.model import BrokerId, MessageId, Publication
 from shoal.overlays.bluedove.forwarding import Candidate, Load, choose
 from shoal.overlays.bluedove.messages import Answer, LoadReport, Match
 from shoal.overlays.bluedove.node import Node
@@ -48,6 +48,11 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    def publication(self, message_id: MessageId) -> Publication | None:
+        """A publication that is on its way; None when it is done."""
+        each = self._pending.get(message_id)
+        return None if each is None else each.routed.publication
 
     # --- on the way ---------------------------------------------------------------------------
 

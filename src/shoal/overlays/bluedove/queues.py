@@ -2,8 +2,9 @@
 
 Every dimension has its own set with its own index, and its own queue: a publication waits only
 behind those that are matched against the same set.  Rates are averages over the past window;
-the matching rate counts only the time in which there was something to match, so that it says
-what the matcher can do there beside its other work, not what it was asked to do.
+the matching rate counts only the time that cores spent on matching there, so that one by the rate
+is the time to match, as the paper has it, whatever else the matcher does and however little it was
+asked to do.
 
 Where several queues wait, each gets the same share of the cores' time (`Turns`), as threads of a
 stage per dimension would have it.  Taking one publication from each in turn would give nearly all
@@ -136,26 +137,24 @@ class _Sample(NamedTuple):
     until_us: int
     arrived: int
     matched: int
-    busy_us: int
+    worked_us: int
 
 
 class DimensionQueue:
     """Publications that wait for one dimension, and the rates of the past window."""
 
-    def __init__(self, window_us: int) -> None:
+    def __init__(self, window_us: int, cores: int = 1) -> None:
         self.waiting: deque[Waiting] = deque()
         self.in_work = 0
         self._window_us = window_us
+        self._cores = cores
         self._samples: deque[_Sample] = deque([_Sample(0, 0, 0, 0)])
-        self._arrived = self._matched = self._busy_us = 0
-        self._busy_since_us = 0
+        self._arrived = self._matched = self._worked_us = 0
 
     def __len__(self) -> int:
         return len(self.waiting) + self.in_work
 
-    def put(self, waiting: Waiting, now_us: int) -> None:
-        if not self:
-            self._busy_since_us = now_us
+    def put(self, waiting: Waiting) -> None:
         self.waiting.append(waiting)
         self._arrived += 1
 
@@ -165,28 +164,26 @@ class DimensionQueue:
         self.in_work += len(taken)
         return taken
 
-    def done(self, count: int, now_us: int) -> None:
-        """So many that were taken are matched."""
+    def done(self, count: int, worked_us: int) -> None:
+        """So many that were taken are matched, which took a core so long."""
         self.in_work -= count
         self._matched += count
-        if not self:
-            self._busy_us += now_us - self._busy_since_us
+        self._worked_us += worked_us
 
     def load(self, subscriptions: int, search_ns: float, now_us: int) -> Load:
         """The load now; `search_ns` per subscription stands in for a rate not yet measured."""
-        busy_us = self._busy_us + (now_us - self._busy_since_us if self else 0)
         samples = self._samples
-        samples.append(_Sample(now_us, self._arrived, self._matched, busy_us))
+        samples.append(_Sample(now_us, self._arrived, self._matched, self._worked_us))
         while len(samples) > 2 and samples[1].until_us <= now_us - self._window_us:
             samples.popleft()
         first, last = samples[0], samples[-1]
-        matched, matching_us = last.matched - first.matched, last.busy_us - first.busy_us
-        if matched and matching_us:
-            rate = matched * 1e6 / matching_us
+        matched, worked_us = last.matched - first.matched, last.worked_us - first.worked_us
+        if matched and worked_us:
+            rate = self._cores * matched * 1e6 / worked_us
         else:
-            rate = 1e9 / (search_ns * max(1, subscriptions))
+            rate = self._cores * 1e9 / (search_ns * max(1, subscriptions))
         return Load(
-            queue=len(self),
+            queue=len(self.waiting),
             arrival_per_s=(last.arrived - first.arrived) * 1e6 / max(1, now_us - first.until_us),
             matching_per_s=rate,
             subscriptions=subscriptions,
