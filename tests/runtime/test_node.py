@@ -33,8 +33,10 @@ from shoal.broker.messages import (
 )
 from shoal.broker.wire import WireError
 from shoal.model import MessageId, Publication
+from shoal.runtime.batches import MAX_BATCH, joined
 from shoal.runtime.clock import Clock
-from shoal.runtime.node import MAX_BATCH, Node, Phase, joined
+from shoal.runtime.node import Node, Phase
+from tests.broker.transcript import publish
 from tests.runtime.live import on_loop, until
 
 SESSION = MessageId("B1", "P", 0)
@@ -255,3 +257,20 @@ async def test_a_flush_goes_by_its_phases() -> None:
         node.at_flush(phase, partial(found.append, phase))
     node.flush()
     assert found == [Phase.DELIVER, Phase.RECORD, Phase.LINKS, Phase.CLIENTS]
+
+
+@on_loop
+async def test_publications_of_clients_wait_until_the_machine_is_ready() -> None:
+    machine = Machine(lambda input: [])
+    machine.is_ready = False
+    node = Node(machine, Clock())  # type: ignore[arg-type]
+    node.links = Links(node)
+    request = publish(1)
+    node.request("P", request)
+    node.receive("B2", [Unsubscribe("s")])
+    assert machine.inputs == [Received("B2", Unsubscribe("s"))]
+    assert not node.is_ready
+    machine.is_ready = True  # with what it is told next
+    node.receive("B2", [Unsubscribe("t")])
+    assert node.is_ready
+    assert machine.inputs[1:] == [Received("B2", Unsubscribe("t")), Requested("P", request)]

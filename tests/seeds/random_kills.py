@@ -31,7 +31,7 @@ from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
 from shoal.mqtt.publishers import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.runtime.node import joined
+from shoal.runtime.batches import joined
 
 LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
 

@@ -46,17 +46,15 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Message, PublicationBatch, Publish, Subscribe, Unsubscribe
+from shoal.broker.messages import Message, PublicationBatch, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
+from shoal.runtime.held_back import HeldBack
 from shoal.runtime.monitor import Monitor
 
 MONITOR_INTERVAL_S = 1.0
-# Publications handled in one go; the loop must come back to its sockets meanwhile.
-MAX_BATCH = 1_024
-# What is held back until the machine is ready; beyond it clients wait.
-MAX_HELD_BACK_BYTES = 8 * 2**20
 
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger(__name__)
@@ -144,9 +142,7 @@ class Node:
         self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
         self._is_ready = machine.is_ready
-        self._held_back: deque[tuple[ClientId, Message, Custody | None]] = deque()
-        self._held_back_bytes = 0
-        self._waiting_clients: set[ClientId] = set()
+        self._held_back = HeldBack()
         self._is_handling = False
         self._flush_is_due = False
         self._deliveries = 0
@@ -218,7 +214,9 @@ class Node:
         custody: Custody | None = None,
     ) -> None:
         """What a client asks."""
-        if not self._is_ready and self._hold_back(client, request, custody):
+        if not self._is_ready and self._held_back.keep(client, request, custody):
+            if self._held_back.is_full:
+                self.hold(True, "not ready")
             return
         if self._trace is not None and isinstance(request, Publish):
             self._trace.published(request)
@@ -239,24 +237,10 @@ class Node:
         if not self._is_ready and self.machine.is_ready:
             self._begin()
 
-    def _hold_back(self, client: ClientId, request: Message, custody: Custody | None) -> bool:
-        """Whether a request must wait until the machine is ready; then it does."""
-        if type(request) is Publish:
-            self._held_back_bytes += sum(len(each.body) for each in request.publications)
-        elif client not in self._waiting_clients or isinstance(request, Subscribe | Unsubscribe):
-            return False
-        self._waiting_clients.add(client)
-        self._held_back.append((client, request, custody))
-        if self._held_back_bytes > MAX_HELD_BACK_BYTES:
-            self.hold(True, "not ready")
-        return True
-
     def _begin(self) -> None:
         """The machine is ready."""
         self._is_ready = True
-        held_back, self._held_back = self._held_back, deque()
-        self._waiting_clients.clear()
-        for client, request, custody in held_back:
+        for client, request, custody in self._held_back.take():
             self.request(client, request, custody=custody)
         self.hold(False, "not ready")
 
@@ -418,37 +402,6 @@ class Node:
             event = "link up" if change.up else "link down"
             _log.info(event, extra={"broker": self.id, "neighbour": change.neighbour})
             self.bring(change)
-
-
-def joined(messages: Sequence[Message]) -> list[tuple[Message, int]]:
-    """The messages, with runs of publications that came the same way as one batch each.
-
-    With each, how many of them it is.
-    """
-    found: list[tuple[Message, int]] = []
-    run: list[PublicationBatch] = []
-    length = 0
-    for message in messages:
-        if type(message) is PublicationBatch:
-            if run and (message.hops != run[0].hops or length >= MAX_BATCH):
-                found.append((_batch(run), len(run)))
-                run, length = [], 0
-            run.append(message)
-            length += len(message.publications)
-        else:
-            if run:
-                found.append((_batch(run), len(run)))
-                run, length = [], 0
-            found.append((message, 1))
-    if run:
-        found.append((_batch(run), len(run)))
-    return found
-
-
-def _batch(run: list[PublicationBatch]) -> PublicationBatch:
-    if len(run) == 1:
-        return run[0]
-    return PublicationBatch(tuple(one for each in run for one in each.publications), run[0].hops)
 
 
 def _publications(input: Input) -> int:
