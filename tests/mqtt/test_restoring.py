@@ -333,6 +333,24 @@ def test_a_session_is_found_elsewhere(
     assert not network["B1"].clients.is_kept("c")
 
 
+def test_a_broker_that_is_not_there_yet_is_waited_for(memory: Memory) -> None:
+    network = memory.network
+    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=1)
+    network["B2"].connect("p").publish("a", b"x", qos=1)
+    memory.forget("B1")
+    network.is_slow = True
+    client = network["B3"].open()
+    client.send(COMING_BACK)
+    network.after(6)
+    assert client.take() == []
+    memory.restart("B1")
+    network.is_slow = False
+    network.after(3)
+    connack, publication = client.take()
+    assert connack.session_present
+    assert publication.payload == b"x"
+
+
 def test_a_session_that_is_elsewhere_by_now_does_not_come_back(memory: Memory) -> None:
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=1)

@@ -2,8 +2,8 @@
 
 >>> homes = Homes()
 >>> homes.put("c", "B2", at_us=5)
->>> homes.get("c"), homes.is_certain("c"), homes.get("d")
-('B2', True, None)
+>>> homes.get("c"), homes.get("d")
+('B2', None)
 """
 
 from __future__ import annotations
@@ -18,16 +18,12 @@ if TYPE_CHECKING:
 
 
 class Homes:
-    """The broker that has a client's session, and when the client entered it.
-
-    What a broker remembers from before it started is not *certain* until it is said again.
-    """
+    """The broker that has a client's session, and when the client entered it."""
 
     def __init__(self) -> None:
         # Is told what changes, if there is one.
         self.journal: Journal | None = None
         self._homes: dict[str, tuple[BrokerId, int]] = {}
-        self._uncertain: set[str] = set()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._homes)
@@ -40,26 +36,16 @@ class Homes:
         home = self._homes.get(client_id)
         return None if home is None else home[0]
 
-    def is_certain(self, client_id: str) -> bool:
-        return client_id not in self._uncertain
-
     def put(self, client_id: str, broker: BrokerId, at_us: int) -> None:
         """The session is there."""
-        self._uncertain.discard(client_id)
         if self._homes.get(client_id) != (broker, at_us):
             self._homes[client_id] = (broker, at_us)
             if self.journal is not None:
                 self.journal.home(client_id, broker, at_us)
 
-    def restore(self, client_id: str, broker: BrokerId, at_us: int) -> None:
-        """It was there when this broker stopped."""
-        self._homes[client_id] = (broker, at_us)
-        self._uncertain.add(client_id)
-
     def pop(self, client_id: str) -> BrokerId | None:
         """It is there no more; where it was."""
         home = self._homes.pop(client_id, None)
-        self._uncertain.discard(client_id)
         if home is None:
             return None
         if self.journal is not None:

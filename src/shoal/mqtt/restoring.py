@@ -4,8 +4,7 @@
 from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
 begins its journal, so that what happens from then on is written down.
 
->>> from shoal.mqtt.incoming import Owed, owed_to_nobody
-from shoal.mqtt.journal import SessionPut
+>>> from shoal.mqtt.journal import SessionPut
 >>> remembered = Remembered()
 >>> remembered.apply([SessionPut("c", 60, None, 5, None)])
 >>> clients = BrokerClients("B1", now_us=7)

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 # A client does not wait longer for its session than it would for a slow broker.
 WAIT_US = 2 * MICROSECONDS
-# Unless this broker has just started, and the links may not be there yet, or the other not either.
-STARTING_WAIT_US = 10 * MICROSECONDS
+# Unless brokers remember: then one that is not there may be about to start again, with it.
+REMEMBERED_WAIT_US = 10 * MICROSECONDS
 ASK_AGAIN_US = MICROSECONDS // 2
 # Until then subscriptions have reached every broker; the new one is told when it is over, and
 # waits longer only if the old one has died.
@@ -187,7 +187,7 @@ class Roaming:
             return False
         journey = self._say_entered(client_id, now_us, is_kept=True, asked=home)
         self._current[client_id] = journey
-        wait_us = WAIT_US if self.homes.is_certain(client_id) else STARTING_WAIT_US
+        wait_us = WAIT_US if self._clients.journal is None else REMEMBERED_WAIT_US
         self._waiting[journey] = _Waiting(connection, admission, home, now_us + wait_us)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
         return True
@@ -205,7 +205,7 @@ class Roaming:
 
     def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
         """A session was elsewhere when the broker stopped."""
-        self.homes.restore(client_id, broker, at_us)
+        self.homes.put(client_id, broker, at_us)
         self._entered[client_id] = (at_us, broker)
 
     def ended(self, session: Session, now_us: int) -> None:
