@@ -384,6 +384,31 @@ def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
     assert client.take_payloads() == [b"x"]
 
 
+@pytest.mark.parametrize("after_s", [0, 1, 3])
+def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> None:
+    network = memory.network
+    client = network["B1"].connect("c", properties=KEPT)
+    client.subscribe("a", qos=2)
+    publisher = network["B1"].connect("p")
+    publisher.publish("a", b"1", qos=2)
+    network["B3"].connect("c", clean_start=False, properties=KEPT).lose()
+    publisher.publish("a", b"2", qos=2)
+    network.is_slow = True
+    publisher.publish("a", b"3", qos=2)
+    memory.restart("B3")
+    network.is_slow = False
+    network.settle()
+    publisher.publish("a", b"4", qos=2)
+    network.after(after_s)
+    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
+    network.after(6)
+    publisher.publish("a", b"5", qos=2)
+    assert client.take_payloads() == [b"1", b"2", b"3", b"4", b"5"]
+    assert not network["B3"].clients._roaming._arriving  # type: ignore[union-attr]
+    memory.restart("B3")
+    assert not network["B3"].clients._roaming._arriving  # type: ignore[union-attr]
+
+
 def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> None:
     network = memory.network
     client = network["B1"].connect("c", properties=KEPT)

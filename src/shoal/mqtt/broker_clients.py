@@ -308,7 +308,7 @@ class BrokerClients:
         if session.expiry_interval_s:
             session.journal = self.journal
             if self._roaming is not None:
-                self._roaming.restored(session)
+                self._roaming.restored(session, now_us)
         self._sessions.restored(session, now_us)
 
     def may_publish_again(self, key: tuple[str, int]) -> bool:

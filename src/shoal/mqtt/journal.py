@@ -48,6 +48,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
 
     `left_us` is when its connection ended, None while there is one; `entered_us` the stamp under
     which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
+    With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
     """
 
     client_id: str
@@ -55,6 +56,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     left_us: int | None
     entered_us: int
     will: Will | None
+    arriving_us: int | None = None
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):
@@ -236,6 +238,10 @@ class Journal:
         session.left_us = now_us
         self._put_session(session)
 
+    def arrived(self, session: Session) -> None:
+        """All that was on its way to the session from elsewhere has come."""
+        self._put_session(session)
+
     def will_is_gone(self, session: Session) -> None:
         """The session's will is published, or never will be."""
         if session.journal is not None:
@@ -322,6 +328,7 @@ class Journal:
                 session.left_us,
                 session.entered_us,
                 session.will,
+                session.arriving_us,
             )
         )
 

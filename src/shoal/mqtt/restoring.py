@@ -167,7 +167,7 @@ class _Restoring:
         session = self._clients.adopt(put.client_id)
         session.expiry_interval_s = put.expiry_interval_s
         session.entered_us, session.left_us = put.entered_us, put.left_us
-        session.will = put.will
+        session.will, session.arriving_us = put.will, put.arriving_us
         session.is_remembered = True
         session.received.update(known.received)
         for row in known.subscriptions.values():

@@ -199,9 +199,14 @@ class Roaming:
         is_kept = session.expiry_interval_s > 0
         _, session.entered_us = self._say_entered(client_id, now_us, is_kept=is_kept, asked=None)
 
-    def restored(self, session: Session) -> None:
-        """A session is here since before the broker started; whoever joins the network is told."""
+    def restored(self, session: Session, now_us: int) -> None:
+        """A session is here since before the broker started; whoever joins the network is told.
+
+        If it had just come, more may still come from where it was.
+        """
         self._entered[session.client_id] = (session.entered_us, self._broker_id)
+        if session.arriving_us is not None:
+            self._expect(session, (session.client_id, session.arriving_us), now_us)
 
     def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
         """A session was elsewhere when the broker stopped."""
@@ -362,8 +367,7 @@ class Roaming:
 
     def _make(self, session: Session, state: SessionState, waiting: _Waiting, now_us: int) -> None:
         """Fill a session with what was sent."""
-        move = session.diversion = _Move(self, session, state.journey)
-        self._arriving[state.journey] = move
+        move = self._expect(session, state.journey, now_us)
         session.received.update(state.received)
         move.known.update(dict.fromkeys(state.came))
         for item in waiting.items:
@@ -377,7 +381,14 @@ class Roaming:
             # What another version of this software wrote may mean nothing here.
             with suppress(ValueError):
                 self._clients.subscriptions.add(subscription_of(session, row))
-        self._timers.set((ARRIVING_TIMER, state.journey), now_us + ARRIVING_US)
+
+    def _expect(self, session: Session, journey: Journey, now_us: int) -> _Move:
+        """More may come for a session, from where it was."""
+        move = session.diversion = _Move(self, session, journey)
+        session.arriving_us = journey[1]
+        self._arriving[journey] = move
+        self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+        return move
 
     def _ask_again(self, journey: Journey, now_us: int) -> None:
         """The session has not come: the question may have been lost on a link not yet there."""
@@ -410,6 +421,9 @@ class Roaming:
         self._timers.cancel((ARRIVING_TIMER, journey))
         move = self._arriving.pop(journey)
         move.arrive(now_us)
+        move.session.arriving_us = None
+        if move.session.journal is not None and move.target is None:
+            move.session.journal.arrived(move.session)
         if move.is_due and move.target is not None:
             self._depart(move.target[1], now_us)
 

@@ -142,6 +142,7 @@ class Session:
         "_resend",
         "_waiting",
         "_waiting_at_0",
+        "arriving_us",
         "client_id",
         "diversion",
         "dropped",
@@ -164,6 +165,8 @@ class Session:
         # When its client came to this broker, as others know it, and when it went, if it did.
         self.entered_us = 0
         self.left_us: int | None = None
+        # The stamp of its journey, while something may still come from where it was.
+        self.arriving_us: int | None = None
         self.journal: Journal | None = None
         self.is_remembered = False
         self.will: Will | None = None
