@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
+from shoal.matching import index as index_module
+from shoal.matching.filed import FiledFilters
 from shoal.model import Filter, FilterError, Value
 from tests.strategies import attributes, conjunctions, filters
 
@@ -144,3 +147,51 @@ def test_values_of_a_list_are_places_of_their_own() -> None:
     for id in ("list", "numbers", "long"):
         index.remove(id)
     assert is_bare(index)
+
+
+@given(
+    st.lists(CHANGES.filter(lambda change: is_small(change[1])), max_size=20),
+    st.lists(attributes(), min_size=1, max_size=6),
+    st.sampled_from([-1, 2, 1_000]),
+)
+@settings(max_examples=60, deadline=None)
+def test_where_much_is_tested_the_compiled_parts_find_the_same(
+    changes: list[tuple[int, Filter | None]], publications: list[Publication], maximum: int
+) -> None:
+    filed, index = FiledFilters(), MatchIndex()
+    with mock.patch.object(index_module, "TESTS_MAXIMUM", maximum):
+        for number, (id, filter) in enumerate(changes):
+            for each in (filed, index):
+                if filter is not None:
+                    each.add(id, filter)
+                elif id in each:
+                    each.remove(id)
+            if number % 7 == 0:
+                index.match(publications[0])
+        expected = [sorted(filed.match(publication)) for publication in publications]
+        assert [sorted(index.match(publication)) for publication in publications] == expected
+        assert [sorted(found) for found in index.match_each(publications)] == expected
+
+
+def test_tests_are_counted_without_being_made() -> None:
+    index = FiledFilters()
+    index.add("ladder", parse("a > 1 AND b LIKE 'x%'"))
+    index.add("equal", parse("c = 1 AND d <> 2 AND e <> 3"))
+    index.add("falling", parse("a < 10 AND b LIKE 'x%' OR f = 1"))
+    index.add("plain", parse("a > 1"))
+    publications: list[Publication] = [{}, {"a": 0}, {"a": 5}, {"a": "5", "c": 1}, {"c": True}]
+    assert [index._tests_for(each) for each in publications] == [0, 1, 2, 1, 0]
+    index.remove("ladder")
+    index.remove("falling")
+    assert (index._tests_for({"a": 5}), index._tested) == (0, 1)
+
+
+def test_many_ranges_are_searched_by_the_compiled_parts() -> None:
+    index = MatchIndex()
+    for number in range(2_000):
+        index.add(("s", number), parse(f"a > {number} AND b < {number + 10} AND c <> 0"))
+    publications: list[Publication] = [{"a": 1_500, "b": at, "c": 1} for at in (7, 1_505, 1_508)]
+    found = index.match_each(publications)
+    assert [len(each) for each in found] == [1_500, 4, 1]
+    assert index.match(publications[2]) == found[2] == [("s", 1_499)]
+    assert index.match_each([]) == []

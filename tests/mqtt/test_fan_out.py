@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from shoal.matching import index
 from shoal.mqtt import fan_out
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
@@ -141,3 +142,11 @@ def test_what_was_published_before_an_error_is_delivered() -> None:
     assert [type(packet).__name__ for packet in writer.take()] == [
         "Publish", "Publish", "Disconnect",
     ]  # fmt: skip
+
+
+def test_by_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where filters are many and tested one by one, a run of messages is matched as a batch."""
+    monkeypatch.setattr(index, "TESTS_MAXIMUM", -1)
+    for seed in range(3):
+        one_by_one = play(House(), seed, together=False)
+        assert play(House(), seed, together=True) == one_by_one

@@ -9,7 +9,7 @@ match yields the entries themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shoal.broker.overlap_candidates import OverlapCandidates
 from shoal.matching import MatchIndex, overlaps
@@ -93,8 +93,12 @@ class RoutingTable:
         self._index = MatchIndex()
         self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
-        # The entries whose filters match attributes, in an order that depends on history only.
+        # The entries whose filters match attributes, in an order that depends on history only;
+        # and those for each of several publications.
         self.match: Callable[[Attributes], list[SubscriptionEntry]] = self._index.match
+        self.match_each: Callable[[Sequence[Attributes]], list[list[SubscriptionEntry]]] = (
+            self._index.match_each
+        )
 
     def add_advertisement(
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0

@@ -60,6 +60,7 @@ class CompiledFilters:
         self._places: dict[Hashable, tuple[Source, int]] = {}
         self._chunk = CHUNK_FIRST  # as the batches before have shown it to be right
         self._rooms: list[Rooms] = []  # one for each thread that was in `match` at once
+        self._names: Any = None  # the ids by their numbers, where they are objects
         self._coded: tuple[Numbers, Any] | None = None  # a code per id, and what it stands for
         self._removed = 0  # since all were compiled anew
 
@@ -122,7 +123,9 @@ class CompiledFilters:
         if all(isinstance(source.ids, np.ndarray) for source in sources):
             return self._run(batch, [source.search(batch, None) for source in sources])
         offsets, found = self._run(batch, _searches_of_numbers(batch, sources))
-        return offsets, _objects(self._ids())[found]
+        if self._names is None:
+            self._names = _objects(self._ids())
+        return offsets, self._names[found]
 
     def match_destinations(
         self,
@@ -214,7 +217,7 @@ class CompiledFilters:
     def _changed(self) -> None:
         """Forget what was made for the parts and the numbers that there were."""
         self._rooms.clear()
-        self._coded = None
+        self._names = self._coded = None
 
 
 def _contents_of(filters: Mapping[Hashable, Filter], vocabularies: Vocabularies) -> Contents:

@@ -181,6 +181,8 @@ class FiledFilters:
         self._destination_sizes: dict[Hashable, int] = {}
         # Filters of several conjunctions may match in several places and must be named once.
         self._several = 0
+        # Conjunctions that are tested one by one where their equalities are met.
+        self._tested = 0
         self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
         # What a table's values are of: no attribute (None), one, or several.
         self._scan: tuple[
@@ -216,6 +218,7 @@ class FiledFilters:
             if bucket is None:
                 bucket = table[place.values] = _Bucket(place)
             bucket.add(id, number, place)
+            self._tested += bool(place.rest)
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter; KeyError if there is none under this id."""
@@ -230,6 +233,7 @@ class FiledFilters:
             table = self._tables[place.signature]
             bucket = table[place.values]
             bucket.remove(id, number, place)
+            self._tested -= bool(place.rest)
             if bucket.is_empty():
                 del table[place.values]
                 if not table:
@@ -268,6 +272,26 @@ class FiledFilters:
 
         are_known(self._walk(attributes, are_known))
         return list(known)
+
+    def _tests_for(self, attributes: Attributes) -> int:
+        """How many conjunctions a search would test one by one, without testing them."""
+        get = attributes.get
+        tests = 0
+        for signature, table in self._tables.items():
+            values: _Values = tuple(get(name) for name, _ in signature)
+            if len(values) == 1:
+                values = values[0]
+            bucket = table.get(values)
+            if bucket is None or (bucket.types is not None and not bucket.suits(values)):
+                continue
+            tests += len(bucket.others)
+            for rising, name, by_type in bucket.tested:
+                value = get(name)
+                ladder = by_type.get(type(value))
+                if ladder is not None:
+                    cut = bisect_right(ladder[0], value)
+                    tests += cut if rising else len(ladder[1]) - cut
+        return tests
 
     def _walk(
         self, attributes: Attributes, is_enough: Callable[[list[Any]], bool] | None

@@ -1,9 +1,10 @@
 """The match index: which of many filters match a publication, or each of a batch.
 
 One publication at a time is looked up where filters are filed by what they demand (see `filed`).
-Batches, and filters loaded from arrays, go through compiled parts (see `parts`), which are made,
-and numba imported, when they are first needed; numpy columns then match without a Python object
-per publication, and other threads run meanwhile.
+Batches, filters loaded from arrays, and publications for which too many filters would have to be
+tested one by one, go through compiled parts (see `parts`), which are made, and numba imported,
+when they are first needed; numpy columns then match without a Python object per publication, and
+other threads run meanwhile.
 
 >>> from shoal.language import parse
 >>> index = MatchIndex()
@@ -25,6 +26,7 @@ per publication, and other threads run meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 # Lists of fewer publications are matched one at a time: making columns of them takes longer.
 BATCH_MINIMUM = 128
+# More tests than these, one by one, take longer than the compiled parts do with one batch.
+TESTS_MAXIMUM = 1_000
 
 
 class MatchIndex(FiledFilters):
@@ -113,10 +117,33 @@ class MatchIndex(FiledFilters):
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
+        if self._tested > TESTS_MAXIMUM and self._tests_for(attributes) > TESTS_MAXIMUM:
+            return self._match_compiled([attributes])[0]
         found = super().match(attributes)
         if self._compiled is not None:
             found += self._compiled.match_loaded(attributes)
         return found
+
+    def match_each(self, publications: Sequence[Attributes]) -> list[list[Any]]:
+        """As `match`, for each of many, in whichever way is faster."""
+        count = len(publications)
+        if self._tested * count > TESTS_MAXIMUM and count > 1:
+            # A few say what to expect of all.
+            some = {0, count // 2, count - 1}
+            tests = sum(self._tests_for(publications[at]) for at in sorted(some))
+            if tests * count > TESTS_MAXIMUM * len(some):
+                return self._match_compiled(publications)
+        is_light = self._compiled is None and self._tested <= TESTS_MAXIMUM
+        match = super().match if is_light else self.match
+        return [match(attributes) for attributes in publications]
+
+    def _match_compiled(self, publications: Sequence[Attributes]) -> list[list[Any]]:
+        from shoal.matching.columns import Batch
+
+        batch = Batch.of_publications(publications)
+        offsets, ids = self._compile().match(batch, self._filters)
+        found, ends = ids.tolist(), offsets.tolist()
+        return [found[start:end] for start, end in pairwise(ends)]
 
     def matches_any(self, attributes: Attributes) -> bool:
         """Whether any filter matches; the first found ends the search."""

@@ -23,7 +23,7 @@ Source: MQTT Version 5.0, sections 4.7 and 4.8.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -121,6 +121,21 @@ class TopicIndex:
             for group in leaf.groups.values():
                 found += group.choose(attributes)
         return found
+
+    def match_each(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
+        """As `match`, for each of several publications to one topic, in their order."""
+        answers: list[list[Any]] = [[] for _ in publications]
+        for leaf in self._leaves(topic):
+            found: Sequence[list[Any]] = ()
+            if leaf.content is not None:
+                found = leaf.content.match_each(publications)
+            for number, answer in enumerate(answers):
+                answer += leaf.plain
+                if found:
+                    answer += found[number]
+                for group in leaf.groups.values():
+                    answer += group.choose(publications[number])
+        return answers
 
     def asks_for_content(self, topic: str) -> bool:
         """Whether an answer for this topic depends on attributes: else they need not be read."""

@@ -124,34 +124,48 @@ class FanOut:
         lanes: dict[Session, list[int]] = {}
         first, last, deliveries = 0, len(messages), 0
         while first < last:
-            message, end = messages[first], first + 1
-            receivers = subscriptions.receivers(message.topic)
-            found: Sequence[ClientSubscription]
+            topic, end = messages[first].topic, first + 1
+            while end < last and messages[end].topic == topic:
+                end += 1
+            receivers = subscriptions.receivers(topic)
+            answers: Sequence[Sequence[ClientSubscription]]
             if receivers is None:
-                found = subscriptions.match(message)
+                answers = subscriptions.match_each(messages[first:end])
+                deliveries += sum(map(len, answers))
+                self._put(messages, answers, first, forms, lanes)
             else:
-                found = receivers
-                while end < last and messages[end].topic == message.topic:
-                    end += 1
-            deliveries += len(found) * (end - first)
-            if subscriptions.are_plain or all(each.is_plain for each in found):
-                if end == first + 1:
-                    for subscription in found:
-                        session = subscription.session
-                        lane = lanes.get(session)
-                        if lane is None:
-                            lanes[session] = [first]
-                        elif lane[-1] != first:  # else one copy for several subscriptions
-                            lane.append(first)
-                else:
-                    for subscription in found:
+                deliveries += len(receivers) * (end - first)
+                if all(each.is_plain for each in receivers):
+                    for subscription in receivers:
                         lanes.setdefault(subscription.session, []).extend(range(first, end))
-            else:
-                for number in range(first, end):
-                    _put_each(messages[number], found, number, forms, lanes)
+                else:
+                    answers = [receivers] * (end - first)
+                    self._put(messages, answers, first, forms, lanes)
             first = end
         self._statistics.deliveries += deliveries
         return lanes
+
+    def _put(
+        self,
+        messages: list[Message],
+        answers: Sequence[Sequence[ClientSubscription]],
+        first: int,
+        forms: list[_Form],
+        lanes: dict[Session, list[int]],
+    ) -> None:
+        """Messages, from the first on, to the lanes of those who are to get them."""
+        are_plain = self._subscriptions.are_plain
+        for number, found in enumerate(answers, start=first):
+            if not (are_plain or all(each.is_plain for each in found)):
+                _put_each(messages[number], found, number, forms, lanes)
+                continue
+            for subscription in found:
+                session = subscription.session
+                lane = lanes.get(session)
+                if lane is None:
+                    lanes[session] = [number]
+                elif lane[-1] != number:  # else one copy for several subscriptions
+                    lane.append(number)
 
 
 def _put_each(

@@ -9,6 +9,7 @@ Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shoal.matching import TopicIndex
@@ -114,17 +115,25 @@ class Subscriptions:
 
     def match(self, message: Message) -> list[ClientSubscription]:
         """The subscriptions that get a message, of each group one."""
-        topic = message.topic
+        return self.match_each([message])[0]
+
+    def match_each(self, messages: Sequence[Message]) -> list[list[ClientSubscription]]:
+        """As `match`, for each of several messages to one topic, in their order."""
+        topic = messages[0].topic
         asks = self._asks_for_content.get(topic)
         if asks is None:
             if len(self._asks_for_content) >= _REMEMBERED_TOPICS:
                 self._asks_for_content.clear()
             asks = self._asks_for_content[topic] = self._index.asks_for_content(topic)
-        found = self._index.match(topic, attributes_of(message) if asks else _NO_ATTRIBUTES)
+        attributes = [attributes_of(each) if asks else _NO_ATTRIBUTES for each in messages]
+        answers = self._index.match_each(topic, attributes)
         sharing = self.sharing
         if sharing is None or not self._groups:
-            return found
-        return [each for each in found if not each.shared or sharing.is_mine(each, message)]
+            return answers
+        return [
+            [each for each in found if not each.shared or sharing.is_mine(each, message)]
+            for message, found in zip(messages, answers, strict=True)
+        ]
 
     def group(self, name: str) -> tuple[ClientSubscription, ...]:
         """The members of a group, present or not."""

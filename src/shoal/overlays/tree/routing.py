@@ -54,7 +54,7 @@ class TreeRouting:
     def __init__(self, context: BrokerContext) -> None:
         self.broker = context.broker
         self.tables = RoutingTable()
-        self._match = self.tables.match
+        self._match, self._match_each = self.tables.match, self.tables.match_each
         self._neighbours = sorted(context.neighbours)
         # What each local publisher may publish; outlives its SRT rows while it is being moved.
         self._publishers: dict[ClientId, MatchIndex] = {}
@@ -430,11 +430,17 @@ class TreeRouting:
     ) -> None:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients."""
         remote: dict[BrokerId, list[RoutedPublication]] = {}
-        match = self._match
+        match, answers = self._match, None
+        if len(publications) > 1:
+            each = [routed.publication.attributes for routed in publications]
+            answers = iter(self._match_each(each))
         for routed in publications:
+            found = next(answers) if answers else match(routed.publication.attributes)
+            if not found:
+                continue
             local: dict[ClientId, list[SubscriptionId]] = {}
             reached = [hop]  # a handful of neighbours: a list beats a set
-            for entry in match(routed.publication.attributes):
+            for entry in found:
                 neighbour = entry.last_hop
                 if neighbour is None:
                     known = local.get(entry.client)
