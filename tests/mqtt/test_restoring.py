@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.controls import item_of
 from shoal.mqtt.journal import (
     HeardPut,
     ItemPut,
@@ -16,12 +17,14 @@ from shoal.mqtt.journal import (
     RetainedPut,
     read_records,
 )
+from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE
 from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.publishers import Repeats
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.restoring import Remembered, restore
+from shoal.mqtt.session import Outgoing
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import RememberingHouse
@@ -407,6 +410,23 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
     assert not network["B3"].clients._roaming._arriving  # type: ignore[union-attr]
     memory.restart("B3")
     assert not network["B3"].clients._roaming._arriving  # type: ignore[union-attr]
+
+
+def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> None:
+    network = memory.network
+    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
+    network["B3"].connect("c", clean_start=False, properties=KEPT)
+    roaming = network["B3"].clients._roaming
+    assert roaming is not None
+    (journey,) = roaming._arriving
+    memory.restart("B3")
+    site = network["B3"]
+    message = Message("a", b"late", "p", site.now_us, 2)
+    item = item_of(Outgoing(message, 2, False, ()), journey, site.now_us)
+    assert site.clients._roaming is not None
+    site.clients._roaming.hear(item, site.now_us)
+    client = site.connect("c", clean_start=False, properties=KEPT)
+    assert client.take_payloads() == [b"late"]
 
 
 def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> None:
