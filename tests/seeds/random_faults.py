@@ -23,8 +23,10 @@ LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 35 * SECOND_US)
 class FaultyNetwork:
     """One seed's network with faults; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, *, system: str, lossy: bool = False) -> None:
-        self.network = RandomNetwork(seed, system=system, lossy=lossy)
+    def __init__(
+        self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
+    ) -> None:
+        self.network = RandomNetwork(seed, system=system, lossy=lossy, patient=patient)
         self.world = self.network.world
         self.random = Random(f"faults/{seed}")
         self.outages: list[Outage] = []

@@ -42,7 +42,9 @@ class SeededUnderlay:
 
 
 class RandomNetwork:
-    def __init__(self, seed: int, *, system: str, lossy: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
+    ) -> None:
         self.random = random = Random(f"network/{seed}")
         size = random.randint(2, 14)
         self.brokers = [f"B{number}" for number in range(size)]
@@ -61,6 +63,7 @@ class RandomNetwork:
                 transmission_us=random.randint(0, 200),
             ),
             link_faults=LinkFaults(loss=0.05, jitter_us=40_000) if lossy else None,
+            is_patient=patient,
         )
         self.publications: list[Publication] = []
         self.wishes: list[tuple[Wish, str]] = []

@@ -62,6 +62,29 @@ def test_faults_in_the_middle_of_moves(system: str, lossy: bool) -> None:
     assert CHOSEN or (required > 0 and returned > 0)
 
 
+def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
+    """Brokers that crash come back to neighbours that have kept what they knew from them."""
+    for seed in _seeds(seeds):
+        network = FaultyNetwork(seed, system=system, patient=True)
+        if system == "tree" or seed % 2:
+            network.break_anything(6)
+        else:
+            network.break_moves(moves_without_faults(seed, system=system), 3)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+
+
+@pytest.mark.parametrize("system", ["tree", *MOVING])
+def test_faults_among_patient_neighbours(system: str) -> None:
+    _with_patient_neighbours(QUICK_MOVES, system)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", ["tree", *MOVING])
+def test_many_faults_among_patient_neighbours(system: str) -> None:
+    _with_patient_neighbours(SOAK, system)
+
+
 @pytest.mark.soak
 @LOSSY
 @pytest.mark.parametrize("each", [1, 2, 4])

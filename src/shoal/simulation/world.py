@@ -55,6 +55,8 @@ class World:
     places        where each broker stands; a broker not named stands at a place of its own name
     costs         what work costs in a broker
     link_faults   makes links lossy, and brokers run behind reliable links
+    is_patient    who is linked to a broker that crashes hears of it when that is back, and a broker
+                  that is back waits for its neighbours' tables: as on the live network
     seed          all randomness comes from it
     window_us     width of the load counters' windows
     """
@@ -69,6 +71,7 @@ class World:
         places: Mapping[BrokerId, Place] | None = None,
         costs: ServiceCosts | None = None,
         link_faults: LinkFaults | None = None,
+        is_patient: bool = False,
         seed: int = 0,
         window_us: int = 1_000_000,
     ) -> None:
@@ -78,6 +81,7 @@ class World:
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._link_faults = link_faults or LinkFaults()
+        self._is_patient = is_patient
         self._seed = seed
         self._places: dict[str, Place] = dict(places or {})
         self._latency_us = _ClientLatencies(underlay, self._places)
@@ -111,8 +115,13 @@ class World:
         for node in self.brokers.values():
             node.bring(0, Started())
 
-    def _machine(self, broker: BrokerId, neighbours: tuple[BrokerId, ...]) -> Machine:
-        machine = Broker(broker, neighbours, self._system, self._seed)
+    def _machine(
+        self,
+        broker: BrokerId,
+        neighbours: tuple[BrokerId, ...],
+        expected: tuple[BrokerId, ...] = (),
+    ) -> Machine:
+        machine = Broker(broker, neighbours, self._system, self._seed, expected)
         return ReliableBroker(machine) if self._link_faults else machine
 
     def _connect(self, source: BrokerId, target: BrokerId) -> None:
@@ -218,13 +227,14 @@ class World:
         self._cuts.discard(_either_way(ends))
         self._join(now_us, ends)
 
-    def _sever(self, now_us: int, ends: Ends) -> None:
+    def _sever(self, now_us: int, ends: Ends, *, is_told: bool = True) -> None:
         self._changes[_either_way(ends)] += 1
         for source, target in (ends, ends[::-1]):
             if self.brokers[source].links.pop(target, None) is not None:
                 self._drop_arrivals(target, partial(_is_from, source))
-                change = LinkChanged(target, False)
-                self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, change)
+                if is_told:
+                    change = LinkChanged(target, False)
+                    self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, change)
                 self._noticed_us[_either_way(ends)] = now_us + DETECTION_US
 
     def _join(self, now_us: int, ends: Ends) -> None:
@@ -265,7 +275,7 @@ class World:
 
     def _crash(self, now_us: int, broker: BrokerId) -> None:
         for neighbour in list(self.brokers[broker].links):
-            self._sever(now_us, (broker, neighbour))
+            self._sever(now_us, (broker, neighbour), is_told=not self._is_patient)
         self._drop_arrivals(broker, lambda input: True)
         for publisher in self._publishers.values():
             self.queue.push(now_us + DETECTION_US, publisher.lost, broker)
@@ -275,7 +285,8 @@ class World:
         node = self.brokers[broker]
         if node.running:
             self._crash(now_us, broker)
-        node.start(self._machine(broker, ()))
+        expected = tuple(self._neighbours[broker]) if self._is_patient else ()
+        node.start(self._machine(broker, (), expected))
         node.bring(now_us, Started())
         for neighbour in self._neighbours[broker]:
             self._join(now_us, (broker, neighbour))
