@@ -38,3 +38,17 @@ def test_nothing_does_not_grow() -> None:
     empty = np.array([])
     assert not is_growing(Responses(empty, empty))
     assert not is_growing(Responses(TIMES_US, np.full(len(TIMES_US), 7.0)))
+
+
+def test_what_is_done_faster_once_no_more_messages_come_is_still_growth() -> None:
+    """A queue that grows all the time is emptied faster afterwards, by the cores that are free."""
+    took_us = 0.3 * TIMES_US
+    end_us = TIMES_US[-1]
+    late = took_us + TIMES_US > end_us
+    took_us[late] = (end_us - TIMES_US[late]) * 1.05 + 1_000
+    assert is_growing(Responses(TIMES_US, took_us))
+
+
+def test_a_message_of_the_first_half_that_still_waits_is_growth() -> None:
+    took_us = np.where(TIMES_US[40] == TIMES_US, 40e6, 100_000.0)
+    assert is_growing(Responses(TIMES_US, took_us))
