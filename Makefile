@@ -49,8 +49,8 @@ tests: check
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
 
-soak: install ## the long random tests (1,000 scenarios)
-	$(BIN)/pytest -m soak tests/seeds
+soak: install ## the long tests: 1,000 random scenarios, 10,000 clients, a cable cut for 10 s
+	$(BIN)/pytest -m soak tests/seeds tests/live
 
 bench-simulation: install ## message hops per second of a 63-broker run
 	$(BIN)/python benchmarks/bench_simulation.py

@@ -81,7 +81,16 @@ async def test_clients_over_websocket_over_tls(tmp_path: Path) -> None:
     del data["parameters"], data["tls"]
     context = ssl.create_default_context()
     authority.configure_trust(context)
+    data["brokers"][0]["mqtts"] = "127.0.0.1:0"
     async with running(parse_network(data), "B1") as (service,):
+        for key in ("wss", "mqtts"):
+            for garbage in WRONG:
+                reader, writer = await asyncio.open_connection(*service.listening[key])
+                writer.write(garbage)
+                writer.write_eof()
+                async with asyncio.timeout(PATIENCE_S):
+                    await reader.read()
+                writer.close()
         address = service.listening["wss"]
         async with (
             asyncio.timeout(PATIENCE_S),
