@@ -40,10 +40,12 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network,
         network = load_network(folder / "network.toml")
         yield network, folder / "network.toml"
         children = [status["pid"] for status in statuses(network).values()]
+        assert len(list((folder / "data").iterdir())) == 3
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "stopped\n"
         assert process.wait(PATIENCE_S) == 0
         assert not any(is_running(child) for child in children)
+        assert not (folder / "data").exists()
 
 
 def is_running(process: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ def up(
         typer.Option(
             metavar="DIR",
             help="Where brokers keep sessions and retained messages for the next run, too; "
-            "else beside the logs.",
+            "else they are forgotten when it stops.",
         ),
     ] = None,
 ) -> None:
@@ -126,6 +127,8 @@ def up(
         raise UserError(str(error)) from error
     except TimeoutError:
         raise UserError(f"the brokers did not get ready; see the logs in {home}") from None
+    if data is None:
+        shutil.rmtree(home / "data", ignore_errors=True)
     print("stopped")
 
 
