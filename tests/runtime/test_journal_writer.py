@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from bisect import bisect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from shoal.runtime import journal_writer
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
+from tests.mqtt.remembering import RememberingHouse, all_that_lasts
+from tests.mqtt.test_journal import Life, states
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.test_broker_service import network
 
@@ -145,3 +148,35 @@ def test_a_journal_that_cannot_be_used_is_said(tmp_path: Path) -> None:
             BrokerService(settings, "B1")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_within_any_write_of_a_random_life(tmp_path: Path, seed: int) -> None:
+    life = Life(seed)
+    known = {count: (now_us, state) for count, now_us, state in states(life)}
+    files = JournalFiles(tmp_path / "whole", "n", "B1")
+    files.read(lambda batch: None)
+    start = files.size
+    ends = []
+    for batch in life.house.batches:
+        files.append(batch)
+        ends.append(files.size)
+    files.close()
+    whole = (tmp_path / "whole" / "journal-00000001").read_bytes()
+    compared = 0
+    for cut in life.chance.sample(range(start, len(whole)), 60):
+        count = bisect(ends, cut)
+        if count not in known:
+            continue  # in the middle of what one step wrote
+        folder = tmp_path / str(cut)
+        folder.mkdir()
+        (folder / "journal-00000001").write_bytes(whole[:cut])
+        found = JournalFiles(folder, "n", "B1")
+        batches: list[bytes] = []
+        found.read(batches.append)
+        found.close()
+        now_us, state = known[count]
+        again = RememberingHouse(batches, now_us, maximum_queued_messages=8)
+        assert all_that_lasts(again.clients, now_us) == state
+        compared += 1
+    assert compared > 10
