@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import uvloop
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 import live_load
@@ -244,12 +244,17 @@ def median(load: Load, brokers: Brokers, deliveries: int) -> Figures:
     return Figures(value, brokers.cpu_us_each(before_s, REPEATS * deliveries))
 
 
+def figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:,.2f}"
+
+
 def main() -> None:
     table = Table(title=f"live brokers, {os.cpu_count()} cores, medians of {REPEATS}")
     table.caption = "CPU: µs of processor time for each message, in each broker"
     for column in ("load", "mosquitto", "CPU", "shoal", "CPU", "ratio", "unit"):
-        table.add_column(column, justify="left" if column in ("load", "unit") else "right")
-    console = Console()
+        justify: JustifyMethod = "left" if column in ("load", "unit") else "right"
+        table.add_column(column, justify=justify, no_wrap=True)
+    console = Console(width=120)  # all of it, also where the output is no terminal
     peers: dict[str, Figures] = {}
     if shutil.which("mosquitto"):
         with mosquitto() as brokers:
@@ -260,9 +265,9 @@ def main() -> None:
     with shoal() as brokers:
         for name, (load, unit, deliveries) in LOADS.items():
             ours, other = median(load, brokers, deliveries), peers.get(name)
-            theirs = (f"{other.value:,.2f}", other.cpu_us) if other else ("", "")
+            theirs = (figure(other.value), other.cpu_us) if other else ("", "")
             ratio = f"{ours.value / other.value:.2f}" if other else ""
-            table.add_row(name, *theirs, f"{ours.value:,.2f}", ours.cpu_us, ratio, unit)
+            table.add_row(name, *theirs, figure(ours.value), ours.cpu_us, ratio, unit)
     contents = (
         ("10,000 filters, 11.5 matches", 1, content_filters),
         ("three in a line, 1,000 filters", 3, content_line),

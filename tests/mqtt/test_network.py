@@ -13,7 +13,13 @@ from shoal.matching import matches, topic_matches
 from shoal.model import EVERYTHING, MAX_CONJUNCTIONS, Publication, check_attributes
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import MAX_BATCH, network_filter, read_publication
+from shoal.mqtt.network import (
+    MAX_BATCH,
+    network_filter,
+    read_body,
+    read_publication,
+    write_body,
+)
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
@@ -232,6 +238,14 @@ def test_what_travels_is_read_back(qos: int) -> None:
     for name in ("topic", "payload", "publisher", "published_us", "qos", "retain", "properties"):
         assert getattr(found, name) == getattr(message, name)
     assert found.expires_us == 5_001_000
+
+
+@pytest.mark.parametrize("qos", [0, 2])
+def test_publishers_with_long_names(qos: int) -> None:
+    message = Message("a", b"x", "é" * 300, 7, qos)
+    found = read_body(write_body(message), 7)
+    assert found is not None
+    assert (found.publisher, found.payload, found.qos) == (message.publisher, b"x", qos)
 
 
 @pytest.mark.parametrize(

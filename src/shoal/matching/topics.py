@@ -124,8 +124,13 @@ class TopicIndex:
 
     def match_each(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match`, for each of several publications to one topic, in their order."""
+        leaves = self._leaves(topic)
+        if len(leaves) == 1 and leaves[0].content is not None:
+            only = leaves[0]
+            if not only.plain and not only.groups:
+                return leaves[0].content.match_each(publications)
         answers: list[list[Any]] = [[] for _ in publications]
-        for leaf in self._leaves(topic):
+        for leaf in leaves:
             found: Sequence[list[Any]] = ()
             if leaf.content is not None:
                 found = leaf.content.match_each(publications)

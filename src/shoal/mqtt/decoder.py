@@ -200,7 +200,11 @@ def decode_publish(data: bytes, position: int, version: int) -> Publish:
         raise malformed("no PUBLISH")
     length, body = data[position + 1], position + 2
     if length > 127:
-        length, body = _long_length(data, position + 1, end, version)
+        if body < end and 0 < data[body] < 128:
+            length = length & 127 | data[body] << 7
+            body += 1
+        else:
+            length, body = _long_length(data, position + 1, end, version)
     if not body or body + length != end:
         raise malformed("more or less than one PUBLISH")
     return _read_publish(data[position] & 15, data, body, end, version)

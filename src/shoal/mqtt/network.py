@@ -54,7 +54,7 @@ from shoal.mqtt.content import (
 from shoal.mqtt.decoder import decode_publish
 from shoal.mqtt.encoder import encode_publish_halves
 from shoal.mqtt.errors import MqttError
-from shoal.mqtt.fields import read_string, write_string
+from shoal.mqtt.fields import REMEMBERED_TOPIC_BYTES, read_string, write_string
 from shoal.mqtt.messages import Message
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.session import ClientSubscription
@@ -70,6 +70,8 @@ MAX_BATCH = 512
 MAX_BATCH_BYTES = 1_048_576
 # Messages remembered until they come back from the machine; those forgotten are read again.
 MAX_RECENT = 4_096
+# Publishers whose names are known by their bytes, and bytes by their names; short ones only.
+MAX_REMEMBERED_PUBLISHERS = 1_024
 
 # A PUBLISH above QoS 0 needs an identifier; this one means nothing.
 _ANY_PACKET_ID = b"\0\1"
@@ -292,19 +294,30 @@ def write_body(message: Message) -> bytes:
         properties=message.properties,
         written=message.written,
     )
-    parts = (_publisher_bytes(message.publisher), before, _ANY_PACKET_ID, after)
-    return b"".join(parts) if message.qos else parts[0] + before + after
+    publisher = message.publisher
+    is_short = len(publisher) <= REMEMBERED_TOPIC_BYTES
+    name = _known_publisher_bytes(publisher) if is_short else write_string(publisher)
+    return name + before + _ANY_PACKET_ID + after if message.qos else name + before + after
 
 
-@lru_cache(1_024)
-def _publisher_bytes(publisher: str) -> bytes:
-    return write_string(publisher)
+_known_publisher_bytes = lru_cache(MAX_REMEMBERED_PUBLISHERS)(write_string)
+
+
+def _read_publisher(data: bytes) -> str:
+    publisher, _ = read_string(data, 0, len(data), "client identifier")
+    return publisher
+
+
+# Most messages are of few publishers.
+_known_publisher = lru_cache(MAX_REMEMBERED_PUBLISHERS)(_read_publisher)
 
 
 def read_body(body: bytes, published_us: int) -> Message | None:
     """The message that `write_body` wrote; None for anything else."""
     try:
-        publisher, start = read_string(body, 0, len(body), "client identifier")
+        start = 2 + int.from_bytes(body[:2], "big")
+        read = _known_publisher if start <= REMEMBERED_TOPIC_BYTES else _read_publisher
+        publisher = read(body[:start])
         packet = decode_publish(body, start, MQTT_5)
     except MqttError:
         return None
