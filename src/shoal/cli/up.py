@@ -103,7 +103,9 @@ def up(
             )
         home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
         home.mkdir(parents=True, exist_ok=True)
-        storage = StorageSection(folder=str((data or home / "data").resolve()))
+        place = str((data or home / "data").resolve())
+        # What is forgotten at the end need not outlast a power cut.
+        storage = StorageSection(folder=place, sync="never" if data is None else "second")
         network = msgspec.structs.replace(network, storage=storage)
         if found := problems(network):
             raise UserError("\n       ".join(found))
