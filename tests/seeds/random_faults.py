@@ -18,6 +18,9 @@ from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwo
 from tests.seeds.trees import path
 
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 35 * SECOND_US)
+# Who is waited for comes back soon; a publisher that is held up for long advertises and publishes
+# in one go when it goes on, and that is lost to whom the advertisement has not reached.
+SOON_US = LENGTHS_US[:3]
 
 
 class FaultyNetwork:
@@ -29,6 +32,7 @@ class FaultyNetwork:
         self.network = RandomNetwork(seed, system=system, lossy=lossy, patient=patient)
         self.world = self.network.world
         self.random = Random(f"faults/{seed}")
+        self.lengths_us = SOON_US if patient else LENGTHS_US
         self.outages: list[Outage] = []
         self.gone: dict[str, int] = {}
         self.starts = [
@@ -67,7 +71,7 @@ class FaultyNetwork:
                     self.world.leave(at_us, move.publisher)
 
     def _break(self, at_us: int, *parts: str) -> None:
-        until_us = at_us + self.random.choice(LENGTHS_US)
+        until_us = at_us + self.random.choice(self.lengths_us)
         if len(parts) == 2:
             self.world.cut(at_us, *parts)
             self.world.heal(until_us, *parts)

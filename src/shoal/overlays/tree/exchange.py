@@ -18,6 +18,9 @@ neighbour has said all, and goes then, unless it was said again.
 | the neighbour's advertisements are all said | stale ones go; owes "all said" for subscriptions |
 | its subscriptions are all said | stale ones go; publications may come to it |
 | all that is waited for is said, or WAIT_US pass | says what it owes; is ready |
+
+The idea, stale routes and a marker behind all that is said, is that of BGP's graceful restart.
+Source: RFC 4724.
 """
 
 from __future__ import annotations
