@@ -446,8 +446,8 @@ def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> 
 
 def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> None:
     network = memory.network
-    network.is_settling = False
     network["B3"].connect("s", properties=KEPT).subscribe("a", qos=2)
+    network.is_settling = False
     publisher = network["B1"].connect("p", properties=KEPT)
     publisher.send(Publish("a", b"1", 2, packet_id=1), Publish("a", b"2", 2, packet_id=2))
     assert publisher.take() == []

@@ -112,6 +112,19 @@ async def test_what_is_published_at_one_broker_arrives_at_another(
         assert await payloads(subscriber, 100) == [b"%d" % number for number in range(100)]
 
 
+@on_loop
+async def test_once_it_is_granted_a_subscription_gets_what_is_published_anywhere() -> None:
+    async with (
+        mqtt() as network,
+        network.client("B3", "subscriber") as subscriber,
+        network.client("B1", "publisher") as publisher,
+    ):
+        for number in range(60):
+            await subscriber.subscribe(f"t/{number}", qos=1)
+            await publisher.publish(f"t/{number}", b"%d" % number)
+        assert await payloads(subscriber, 60) == [b"%d" % number for number in range(60)]
+
+
 def where(text: str) -> Properties:
     properties = Properties(PacketTypes.SUBSCRIBE)
     properties.UserProperty = ("$where", text)

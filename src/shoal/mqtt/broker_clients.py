@@ -20,7 +20,7 @@ to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.broker.effects import Deliver
@@ -42,6 +42,7 @@ from shoal.mqtt.controls import (
 )
 from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
 from shoal.mqtt.fan_out import FanOut
+from shoal.mqtt.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.homes import Homes
 from shoal.mqtt.joining import Joining
 from shoal.mqtt.journal import CANNOT_WRITE, Journal
@@ -110,10 +111,12 @@ class BrokerClients:
         self._roaming = Roaming(self, self.door, self._timers) if self.door else None
         self._joining: Joining | None = None
         self._sharing: Sharing | None = None
+        self._granting: Granting | None = None
         if self.door is not None and self._roaming is not None:
             self._sharing = Sharing(
                 broker_id, self.door, self._timers, self.subscriptions, self._fan_out.hand
             )
+            self._granting = Granting(broker_id, self.door, self._timers)
             tellers = (self._roaming.tell_clients, self._sharing.tell)
             self._joining = Joining(broker_id, self.door, self.retained, self._timers, tellers)
             self._joining.join(now_us)
@@ -161,6 +164,8 @@ class BrokerClients:
                     self._roaming.due(kind, journey, now_us)
                 case (str(kind), int()) if kind == SHARING_TIMER and self._sharing is not None:
                     self._sharing.due(now_us)
+                case (str(kind), int()) if kind == GRANTING_TIMER and self._granting is not None:
+                    self._granting.due(now_us)
                 case (str(kind), ()) if self._joining is not None:
                     self._joining.due(kind, now_us)
                 case _:
@@ -463,6 +468,13 @@ class BrokerClients:
             handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
         )
         return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+
+    def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
+        """Answer when what clients have subscribed to so far is known to every broker."""
+        if self._granting is None:
+            answer(now_us)
+        else:
+            self._granting.owe(answer, now_us)
 
     def unsubscribe(self, session: Session, text: str) -> bool:
         """Take a subscription back; whether there was one."""

@@ -365,10 +365,20 @@ class Connection:
         reasons = [grant.reason for grant in grants if grant.reason is not None]
         properties = Properties(reason_string="\n".join(reasons)) if reasons else NO_PROPERTIES
         codes = tuple(grant.reason_code for grant in grants)
-        self.outlet.send_answer(Suback(packet.packet_id, codes, properties))
-        for grant in grants:
-            if grant.retained is not None:
-                self._clients.send_retained(grant.retained, now_us)
+        suback = Suback(packet.packet_id, codes, properties)
+
+        def answer(now_us: int) -> None:
+            if self.state is State.CLOSED:
+                return
+            self.outlet.send_answer(suback)
+            for grant in grants:
+                if grant.retained is not None:
+                    self._clients.send_retained(grant.retained, now_us)
+
+        if any(code < FIRST_ERROR for code in codes):
+            self._clients.when_known(answer, now_us)
+        else:
+            answer(now_us)
 
     def _on_unsubscribe(self, packet: Unsubscribe, now_us: int) -> None:
         session = self.session

@@ -1,5 +1,6 @@
 """What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
-about retained messages when one joins (see `joining`), and about whose turn it is (see `sharing`).
+about retained messages when one joins (see `joining`), about whose turn it is (see `sharing`), and
+about how far what they want has come (see `granting`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -141,6 +142,12 @@ class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
     total: Annotated[int, msgspec.Meta(ge=0)]
 
 
+class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whoever hears this has heard all that this broker's door had asked for."""
+
+    broker: BrokerId
+
+
 class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message for any member of a group; these brokers have none."""
 
@@ -163,6 +170,7 @@ Control = (
     | Tell
     | Kept
     | Told
+    | Mark
     | Members
     | Shared
 )

@@ -18,7 +18,7 @@ The body is the client identifier and a PUBLISH as MQTT 5 writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -121,6 +121,7 @@ class Door:
         self._recent: dict[tuple[ClientId, int], Message] = {}
         # What clients wait for, by the number of the publication.
         self._owed: dict[int, Owed] = {}
+        self._noticed: dict[int, Callable[[int], None]] = {}
         self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
         everyone = Or(
             (
@@ -215,17 +216,26 @@ class Door:
         """A client waits for this publication to be settled."""
         self._owed[number] = owed
 
+    def notice(self, number: int, settled: Callable[[int], None]) -> None:
+        """Tell when this publication is settled."""
+        self._noticed[number] = settled
+
     def settled(self, publications: Iterable[Publication]) -> None:
         """These are where nothing can take them any more: answer those who wait for it."""
         for publication in publications:
+            tell = self._noticed.pop(publication.sequence, None)
+            if tell is not None:
+                tell(publication.sequence)
             owed = self._owed.pop(publication.sequence, None)
             if owed is not None:
                 owed.incoming.settled(owed)
 
-    def send(self, to: str, body: bytes, now_us: int) -> None:
-        """Say something to the MQTT side of another broker, or of EVERY_BROKER."""
+    def send(self, to: str, body: bytes, now_us: int) -> int:
+        """Say something to the MQTT side of another broker, or of EVERY_BROKER; its number."""
         attributes = {TO_ATTRIBUTE: to}
-        self._add(self._publication(self.client, now_us, attributes, body, assured=True))
+        said = self._publication(self.client, now_us, attributes, body, assured=True)
+        self._add(said)
+        return said.sequence
 
     def message(self, publication: Publication, now_us: int) -> Message | None:
         """The message that a publication carries, from here or elsewhere."""
