@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -43,6 +44,8 @@ class Killable:
                 "links": [["B1", "B2"], ["B2", "B3"]],
                 "access": {"anonymous": True},
                 "storage": {"folder": str(folder / "data")},
+                # A reader may be away while much is published.
+                "limits": {"maximum_queued_messages": 1_000_000},
             }
         )
         path = folder / "network.toml"
@@ -58,7 +61,10 @@ class Killable:
                 await asyncio.sleep(0.05)
 
     def kill(self, broker: str) -> None:
-        self.supervisor.processes[broker].kill()
+        """At once, if it has not been killed already."""
+        process = self.supervisor.processes[broker]
+        if process.returncode is None:
+            process.kill()
 
     def place(self, broker: str) -> tuple[str, int]:
         address = self.network.broker(broker).address("mqtt")
@@ -88,8 +94,11 @@ class Publisher:
     It connects again, and sends again what was not acknowledged, if it `comes_back`.
     """
 
-    def __init__(self, place: tuple[str, int], qos: int, *, comes_back: bool) -> None:
+    def __init__(
+        self, place: tuple[str, int], qos: int, *, comes_back: bool, count: int = COUNT
+    ) -> None:
         self.acknowledged: set[int] = set()
+        self._count = count
         self._place = place
         self._qos = qos
         self._comes_back = comes_back
@@ -98,7 +107,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Until all is acknowledged, or the connection lost for good."""
-        while len(self.acknowledged) < COUNT:
+        while len(self.acknowledged) < self._count:
             try:
                 await self._connect()
             except OSError:
@@ -113,7 +122,7 @@ class Publisher:
             hello = Connect(f"p{self._qos}", clean_start=False, properties=properties)
             writer.write(encode(hello, MQTT_5))
             decoder = Decoder(MQTT_5)
-            while len(self.acknowledged) < COUNT:
+            while len(self.acknowledged) < self._count:
                 data = await reader.read(65_536)
                 if not data:
                     raise ConnectionResetError
@@ -142,7 +151,7 @@ class Publisher:
 
     def _more(self) -> bytes:
         parts = []
-        while self._next < COUNT and len(self._sent) < WINDOW:
+        while self._next < self._count and len(self._sent) < WINDOW:
             self._sent[self._next] = False
             parts.append(encode(self._publication(self._next), MQTT_5))
             self._next += 1
@@ -199,6 +208,36 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, killed: tuple[str, ...]) -
                     found = numbers(reader, qos)
                     once = list(dict.fromkeys(found))
                     assert once == list(range(len(once)))
+                    assert found == once or qos == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(5))
+def test_brokers_are_killed_one_after_the_other(tmp_path: Path, seed: int) -> None:
+    """Any of them, at any time, also while they start; publishers send again what they must."""
+    random, count = Random(seed), 30_000
+
+    async def run() -> None:
+        async with killable(tmp_path) as network:
+            with Client(*network.place("B3"), "reader", 600) as reader:
+                await asyncio.to_thread(reader.subscribe, "a/#", 2)
+                await network.knows("B1", 4)
+                publishers = {
+                    qos: Publisher(network.place("B1"), qos, comes_back=True, count=count)
+                    for qos in (1, 2)
+                }
+                publishing = asyncio.gather(*(each.run() for each in publishers.values()))
+                while not publishing.done():
+                    network.kill(random.choice(("B1", "B2", "B3")))
+                    await asyncio.sleep(random.uniform(0.5, 6))
+                await publishing
+                for qos, publisher in publishers.items():
+                    await asyncio.to_thread(arrived, reader, qos, publisher.received)
+                    found = numbers(reader, qos)
+                    once = list(dict.fromkeys(found))
+                    assert once == list(range(count))
                     assert found == once or qos == 1
 
     asyncio.run(run())
