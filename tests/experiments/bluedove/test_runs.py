@@ -174,7 +174,8 @@ def test_the_grid_has_every_run_once(name: str, tmp_path: Path) -> None:
     names = [made.name for made in grid(SCALES[name], tmp_path, 1, data)]
     assert len(names) == len(set(names))
     assert {rate_name(system, 20) for system in SYSTEMS} <= set(names)
-    assert {rate_name("bluedove", matchers) for matchers in (100, 500)} <= set(names)
+    assert rate_name("bluedove", 100) in names
+    assert (rate_name("bluedove", 500) in names) == (name == "paper")
     assert {engine_name(rate_name(system, 20)) for system in SYSTEMS} <= set(names)
     assert data_name("positions", "bluedove", quantiles=True) in names
     without = {made.name for made in grid(SCALES[name], tmp_path, 1)}

@@ -128,7 +128,7 @@ def _groups(evidence: Evidence, data: Sequence[str]) -> list[dict[str, Any]]:
         _group("Workloads", *_workloads(evidence)),
         _group(
             "Beyond the paper",
-            _figure("beyond-20", "Saturation rate with up to 500 matchers", "matchers",
+            _figure("beyond-20", "Saturation rate with hundreds of matchers", "matchers",
                     "messages/s",
                     {system: _points(evidence, scale.all_sizes, lambda n, s=system: rate_name(s, n))
                      for system in (BLUEDOVE, PEERS)}, y_scale="log"),
