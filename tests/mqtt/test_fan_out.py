@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from shoal.matching import index
-from shoal.mqtt import fan_out
+from shoal.mqtt import fan_out, outlet
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.properties import NO_PROPERTIES, Properties
@@ -23,7 +23,7 @@ FILTERS = (
 WISHES = (None, "n > 2", "kind = 'x' OR n < 3", "kind IS NULL")
 
 
-def random_client(house: House, name: str, chance: Random) -> Client:
+def random_client(house: House, name: str, chance: Random, window: int | None) -> Client:
     version = chance.choice((4, 5))
     properties = NO_PROPERTIES
     if version == 5:
@@ -31,6 +31,7 @@ def random_client(house: House, name: str, chance: Random) -> Client:
             topic_alias_maximum=chance.choice((None, None, 2)),
             maximum_packet_size=chance.choice((None, None, 40)),
             session_expiry_interval_s=1_000,
+            receive_maximum=chance.choice((None, window)),
         )
     client = house.connect(name, version, clean_start=False, properties=properties)
     for _ in range(chance.randrange(1, 4)):
@@ -83,10 +84,10 @@ def random_packets(chance: Random, first_id: int, *, with_wishes: bool) -> list[
     return packets
 
 
-def play(house: House, seed: int, *, together: bool) -> list[bytes]:
-    """What each client is written, in all."""
+def play(house: House, seed: int, *, together: bool, window: int | None = 1) -> list[bytes]:
+    """What each client is written, in all; nobody acknowledges, so that windows stay full."""
     chance = Random(seed)
-    clients = [random_client(house, f"c{number}", chance) for number in range(6)]
+    clients = [random_client(house, f"c{number}", chance, window) for number in range(6)]
     writers = [house.connect(f"w{number}") for number in range(2)]
     for turn in range(25):
         writer = chance.choice(writers)
@@ -104,6 +105,7 @@ def play(house: House, seed: int, *, together: bool) -> list[bytes]:
         pieces = [encode(packet, 5) for packet in packets]
         for piece in [b"".join(pieces)] if together else pieces:
             house.carry_out(writer.connection.receive(piece, house.now_us))
+        house.after(0)  # what was too much at once is written
     return [client.written for client in (*clients, *writers)]
 
 
@@ -150,3 +152,21 @@ def test_by_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(3):
         one_by_one = play(House(), seed, together=False)
         assert play(House(), seed, together=True) == one_by_one
+
+
+def test_more_than_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for its turn comes in its order, if behind what answers a client."""
+    for seed in range(5):
+        monkeypatch.undo()
+        whole = play(House(), seed, together=False, window=None)
+        monkeypatch.setattr(outlet, "MAX_GATHERED_BYTES", 150)
+        for together in (True, False):
+            assert play(House(), seed, together=together, window=None)[:6] == whole[:6]
+
+
+def test_what_is_gathered_for_one_client_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "MAX_GATHERED_BYTES", 150)
+    way_out = House().connect("r").connection.outlet
+    assert way_out.send_many([b"x" * 100, b"y"], [0, 1])
+    assert not way_out.send_many([b"z" * 50], [0])
+    assert way_out.take() == b"x" * 100 + b"y"
