@@ -215,8 +215,8 @@ _RANGES = (
     "15 % with five matchers). At a linear cost the gain over full replication stays below 1 / 8 % "
     "= 12 (and 7), and that of peer-to-peer below 1 / 29 % = 3.4 (2.3); yet the paper's figures "
     "make peer-to-peer's 67 / 4.2 = 16 (and 4), which is one matcher for each subscription, as its "
-    "section IV-B says and its III-A does not. With ranges of 10 see below. Our engine takes hardly "
-    "longer for more subscriptions: then there is nothing to gain at all."
+    "section IV-B says and its III-A does not. With ranges of 10 see below. Our engine takes "
+    "hardly longer for more subscriptions: then there is nothing to gain at all."
 )
 _BOTTLENECK = (
     "Arithmetic: at the least work alone the busiest of 20 matchers is full at 174,000 messages/s; "
