@@ -21,15 +21,13 @@ to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from shoal.broker.effects import Deliver
-from shoal.matching import TopicError, matches
-from shoal.model import EVERYTHING, BrokerId, Publication
-from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
+from shoal.model import BrokerId, Publication
+from shoal.mqtt.access import Access, Admission, Credentials, Everyone
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
-from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
+from shoal.mqtt.content import read_advertisements
 from shoal.mqtt.controls import (
     Hello,
     Here,
@@ -45,38 +43,25 @@ from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.homes import Homes
 from shoal.mqtt.joining import Joining
-from shoal.mqtt.journal import CANNOT_WRITE, Journal
+from shoal.mqtt.journal import Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.packets import Connect, SubscriptionRequest
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.roaming import Roaming
-from shoal.mqtt.session import ClientSubscription, Outgoing, Session
+from shoal.mqtt.session import Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.statistics import Statistics
+from shoal.mqtt.subscribing import Subscribing
 from shoal.mqtt.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 _SILENCE_TIMER = "silence"
 _STATISTICS_TIMER = "statistics"
 _MORE_TIMER = "more"
-_NEVER_RETAIN = 2
-_RETAIN_IF_NEW = 1
-
-
-class Grant(NamedTuple):
-    """The answer to one topic filter of a SUBSCRIBE.
-
-    `retained` is the subscription whose retained messages are to be sent now.
-    """
-
-    reason_code: ReasonCode
-    reason: str | None = None
-    retained: ClientSubscription | None = None
 
 
 class BrokerClients:
@@ -104,6 +89,7 @@ class BrokerClients:
         self.retained = RetainedStore(limits.maximum_retained_messages)
         self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)
+        self.subscribing = Subscribing(limits, self.subscriptions, self.retained)
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()
@@ -419,87 +405,12 @@ class BrokerClients:
         if self._joining is not None:
             self._joining.join(now_us)
 
-    # --- subscriptions ------------------------------------------------------------------------
-
-    def subscribe(
-        self,
-        session: Session,
-        permissions: Permissions,
-        request: SubscriptionRequest,
-        properties: Properties,
-    ) -> Grant:
-        """Grant or refuse one topic filter of a SUBSCRIBE."""
-        text = request.topic_filter
-        try:
-            wish = read_wish(
-                text,
-                properties.user_properties,
-                with_query=self.limits.queries_in_topic_filters,
-            )
-        except WishError as error:
-            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
-        subscription = ClientSubscription(
-            session,
-            text,
-            wish.topic_filter,
-            wish.content,
-            qos=request.qos,
-            no_local=request.no_local,
-            retain_as_published=request.retain_as_published,
-            identifiers=properties.subscription_identifiers,
-        )
-        if not permissions.may_subscribe(subscription.wanted_topics):
-            return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
-        if (
-            len(session.subscriptions) >= self.limits.maximum_subscriptions
-            and text not in session.subscriptions
-        ):
-            return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
-        if session.journal is not None and session.journal.is_failing:
-            return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
-        try:
-            is_new = self.subscriptions.add(subscription)
-        except TopicError as error:
-            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
-        if session.journal is not None:
-            session.journal.subscribed(subscription)
-        handling = request.retain_handling
-        wants_retained = not subscription.shared and (
-            handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
-        )
-        return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
-
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""
         if self._granting is None:
             answer(now_us)
         else:
             self._granting.owe(answer, now_us)
-
-    def unsubscribe(self, session: Session, text: str) -> bool:
-        """Take a subscription back; whether there was one."""
-        if self.subscriptions.remove(session, text) is None:
-            return False
-        if session.journal is not None:
-            session.journal.unsubscribed(session, text)
-        return True
-
-    def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
-        """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
-        session = subscription.session
-        session.feed(subscription.text, self._retained_for(subscription, now_us), now_us)
-
-    def _retained_for(self, subscription: ClientSubscription, now_us: int) -> Iterator[Outgoing]:
-        """What is retained for a subscription; ends when it is taken back or replaced."""
-        session, content = subscription.session, subscription.content
-        for message in self.retained.matching(subscription.topic_filter, now_us):
-            if session.subscriptions.get(subscription.text) is not subscription:
-                return
-            if subscription.no_local and session.client_id == message.publisher:
-                continue
-            if content == EVERYTHING or matches(content, attributes_of(message)):
-                qos = min(message.qos, subscription.qos)
-                yield Outgoing(message, qos, True, subscription.identifiers)
 
     # --- statistics ---------------------------------------------------------------------------
 

@@ -359,7 +359,9 @@ class Connection:
     def _on_subscribe(self, packet: Subscribe, now_us: int) -> None:
         assert self.session is not None
         grants = [
-            self._clients.subscribe(self.session, self.permissions, request, packet.properties)
+            self._clients.subscribing.subscribe(
+                self.session, self.permissions, request, packet.properties
+            )
             for request in packet.requests
         ]
         reasons = [grant.reason for grant in grants if grant.reason is not None]
@@ -373,7 +375,7 @@ class Connection:
             self.outlet.send_answer(suback)
             for grant in grants:
                 if grant.retained is not None:
-                    self._clients.send_retained(grant.retained, now_us)
+                    self._clients.subscribing.send_retained(grant.retained, now_us)
 
         if any(code < FIRST_ERROR for code in codes):
             self._clients.when_known(answer, now_us)
@@ -385,7 +387,7 @@ class Connection:
         assert session is not None
         codes = tuple(
             ReasonCode.SUCCESS
-            if self._clients.unsubscribe(session, topic_filter)
+            if self._clients.subscribing.unsubscribe(session, topic_filter)
             else ReasonCode.NO_SUBSCRIPTION_EXISTED
             for topic_filter in packet.topic_filters
         )

@@ -1,0 +1,126 @@
+"""What a client asks for in SUBSCRIBE: granted or refused, and what is retained for it.
+
+>>> from shoal.mqtt.access import AllPermissions
+>>> from shoal.mqtt.limits import DEFAULT_LIMITS
+>>> subscriptions = Subscriptions()
+>>> subscribing = Subscribing(DEFAULT_LIMITS, subscriptions, RetainedStore(10))
+>>> request = SubscriptionRequest("flights?dep_delay > 30")
+>>> session = Session("me", DEFAULT_LIMITS)
+>>> subscribing.subscribe(session, AllPermissions(), request, Properties()).reason_code.name
+'SUCCESS'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shoal.matching import TopicError, matches
+from shoal.model import EVERYTHING
+from shoal.mqtt.access import Permissions
+from shoal.mqtt.content import WishError, attributes_of, read_wish
+from shoal.mqtt.journal import CANNOT_WRITE
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.packets import SubscriptionRequest
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.retained import RetainedStore
+from shoal.mqtt.session import ClientSubscription, Outgoing, Session
+from shoal.mqtt.subscriptions import Subscriptions
+
+_RETAIN_IF_NEW = 1
+
+
+class Grant(NamedTuple):
+    """The answer to one topic filter of a SUBSCRIBE.
+
+    `retained` is the subscription whose retained messages are to be sent now.
+    """
+
+    reason_code: ReasonCode
+    reason: str | None = None
+    retained: ClientSubscription | None = None
+
+
+class Subscribing:
+    """Takes clients' subscriptions in, as far as `limits` and permissions allow."""
+
+    def __init__(
+        self, limits: Limits, subscriptions: Subscriptions, retained: RetainedStore
+    ) -> None:
+        self._limits = limits
+        self._subscriptions = subscriptions
+        self._retained = retained
+
+    def subscribe(
+        self,
+        session: Session,
+        permissions: Permissions,
+        request: SubscriptionRequest,
+        properties: Properties,
+    ) -> Grant:
+        """Grant or refuse one topic filter of a SUBSCRIBE."""
+        text = request.topic_filter
+        try:
+            wish = read_wish(
+                text,
+                properties.user_properties,
+                with_query=self._limits.queries_in_topic_filters,
+            )
+        except WishError as error:
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        subscription = ClientSubscription(
+            session,
+            text,
+            wish.topic_filter,
+            wish.content,
+            qos=request.qos,
+            no_local=request.no_local,
+            retain_as_published=request.retain_as_published,
+            identifiers=properties.subscription_identifiers,
+        )
+        if not permissions.may_subscribe(subscription.wanted_topics):
+            return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
+        if (
+            len(session.subscriptions) >= self._limits.maximum_subscriptions
+            and text not in session.subscriptions
+        ):
+            return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+        if session.journal is not None and session.journal.is_failing:
+            return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+        try:
+            is_new = self._subscriptions.add(subscription)
+        except TopicError as error:
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        if session.journal is not None:
+            session.journal.subscribed(subscription)
+        handling = request.retain_handling
+        wants_retained = not subscription.shared and (
+            handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
+        )
+        return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+
+    def unsubscribe(self, session: Session, text: str) -> bool:
+        """Take a subscription back; whether there was one."""
+        if self._subscriptions.remove(session, text) is None:
+            return False
+        if session.journal is not None:
+            session.journal.unsubscribed(session, text)
+        return True
+
+    def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
+        """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
+        session = subscription.session
+        session.feed(subscription.text, self._retained_for(subscription, now_us), now_us)
+
+    def _retained_for(self, subscription: ClientSubscription, now_us: int) -> Iterator[Outgoing]:
+        """What is retained for a subscription; ends when it is taken back or replaced."""
+        session, content = subscription.session, subscription.content
+        for message in self._retained.matching(subscription.topic_filter, now_us):
+            if session.subscriptions.get(subscription.text) is not subscription:
+                return
+            if subscription.no_local and session.client_id == message.publisher:
+                continue
+            if content == EVERYTHING or matches(content, attributes_of(message)):
+                qos = min(message.qos, subscription.qos)
+                yield Outgoing(message, qos, True, subscription.identifiers)
