@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from shoal.broker.effects import Received
 from shoal.broker.messages import (
     Advertise,
     PingTimes,
@@ -179,6 +180,23 @@ def test_another_candidate_is_used_when_the_matcher_stays_silent() -> None:
     cluster.run(6)
     assert cluster.delivered() == [(1, "C", ("s",))]
     assert len(set(cluster.sent_of(Match))) == 2
+
+
+def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() -> None:
+    cluster = made()
+    subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
+    cluster.run(3)  # the loads are known, and change no more
+    cluster.held |= {Match: []}
+    cluster.publish("D1", 1, x=100, y=900)
+    ((source, matcher, message),) = cluster.held.pop(Match)
+    for _ in range(3):
+        cluster.handle(matcher, Received(source, message))
+    cluster.settle()
+    assert cluster.sent_of(Answer) == [(matcher, "D1")]
+    assert cluster.delivered() == [(1, "C", ("s",))]
+    cluster.sent.clear()
+    cluster.run(1)
+    assert (matcher, "D1") in cluster.sent_of(LoadReport)
 
 
 def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> None:

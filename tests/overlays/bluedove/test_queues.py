@@ -15,7 +15,10 @@ from shoal.overlays.bluedove.segments import Dimension
 from tests.broker.transcript import publication, subscription
 
 SECOND_US = 1_000_000
-WAITING = Waiting("D1", RoutedPublication(publication(1), MessageId("D1", "P", 0)))
+
+
+def waiting(number: int) -> Waiting:
+    return Waiting("D1", RoutedPublication(publication(number), MessageId("D1", "P", number)))
 
 
 def row(name: str, text: str, version: int = 1) -> Row:
@@ -67,18 +70,20 @@ def test_rates_are_those_of_the_window_and_of_the_time_that_cores_matched() -> N
     """Ten come in the first second; four cores need 0.1 s for each."""
     queue = DimensionQueue(5 * SECOND_US, cores=4)
     assert queue.load(100, 50.0, 0).matching_per_s == pytest.approx(800_000)
-    for _ in range(10):
-        queue.put(WAITING)
+    for number in range(10):
+        assert queue.put(waiting(number))
+        assert not queue.put(waiting(number))
     assert queue.load(7, 50.0, SECOND_US).queue == 10
-    assert len(queue.take(4)) == 4
+    taken = queue.take(4)
+    assert not queue.put(taken[0])
     assert (len(queue), queue.load(7, 50.0, SECOND_US).queue) == (
         10,
         6,
     )  # those in work do not wait
-    queue.done(4, 400_000)
+    queue.done(taken, 400_000)
     while queue.waiting:
-        queue.take(1)
-        queue.done(1, 100_000)
+        queue.done(queue.take(1), 100_000)
+    assert len(queue) == 0
     load = queue.load(7, 50.0, 2 * SECOND_US)
     assert (load.queue, load.arrival_per_s, load.matching_per_s) == (0, 5.0, 40.0)
     later = queue.load(7, 50.0, 20 * SECOND_US)

@@ -135,8 +135,7 @@ class Matcher:
             rows.replicas.clear()
             self._before_shrinking[dimension] = 0
             queue = self.queues[dimension]
-            self._hand_back(queue.take(len(queue.waiting)), now_us, out)
-            queue.done(queue.in_work, 0)
+            self._hand_back(queue.clear(), now_us, out)
         for job in self._jobs.values():
             job.is_void = True
             self._hand_back(job.taken, now_us, out)
@@ -162,7 +161,8 @@ class Matcher:
             if low <= dimension.place(routed.publication.attributes) < high:
                 if not queue:
                     self._turns.wake(number)
-                queue.put(Waiting(dispatcher, routed))
+                if not queue.put(Waiting(dispatcher, routed)):
+                    self.forget_report(dispatcher)  # the next one shows that we are here
             else:
                 elsewhere.append(Waiting(dispatcher, routed))
         self._hand_back(elsewhere, now_us, out)
@@ -209,7 +209,7 @@ class Matcher:
         for dispatcher, (ids, homes) in answers.items():
             confirming = {home: tuple(names) for home, names in homes.items()}
             send(dispatcher, Answer(confirming, tuple(ids)), now_us, out)
-        self.queues[job.dimension].done(len(job.taken), worked_us)
+        self.queues[job.dimension].done(job.taken, worked_us)
         self._drained(job.dimension, len(job.taken))
         self._start_work(now_us, out)
 
@@ -260,7 +260,7 @@ class Matcher:
             self._node.send(dispatcher, LoadReport(utilisation, loads), now_us, out)
 
     def forget_report(self, dispatcher: BrokerId) -> None:
-        """A dispatcher whose link changed may not know what it was told."""
+        """A dispatcher may not know what it was told: tell it at the next opportunity."""
         self._reported.pop(dispatcher, None)
 
 

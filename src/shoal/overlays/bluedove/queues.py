@@ -16,12 +16,12 @@ Source: Li et al., BlueDove, sections III-A and III-B.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
-from shoal.model import Attributes, BrokerId, Filter, SubscriptionId
+from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
 from shoal.overlays.bluedove.forwarding import Load
 from shoal.overlays.bluedove.members import Segment
 from shoal.overlays.bluedove.messages import Row
@@ -101,6 +101,10 @@ class Waiting(NamedTuple):
     routed: RoutedPublication
 
 
+def _key(waiting: Waiting) -> tuple[BrokerId, MessageId]:
+    return waiting.dispatcher, waiting.routed.message_id
+
+
 class Turns:
     """Whose turn it is among queues: that of which the least work has been done.
 
@@ -145,30 +149,44 @@ class DimensionQueue:
 
     def __init__(self, window_us: int, cores: int = 1) -> None:
         self.waiting: deque[Waiting] = deque()
-        self.in_work = 0
+        self._here: set[tuple[BrokerId, MessageId]] = set()
         self._window_us = window_us
         self._cores = cores
         self._samples: deque[_Sample] = deque([_Sample(0, 0, 0, 0)])
         self._arrived = self._matched = self._worked_us = 0
 
     def __len__(self) -> int:
-        return len(self.waiting) + self.in_work
+        return len(self._here)
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: Waiting) -> bool:
+        """Take it in; False if it is here already: its dispatcher took the silence for a loss.
+
+        A second copy would be matched for nothing, and where messages wait for longer than
+        dispatchers have patience, copies would come faster than they are matched.
+        """
+        key = _key(waiting)
+        if key in self._here:
+            return False
+        self._here.add(key)
         self.waiting.append(waiting)
         self._arrived += 1
+        return True
 
     def take(self, most: int) -> list[Waiting]:
         """The next ones, to be matched."""
-        taken = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
-        self.in_work += len(taken)
-        return taken
+        return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
 
-    def done(self, count: int, worked_us: int) -> None:
-        """So many that were taken are matched, which took a core so long."""
-        self.in_work -= count
-        self._matched += count
+    def done(self, taken: Sequence[Waiting], worked_us: int) -> None:
+        """What was taken is matched, which took a core so long."""
+        self._here.difference_update(map(_key, taken))
+        self._matched += len(taken)
         self._worked_us += worked_us
+
+    def clear(self) -> list[Waiting]:
+        """Forget what is here; what was waiting."""
+        waiting = self.take(len(self.waiting))
+        self._here.clear()
+        return waiting
 
     def load(self, subscriptions: int, search_ns: float, now_us: int) -> Load:
         """The load now; `search_ns` per subscription stands in for a rate not yet measured."""
