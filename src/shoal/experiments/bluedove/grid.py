@@ -169,7 +169,7 @@ def _workloads(maker: _Maker) -> Iterator[Run]:
         yield maker.run(adverse_name(adverse), "rate", 5.0, adverse=adverse)
     for policy in (Policy.ADAPTIVE, Policy.SUBSCRIPTIONS):
         yield maker.run(ends_name(policy), "rate", 6.0, policy=policy, at_ends=True)
-    for system in (BLUEDOVE, FULL):
+    for system in SYSTEMS:
         slowdown = scale.slowdown * (1 if system == FULL else NARROW_SPEED)
         yield maker.run(narrow_name(system), "rate", 5.0, system=system, range=NARROW,
                         slowdown=slowdown, dispatchers=scale.most)  # fmt: skip
