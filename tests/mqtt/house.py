@@ -19,7 +19,7 @@ from shoal.mqtt.access import Access
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.packet_types import MQTT_5
@@ -88,6 +88,8 @@ class House:
             match effect:
                 case Write(connection, data):
                     self._ends[connection].read(data)
+                case HalfClose(connection):
+                    self._ends[connection].half_closed = True
                 case Close(connection):
                     self._ends[connection].closed = True
                 case Ask(input):
@@ -103,6 +105,7 @@ class Client:
         self.version = version
         self.connack: Any = None
         self.closed = False
+        self.half_closed = False
         self.written = b""
         # Whether it reads what it gets; garbage may have changed its version.
         self.is_listening = True
@@ -112,6 +115,7 @@ class Client:
 
     def read(self, data: bytes) -> None:
         assert not self.closed, "written to after the connection was closed"
+        assert not self.half_closed, "written to after this side was closed"
         self.written += data
         if not self.is_listening:
             return

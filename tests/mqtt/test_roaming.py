@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.controls import Ended, Item, SessionState, SubscriptionState, encode_control
-from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.packets import (
+    Connect,
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+)
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from tests.mqtt.house import Client, will
@@ -204,6 +212,121 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
 # --- at random ------------------------------------------------------------------------------------
 
 
+class Sent:
+    """A client at B1, with publications it has not acknowledged, that is sent to B3."""
+
+    def __init__(self, network: Network) -> None:
+        self.publisher = network["B2"].connect("p")
+        self.client = network["B1"].connect("c", **KEPT)
+        self.client.subscribe("a", qos=2)
+        for number, qos in enumerate((1, 2, 2, 1)):
+            self.publisher.publish("a", b"%d" % number, qos=qos)
+        self.ids = [packet.packet_id for packet in self.client.take()]
+        site = network["B1"]
+        site.carry_out(self.client.connection.redirect("there:1883", site.now_us))
+        (goodbye,) = self.client.take()
+        assert goodbye.reason_code is CODES.USE_ANOTHER_SERVER
+        assert goodbye.properties.server_reference == "there:1883"
+        assert self.client.half_closed
+
+    def acknowledge(self) -> None:
+        """All but the last."""
+        first, second, third, _ = self.ids
+        self.client.send(Puback(first), Pubrec(second), Pubrec(third), Pubcomp(second))
+
+    @property
+    def left(self) -> list[Any]:
+        """What the next broker has still to say."""
+        _, _, third, last = self.ids
+        return [Pubrel(third), Publish("a", b"3", 1, duplicate=True, packet_id=last)]
+
+
+def test_what_a_client_that_is_sent_away_acknowledges_is_not_sent_again(network: Network) -> None:
+    sent = Sent(network)
+    sent.acknowledge()
+    assert not sent.client.closed
+    sent.client.lose()
+    new = network["B3"].connect("c", **KEPT)
+    assert new.connack.session_present
+    assert new.take() == sent.left
+    sent.publisher.publish("a", b"4", qos=1)
+    network.after(10)
+    assert new.take_payloads() == [b"4"]
+
+
+def test_a_session_waits_for_what_its_client_says_last(network: Network) -> None:
+    sent = Sent(network)
+    new = network["B3"].open()
+    new.send(Connect("c", **KEPT))
+    assert new.take() == []
+    network.after(0.6)  # and it is asked for again
+    sent.acknowledge()
+    assert new.take() == []
+    sent.client.lose()
+    connack, *packets = new.take()
+    assert connack.session_present
+    assert packets == sent.left
+
+
+def test_a_connection_that_its_client_does_not_close_is_not_waited_for_long(
+    network: Network,
+) -> None:
+    sent = Sent(network)
+    new = network["B3"].open()
+    new.send(Connect("c", **KEPT))
+    sent.acknowledge()
+    network.after(1.1)
+    assert sent.client.closed
+    connack, *packets = new.take()
+    assert connack.session_present
+    assert packets == sent.left
+
+
+def test_a_client_that_does_not_go_where_it_is_sent_is_cut_off(network: Network) -> None:
+    sent = Sent(network)
+    sent.client.send(Publish("a", b"no more", 1, packet_id=9))
+    network.after(29)
+    sent.acknowledge()
+    assert not sent.client.closed
+    network.after(2)
+    assert sent.client.closed
+    new = network["B3"].connect("c", **KEPT)
+    assert new.take() == sent.left
+
+
+@pytest.mark.parametrize("garbage", ["40020063ff", "5002", "ffff"])
+def test_a_client_that_is_sent_away_and_breaks_the_rules_is_cut_off(
+    network: Network, garbage: str
+) -> None:
+    sent = Sent(network)
+    sent.acknowledge()
+    sent.client.send_bytes(garbage)
+    network.after(31)
+    assert sent.client.closed
+    assert network["B3"].connect("c", **KEPT).take() == sent.left
+
+
+def test_a_client_that_is_sent_away_may_come_back(network: Network) -> None:
+    sent = Sent(network)
+    sent.acknowledge()
+    again = network["B1"].connect("c", **KEPT)
+    assert sent.client.closed
+    assert again.take() == sent.left
+    sent.publisher.publish("a", b"4", qos=1)
+    assert again.take_payloads() == [b"4"]
+
+
+def test_a_client_that_is_sent_away_and_starts_clean_ends_its_session(network: Network) -> None:
+    sent = Sent(network)
+    new = network["B3"].connect("c", clean_start=True)
+    assert not new.connack.session_present
+    sent.acknowledge()
+    sent.client.lose()
+    network.after(10)
+    assert new.take() == []
+    assert network["B1"].clients.subscriptions.count == 0
+
+
 class Roamer:
     """A subscriber that goes from broker to broker, and takes and acknowledges what comes."""
 
@@ -218,6 +341,15 @@ class Roamer:
             self.client.lose()
         self.client = self.network[broker].open()
         self.client.send(Connect(self.name, **KEPT))
+
+    def move(self, broker: str, is_told: bool) -> None:
+        """Go there, either by itself or sent by the broker where it is."""
+        if not is_told:
+            self.go_to(broker)
+        elif self.client is not None and self.client.connection.client_id is not None:
+            site = self.client.house
+            if site.clients.broker_id != broker:
+                site.carry_out(self.client.connection.redirect(broker, site.now_us))
 
     def look(self) -> None:
         """Take what came and acknowledge it."""
@@ -236,6 +368,9 @@ class Roamer:
                 elif isinstance(packet, Pubrel):
                     self.held.discard(packet.packet_id)
                     client.send(Pubcomp(packet.packet_id))
+                elif isinstance(packet, Disconnect) and packet.properties.server_reference:
+                    self.go_to(packet.properties.server_reference)
+                    client = self.client
 
 
 def wait_for_all(network: Network, roamer: Roamer) -> None:
@@ -245,9 +380,13 @@ def wait_for_all(network: Network, roamer: Roamer) -> None:
         roamer.look()
 
 
+@pytest.mark.parametrize("is_told", [False, True], ids=["by itself", "redirected"])
 @pytest.mark.parametrize("seed", range(25))
-def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int) -> None:
-    """Links are slow and of random speed, and the client does not stay long anywhere."""
+def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int, is_told: bool) -> None:
+    """Links are slow and of random speed, and the client does not stay long anywhere.
+
+    One that goes where it is sent gets everything once, at QoS 1 too.
+    """
     chance = Random(seed)
     names = ("B1", "B2", "B3", "B4")
     network = Network(*names)
@@ -262,7 +401,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int) -> None:
     for step in range(300):
         match chance.randrange(12):
             case 0 if chance.random() < 0.5:
-                roamer.go_to(chance.choice(names))
+                roamer.move(chance.choice(names), is_told)
             case 1 | 2 | 3:
                 number = chance.randrange(len(publishers))
                 payload, qos = b"%d %d" % (number, step), chance.choice((1, 2))
@@ -275,11 +414,12 @@ def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int) -> None:
         network.after(0.001)
     wait_for_all(network, roamer)
     if roamer.client.closed:
+        assert not is_told, "sent to one broker, and closed by it"
         roamer.go_to("B2")
         wait_for_all(network, roamer)
     for number, expected in enumerate(sent):
         prefix = b"%d " % number
         got = [each for each in roamer.taken if each[0].startswith(prefix)]
-        twice = [each for each in got if each[1] == 2]
-        assert len(set(twice)) == len(twice), "QoS 2 twice"
+        once = [each for each in got if is_told or each[1] == 2]
+        assert len(set(once)) == len(once), "twice"
         assert list(dict.fromkeys(got)) == expected, f"lost or out of order: seed {seed}"

@@ -395,6 +395,7 @@ class Client:
                 self._done(number, code, reason)
             case Elsewhere(server):
                 socket.elsewhere = server
+                self.flush()  # the broker that sends it away still wants to know what it got
                 socket.close()
 
     def _deliver(self, packet: Publish, numbers: tuple[int, ...], socket: ClientSocket) -> None:

@@ -38,7 +38,7 @@ from shoal.mqtt.controls import (
     Told,
     decode_control,
 )
-from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.homes import Homes
@@ -182,7 +182,9 @@ class BrokerClients:
             if data:
                 self.statistics.bytes_sent += len(data)
                 effects.append(Write(connection, data))
-            if connection.is_closed:
+            if connection.is_redirected:
+                effects.append(HalfClose(connection))
+            elif connection.is_closed:
                 effects.append(Close(connection))
         self.touched.clear()
         return effects
@@ -252,6 +254,18 @@ class BrokerClients:
         return self._roaming is not None and self._roaming.must_wait(
             connection, connect, admission, now_us
         )
+
+    def redirected(self, connection: Connection, now_us: int) -> bool:
+        """A client was sent to another broker; whether what it still says matters."""
+        if self._roaming is None or not self.is_kept(connection.client_id or ""):
+            return False
+        self._roaming.redirecting.add(connection, now_us)
+        return True
+
+    def hung_up(self, connection: Connection, now_us: int) -> None:
+        """It has said all, or takes too long."""
+        if self._roaming is not None:
+            self._roaming.redirecting.ended(connection, now_us)
 
     def is_kept(self, client_id: str) -> bool:
         """Whether a client has a session here that outlives its connection."""

@@ -10,7 +10,11 @@ ends this connection with the reason code that says why, and no other.
 | waiting | checked → admission | refused → closed | refused → closed |
 | admission | held, then refused → closed | held | held, then refused → closed |
 | connected | refused → closed | handled | refused → closed |
+| redirected | dropped | dropped, but for acknowledgements | dropped |
 | closed | dropped | dropped | dropped |
+
+A client that is sent to another broker gets nothing more here, but what it says about publications
+it got before counts, until it closes: so its next broker does not send them again.
 
 Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said where it is done.
 """
@@ -70,6 +74,7 @@ class State(enum.Enum):
     WAITING = "waiting"
     ADMISSION = "admission"
     CONNECTED = "connected"
+    REDIRECTED = "redirected"
     CLOSED = "closed"
 
 
@@ -119,8 +124,13 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is taken from it; what it was sent last is still to be written."""
-        return self.state is State.CLOSED
+        """Whether no more is said on it; what was said last is still to be written."""
+        return self.state is State.CLOSED or self.state is State.REDIRECTED
+
+    @property
+    def is_redirected(self) -> bool:
+        """Whether it is read until its client closes, though nothing more is written."""
+        return self.state is State.REDIRECTED
 
     @property
     def wants_reading(self) -> bool:
@@ -153,12 +163,16 @@ class Connection:
             if len(self._held) > MAX_HELD:
                 reason = "too many packets before the answer to CONNECT"
                 self.disconnect(ReasonCode.QUOTA_EXCEEDED, reason, now_us)
+        elif self.state is State.REDIRECTED:
+            self._take_acknowledgements(packets, now_us)
         else:
             self._handle_all(packets, now_us)
         return self._clients.take_effects()
 
     def lost(self, now_us: int) -> list[ClientEffect]:
         """The network connection is gone, or the driver gave it up."""
+        if self.state is State.REDIRECTED:
+            self.hang_up(now_us)
         self.leave(now_us, with_will=True)
         return self._clients.take_effects()
 
@@ -182,8 +196,11 @@ class Connection:
 
     def redirect(self, server_reference: str, now_us: int) -> list[ClientEffect]:
         """Send the client to another broker, for now; what it had here is kept as agreed."""
-        reason = "another broker is nearer to the subscribers"
-        self.disconnect(ReasonCode.USE_ANOTHER_SERVER, reason, now_us, server_reference)
+        if self.state is State.CONNECTED:
+            reason = "another broker is nearer to the subscribers"
+            self.disconnect(ReasonCode.USE_ANOTHER_SERVER, reason, now_us, server_reference)
+            if self._clients.redirected(self, now_us):
+                self.state = State.REDIRECTED
         return self._clients.take_effects()
 
     # --- ends ---------------------------------------------------------------------------------
@@ -212,6 +229,12 @@ class Connection:
         self._held = []
         self.outlet.touch()
         self._clients.left(self, now_us, with_will)
+
+    def hang_up(self, now_us: int) -> None:
+        """No more is taken from a client that was sent away."""
+        self.state = State.CLOSED
+        self.outlet.touch()
+        self._clients.hung_up(self, now_us)
 
     def _refuse(self, reason_code: ReasonCode, reason: str) -> None:
         """The CONNACK that ends a connection which was never made [MQTT-3.1.4-1, MQTT-3.1.4-2]."""
@@ -272,6 +295,17 @@ class Connection:
             self._clients.settle()
             self._clients.statistics.protocol_errors += 1
             self.disconnect(error.reason_code, str(error), now_us)
+
+    def _take_acknowledgements(self, packets: list[Packet], now_us: int) -> None:
+        try:
+            for packet in packets:
+                if isinstance(packet, Puback | Pubrec | Pubcomp):
+                    _HANDLERS[type(packet)](self, packet, now_us)
+            if self._decoder.failure is not None:
+                raise self._decoder.failure
+        except MqttError:
+            self._clients.statistics.protocol_errors += 1
+            self.hang_up(now_us)
 
     def _on_connect(self, connect: Connect, now_us: int) -> None:
         self.state = State.ADMISSION

@@ -25,10 +25,16 @@ class Close(msgspec.Struct, frozen=True):
     connection: Connection
 
 
+class HalfClose(msgspec.Struct, frozen=True):
+    """Close this side of it once all is written, and go on reading until `Close`, or its end."""
+
+    connection: Connection
+
+
 class Ask(msgspec.Struct, frozen=True):
     """Hand this to the broker machine, before what follows is written."""
 
     input: Requested
 
 
-ClientEffect = Write | Close | Ask
+ClientEffect = Write | HalfClose | Close | Ask

@@ -11,6 +11,7 @@ So nothing is lost, doubled, or out of order, however often the client moves on 
 | --- | --- | --- |
 | new | client connects, session known elsewhere | Entered, asking for it → waiting |
 | old | Entered | closes its connection (0x8E); if asked: Items, SessionState → departing |
+| old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
 | old, waiting itself | Entered | closes its connection; what it waits for will go on → as above |
 | asked, has nothing | Entered | asks the broker where the session went, or says there is none |
 | new | ASK_AGAIN_US over, waiting | Entered, again |
@@ -48,10 +49,11 @@ from shoal.mqtt.controls import (
 )
 from shoal.mqtt.homes import Homes
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.messages import Message
+from shoal.mqtt.moves import Move, Waiting
 from shoal.mqtt.network import EVERY_BROKER, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.redirecting import Redirecting
 from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.timers import Timers
 
@@ -74,80 +76,6 @@ DEPARTING_TIMER = "departing"
 ARRIVING_TIMER = "arriving"
 
 
-class _Waiting:
-    """A session that is to come.  `goes_to`: it will not stay; `is_void`: it is not wanted."""
-
-    def __init__(
-        self, connection: Connection, admission: Admission, home: BrokerId, until_us: int
-    ) -> None:
-        self.connection = connection
-        self.admission = admission
-        self.home = home
-        self.until_us = until_us
-        self.items: list[Item] = []
-        self.goes_to: tuple[BrokerId, Journey] | None = None
-        self.is_void = False
-
-
-class _Move:
-    """Where messages for a session go while it arrives, departs, or both.
-
-    What came from where the session was is passed on at once.  What this broker got by itself is
-    kept until all of that has come, and then passed on but for what is `known` by its key.
-    """
-
-    def __init__(self, roaming: Roaming, session: Session, arrival: Journey | None) -> None:
-        self.session = session
-        self.arrival = arrival
-        self.target: tuple[BrokerId, Journey] | None = None
-        self.is_due = False
-        self._roaming = roaming
-        self._kept: list[tuple[Message, int, bool, tuple[int, ...]]] = []
-        self.known: dict[tuple[str, int], None] = {}
-
-    def deliver(
-        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
-    ) -> None:
-        """This broker got something for the session."""
-        if self.arrival is not None:
-            self._kept.append((message, qos, retain, identifiers))
-        else:
-            self._pass_on(message, qos, retain, identifiers, now_us)
-
-    def came(self, item: Item, now_us: int) -> None:
-        """The broker where the session was sends something on."""
-        message = message_of(item, now_us)
-        if message is None or (item.key is not None and item.key in self.known):
-            return
-        self.note(item)
-        self._pass_on(message, item.qos, item.retain, item.identifiers, now_us)
-
-    def note(self, item: Item) -> None:
-        """Remember what came."""
-        if item.key is not None:
-            self.known[item.key] = None
-
-    def arrive(self, now_us: int) -> None:
-        """All has come from where the session was."""
-        self.arrival = None
-        for message, qos, retain, identifiers in self._kept:
-            if message.key is None or message.key not in self.known:
-                self._pass_on(message, qos, retain, identifiers, now_us)
-        self._kept = []
-        self.known = {}
-        if self.target is None:
-            self.session.diversion = None
-
-    def _pass_on(
-        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
-    ) -> None:
-        if self.target is None:
-            self.session.accept(message, qos, retain, identifiers, now_us)
-        else:
-            outgoing = Outgoing(message, qos, retain, identifiers)
-            self._roaming.send_item(outgoing, *self.target, now_us)
-
-
 class Roaming:
     """The sessions of one broker that come from, or go to, another."""
 
@@ -159,10 +87,11 @@ class Roaming:
         # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
-        self._waiting: dict[Journey, _Waiting] = {}
+        self._waiting: dict[Journey, Waiting] = {}
         self._current: dict[str, Journey] = {}
-        self._arriving: dict[Journey, _Move] = {}
-        self._departing: dict[Journey, _Move] = {}
+        self._arriving: dict[Journey, Move] = {}
+        self._departing: dict[Journey, Move] = {}
+        self.redirecting = Redirecting(timers, self._on_entered)
         # Journeys that a session here is on, or will be once it has come.
         self._promised: set[Journey] = set()
 
@@ -188,13 +117,14 @@ class Roaming:
         journey = self._say_entered(client_id, now_us, is_kept=True, asked=home)
         self._current[client_id] = journey
         wait_us = WAIT_US if self._clients.journal is None else REMEMBERED_WAIT_US
-        self._waiting[journey] = _Waiting(connection, admission, home, now_us + wait_us)
+        self._waiting[journey] = Waiting(connection, admission, home, now_us + wait_us)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
         return True
 
     def entered(self, session: Session, now_us: int) -> None:
         """A client was let in."""
         client_id = session.client_id
+        self.redirecting.end(client_id, now_us)
         self.homes.pop(client_id)
         is_kept = session.expiry_interval_s > 0
         _, session.entered_us = self._say_entered(client_id, now_us, is_kept=is_kept, asked=None)
@@ -217,7 +147,7 @@ class Roaming:
         """A session has ended here."""
         client_id = session.client_id
         move = session.diversion
-        if isinstance(move, _Move) and move.arrival is not None:
+        if isinstance(move, Move) and move.arrival is not None:
             self._timers.cancel((ARRIVING_TIMER, move.arrival))
             del self._arriving[move.arrival]
         entered = self._entered.get(client_id)
@@ -226,9 +156,9 @@ class Roaming:
             self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
 
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
-        """Say to a broker which clients are here."""
+        """Say to a broker which clients are here; those that wait for their session are not yet."""
         for client_id, (at_us, at_broker) in self._entered.items():
-            if at_broker == self._broker_id:
+            if at_broker == self._broker_id and client_id not in self._current:
                 is_kept = self._clients.is_kept(client_id)
                 entered = Entered(client_id, self._broker_id, at_us, is_kept, None)
                 self._say(broker, entered, now_us)
@@ -242,6 +172,8 @@ class Roaming:
                 self._depart(journey, now_us)
             case "arriving":
                 self._arrive(journey, now_us)
+            case "redirected":
+                self.redirecting.end(journey[0], now_us)
 
     def send_item(
         self, outgoing: Outgoing, broker: BrokerId, journey: Journey, now_us: int
@@ -293,6 +225,8 @@ class Roaming:
             # Who connected later keeps the client; or it is a question answered already.
             return
         self._entered[client_id] = stamp
+        if control.asked is not None and self.redirecting.holds(control, now_us):
+            return
         home = self.homes.get(client_id)
         if control.is_kept:
             self.homes.put(client_id, control.broker, control.at_us)
@@ -322,8 +256,8 @@ class Roaming:
         for outgoing in session.on_its_way():
             self.send_item(outgoing, broker, journey, now_us)
         move = session.diversion
-        if not isinstance(move, _Move):
-            move = session.diversion = _Move(self, session, None)
+        if not isinstance(move, Move):
+            move = session.diversion = Move(session, None, self.send_item)
         self._say(broker, state_of(session, journey, move.known), now_us)
         move.target = (broker, journey)
         self._promised.add(journey)
@@ -365,7 +299,7 @@ class Roaming:
                 self._promised.discard(journey)
                 self._say(broker, SessionState(journey, False), now_us)
 
-    def _make(self, session: Session, state: SessionState, waiting: _Waiting, now_us: int) -> None:
+    def _make(self, session: Session, state: SessionState, waiting: Waiting, now_us: int) -> None:
         """Fill a session with what was sent."""
         move = self._expect(session, state.journey, now_us)
         session.received.update(state.received)
@@ -382,9 +316,9 @@ class Roaming:
             with suppress(ValueError):
                 self._clients.subscriptions.add(subscription_of(session, row))
 
-    def _expect(self, session: Session, journey: Journey, now_us: int) -> _Move:
+    def _expect(self, session: Session, journey: Journey, now_us: int) -> Move:
         """More may come for a session, from where it was."""
-        move = session.diversion = _Move(self, session, journey)
+        move = session.diversion = Move(session, journey, self.send_item)
         session.arriving_us = journey[1]
         self._arriving[journey] = move
         self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
@@ -412,7 +346,7 @@ class Roaming:
         else:
             waiting.connection.go_on(waiting.admission, now_us)
 
-    def _forget_waiting(self, journey: Journey) -> _Waiting:
+    def _forget_waiting(self, journey: Journey) -> Waiting:
         self._timers.cancel((WAITING_TIMER, journey))
         return self._waiting.pop(journey)
 
@@ -428,7 +362,7 @@ class Roaming:
             self._depart(move.target[1], now_us)
 
 
-def _turn_away(waiting: _Waiting, now_us: int) -> None:
+def _turn_away(waiting: Waiting, now_us: int) -> None:
     """A connection that waits is closed: its client has connected again."""
     reason = "the client connected again elsewhere"
     waiting.connection.disconnect(ReasonCode.SERVER_BUSY, reason, now_us)

@@ -373,8 +373,8 @@ class Session:
         self._finish(packet_id, now_us)
 
     def _release(self, packet_id: int, reason_code: ReasonCode) -> None:
-        assert self.outlet is not None
-        self.outlet.send_release(packet_id, reason_code)
+        if self.outlet is not None:  # else its client was sent away, and says its last words
+            self.outlet.send_release(packet_id, reason_code)
 
     def _finish(self, packet_id: int, now_us: int) -> None:
         outgoing = self._inflight.pop(packet_id)

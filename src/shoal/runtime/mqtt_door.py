@@ -23,11 +23,11 @@ from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
-from shoal.mqtt.effects import Ask, ClientEffect, Close, Write
+from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.publishers import Repeats
 from shoal.runtime.addresses import Address
-from shoal.runtime.farewell import take_leave
+from shoal.runtime.farewell import close_soon, half_close
 from shoal.runtime.journal_files import JournalFiles, Sync
 from shoal.runtime.journal_writer import JournalWriter
 from shoal.runtime.node import Node, Phase
@@ -56,6 +56,8 @@ class Socket(Protocol):
     """A client's network connection, whatever it is wrapped in."""
 
     def write(self, data: bytes) -> None: ...
+
+    def half_close(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -94,9 +96,11 @@ class MqttDoor:
         # written, and these are closed, once nobody hears of what could still be lost.
         self._writes_at_once = not networked and files is None
         self._gathered: dict[Socket, list[bytes]] = {}
-        self._closing: list[Socket] = []
+        self._closing: list[Callable[[], None]] = []
         self._repeats = Repeats(self.journal.heard if self.journal is not None else {})
         self._sockets: dict[Connection, Socket] = {}
+        # Those of clients that were sent away, which may still say what they got.
+        self._half_closed: dict[Connection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
         self._waiting: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
@@ -182,7 +186,8 @@ class MqttDoor:
 
     def lost(self, connection: Connection) -> None:
         """A client's connection is gone."""
-        if self._sockets.pop(connection, None) is not None:
+        socket = self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
+        if socket is not None:
             self.carry_out(connection.lost(self.node.clock.now_us()))
             self.node.schedule_flush()
 
@@ -204,14 +209,24 @@ class MqttDoor:
                     socket.write(effect.data)
                 else:
                     self._gathered.setdefault(socket, []).append(effect.data)
-            elif type(effect) is Close:
+            elif type(effect) is HalfClose:
                 socket = self._sockets.pop(effect.connection, None)
-                if socket is None:
-                    continue
-                if self._writes_at_once:
-                    socket.close()
-                else:
-                    self._closing.append(socket)
+                if socket is not None:
+                    self._half_closed[effect.connection] = socket
+                    self._close(socket.half_close)
+            elif type(effect) is Close:
+                connection = effect.connection
+                socket = self._sockets.pop(connection, None)
+                socket = socket or self._half_closed.pop(connection, None)
+                if socket is not None:
+                    self._close(socket.close)
+
+    def _close(self, close: Callable[[], None]) -> None:
+        """At once, or behind what is still to be written."""
+        if self._writes_at_once:
+            close()
+        else:
+            self._closing.append(close)
 
     def _write(self) -> None:
         """Write what was gathered, and what is owed since."""
@@ -220,8 +235,8 @@ class MqttDoor:
         for socket, chunks in gathered.items():
             socket.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         closing, self._closing = self._closing, []
-        for socket in closing:
-            socket.close()
+        for close in closing:
+            close()
         self._look_after()
 
     def _ask(self, requested: Requested) -> None:
@@ -362,6 +377,7 @@ class MqttSocket(asyncio.Protocol):
 
     def __init__(self, door: MqttDoor) -> None:
         self._door = door
+        self._is_half_closed = False
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -377,19 +393,26 @@ class MqttSocket(asyncio.Protocol):
         if not self._is_over:
             self._door.received(self._connection, data)
 
-    def close(self) -> None:
-        """Say no more, and hear no more."""
-        if not self._is_over and not self._transport.is_closing():
-            self._is_over = True
+    def half_close(self) -> None:
+        """Say no more."""
+        if not self._is_half_closed and not self._transport.is_closing():
+            self._is_half_closed = True
             self.write = self._write_nothing
             self.pause_reading = self._go_on_reading
-            take_leave(self._transport)
+            half_close(self._transport)
+
+    def close(self) -> None:
+        """Say no more, and hear no more."""
+        self.half_close()
+        if not self._is_over and not self._transport.is_closing():
+            self._is_over = True
+            close_soon(self._transport)
 
     def _write_nothing(self, data: bytes | bytearray | memoryview) -> None:
         """The last word has been said."""
 
     def _go_on_reading(self) -> None:
-        """What still comes is thrown away."""
+        """What still comes is heard, or thrown away."""
 
     def connection_lost(self, error: Exception | None) -> None:
         self._door.lost(self._connection)

@@ -19,7 +19,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from shoal.mqtt.connection import Connection
-from shoal.runtime.farewell import take_leave
+from shoal.runtime.farewell import close_soon, half_close
 from shoal.runtime.mqtt_door import WRITE_BUFFER_BYTES, MqttDoor
 
 SUBPROTOCOL = "mqtt"
@@ -34,6 +34,7 @@ class WebSocket(asyncio.Protocol):
         self._door = door
         self._protocol = WSConnection(ConnectionType.SERVER)
         self._connection: Connection | None = None
+        self._is_half_closed = False
         self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,7 +65,8 @@ class WebSocket(asyncio.Protocol):
             case BytesMessage(data=data) if self._connection is not None:
                 self._door.received(self._connection, bytes(data))
             case Ping():
-                self._send(event.response())
+                if not self._is_half_closed:
+                    self._send(event.response())
             case CloseConnection():
                 self._send(event.response())
                 self._transport.close()
@@ -106,16 +108,23 @@ class WebSocket(asyncio.Protocol):
     # --- the door's side ----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        if not self._is_over:
+        if not self._is_half_closed:
             self._send(BytesMessage(data))
+
+    def half_close(self) -> None:
+        """Say no more."""
+        if not self._is_half_closed and not self._transport.is_closing():
+            self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
+            self._is_half_closed = True
+            self.pause_reading = self._go_on_reading
+            half_close(self._transport)
 
     def close(self) -> None:
         """Say no more, and hear no more."""
+        self.half_close()
         if not self._is_over and not self._transport.is_closing():
-            self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
             self._is_over = True
-            self.pause_reading = self._go_on_reading
-            take_leave(self._transport)
+            close_soon(self._transport)
 
     def _go_on_reading(self) -> None:
-        """What still comes is thrown away."""
+        """What still comes is heard, or thrown away."""
