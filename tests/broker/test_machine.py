@@ -230,7 +230,7 @@ def test_no_frame_raises(happenings: list[Input]) -> None:
 
 
 def assert_tables_hold_together(machine: Broker) -> None:
-    """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.routing`."""
+    """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.propagation`."""
     tables = machine.tables
     for entry in tables.subscriptions.values():
         assert entry.last_hop not in entry.forwarded_to

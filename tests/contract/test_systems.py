@@ -24,6 +24,7 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BrokerContext
 from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.simulation.checkers import Verdict, Wish, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
@@ -203,7 +204,7 @@ def test_deliveries_to_others_are_noticed(system: str, monkeypatch: pytest.Monke
 def test_tables_that_keep_too_much_are_noticed(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TreeRouting, "release", lambda self, hop, rows: [])
+    monkeypatch.setattr(Propagation, "release", lambda self, hop, rows: [])
     assert "subscriptions" in judge_random_networks(system, 8)
 
 

@@ -137,7 +137,7 @@ class FaultyNetwork:
                 problems += [
                     f"{name} remembers {what}: {rows}"
                     for what, rows in vars(migrations).items()
-                    if what not in ("_tree", "_arrived") and rows
+                    if isinstance(rows, dict | set) and what != "_arrived" and rows
                 ]
         return problems
 

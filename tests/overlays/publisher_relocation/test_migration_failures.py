@@ -372,8 +372,9 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(progress: int) -> None
     for broker in move.stage.brokers.values():
         strategy = broker._strategy
         assert not strategy._migrations._arrived  # type: ignore[attr-defined]
-        assert not strategy._tree._publishers  # type: ignore[attr-defined]
-        assert not strategy._tree._next_numbers  # type: ignore[attr-defined]
+        publishers = strategy._tree.publishers  # type: ignore[attr-defined]
+        assert not publishers._promises
+        assert not publishers._next_numbers
 
 
 def test_the_last_words_of_a_publisher_that_goes_away_are_heard() -> None:
@@ -483,7 +484,7 @@ def test_no_message_number_comes_twice_and_none_is_kept_for_who_left() -> None:
         stage.ask("B1", client, Goodbye())
     assert len(set(numbers)) == len(numbers) == 8
     tree = stage.brokers["B1"]._strategy._tree  # type: ignore[attr-defined]
-    assert not tree._next_numbers
+    assert not tree.publishers._next_numbers
 
 
 def test_relocate_reaches_a_client_once() -> None:

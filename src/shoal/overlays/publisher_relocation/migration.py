@@ -90,6 +90,7 @@ class Migrations:
 
     def __init__(self, tree: TreeRouting) -> None:
         self._tree = tree
+        self._propagation, self._publishers = tree.propagation, tree.publishers
         # Migrations whose update has passed here and whose complete message has not.
         self._passing: dict[ClientId, _Move] = {}
         # Local publishers, and the number of the move that brought each here.
@@ -126,8 +127,8 @@ class Migrations:
             self._tree.check_advertisement(publisher, advertisement)
         if self._is_outdated(publisher, move, message.advertisements):
             return  # it has given up meanwhile, and that was heard first
-        self._tree.detach_publisher(publisher)
-        self._tree.attach_publisher(publisher, message.advertisements)
+        self._publishers.detach(publisher)
+        self._publishers.attach(publisher, message.advertisements)
         self.arrived(publisher, move.moves)
         self._begin(publisher, move, message.advertisements, out)
         self._turn(publisher, move, message.advertisements, now_us, out)
@@ -161,7 +162,7 @@ class Migrations:
         if message.path[0] != self._tree.broker:
             raise ProtocolError(f"{publisher} does not leave {self._tree.broker}: {message.path}")
         # A broker that restarted meanwhile knows nothing of it, and has nothing to hold.
-        if self.is_leaving(publisher) or self._tree.is_publisher(publisher):
+        if self.is_leaving(publisher) or publisher in self._publishers:
             self._let_go(publisher, now_us, out)
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
@@ -175,12 +176,12 @@ class Migrations:
         """The client is gone; one that was told to go may be at its target."""
         if self.is_leaving(client):
             self._let_go(client, now_us, out)
-        elif self._tree.is_publisher(client):
-            self._tree.detach_publisher(client)
+        elif client in self._publishers:
+            self._publishers.detach(client)
             passing = self._passing.get(client)
             if passing is None or passing.path[-1] != self._tree.broker:
                 self._withdraw(client, out)  # else behind the last publication from its source
-        self._tree.unsubscribe_all(client, out)
+        self._propagation.unsubscribe_all(client, out)
 
     def is_leaving(self, publisher: ClientId) -> bool:
         """At the source: whether the publisher was told to go and may still have words for us."""
@@ -203,9 +204,9 @@ class Migrations:
         if self.is_leaving(publisher):
             return True
         self._held.discard(publisher)
-        if not self._tree.is_publisher(publisher):
+        if publisher not in self._publishers:
             self._arrived.pop(publisher, None)
-        self._tree.unadvertise_all(publisher, out, but=self._tree.promises(publisher))
+        self._propagation.unadvertise_all(publisher, out, but=self._publishers.promises(publisher))
         return False
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
@@ -284,7 +285,8 @@ class Migrations:
         if publisher in self._held:
             self._held.discard(publisher)
             out.append(CancelTimer(_timer(publisher)))
-            self._tree.unadvertise_all(publisher, out, but={row.id for row in advertisements})
+            kept = {row.id for row in advertisements}
+            self._propagation.unadvertise_all(publisher, out, but=kept)
 
     def _turn(
         self,
@@ -295,37 +297,37 @@ class Migrations:
         out: list[Effect],
     ) -> None:
         """Turn the advertisements towards the target and pass the update on to the source."""
-        tree = self._tree
+        propagation = self._propagation
         source_hop, target_hop = self._hop(move.path, -1), self._hop(move.path, 1)
         rows, left = [], []
         for advertisement in advertisements:
-            row = tree.tables.advertisements.get(advertisement.id)
+            row = self._tree.tables.advertisements.get(advertisement.id)
             if row is not None and row.last_hop in (source_hop, None):
                 left.append(row)
                 if row.advertisement != advertisement:
-                    tree.withdraw(row, out)
+                    propagation.withdraw(row, out)
             elif row is not None and row.advertisement != advertisement:
-                tree.remove_advertisement(advertisement.id, row.last_hop, out)
+                propagation.remove_advertisement(advertisement.id, row.last_hop, out)
             elif row is not None and row.last_hop != target_hop:  # an old copy beside the path
-                tree.turn(row, target_hop, move.moves, out)
+                propagation.turn(row, target_hop, move.moves, out)
             if row is None or row.advertisement != advertisement:
                 # The publisher's own word has overtaken the flood from its source.
-                row = tree.place(advertisement, target_hop, move.moves, source_hop, out)
+                row = propagation.place(advertisement, target_hop, move.moves, source_hop, out)
             row.has_turned |= row.last_hop != target_hop
             row.last_hop, row.moves = target_hop, move.moves
             row.adopted, row.turned_us = False, now_us
             rows.append(row)
         if target_hop is not None:
-            tree.follow(target_hop, rows, out)
+            propagation.follow(target_hop, rows, out)
         if source_hop is None:
             # Whom nobody sent away has said nothing here, since it announced itself or ever.
             if not self.is_leaving(publisher):
                 self._detach(publisher)
                 self._finish(publisher, True, out)
-        elif not tree.is_neighbour(source_hop):
+        elif not self._tree.is_neighbour(source_hop):
             self._finish(publisher, False, out)
         else:
-            retracted = tuple(entry.id for entry in tree.release(source_hop, left))
+            retracted = tuple(entry.id for entry in propagation.release(source_hop, left))
             update = MigrationUpdate(publisher, move.path, advertisements, retracted, move.moves)
             out.append(Send(source_hop, update))
 
@@ -345,7 +347,7 @@ class Migrations:
     def _let_go(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """At the source: nothing more comes from the publisher."""
         self._sent_away.discard(publisher)
-        self._tree.detach_publisher(publisher)
+        self._publishers.detach(publisher)
         passing = self._passing.get(publisher)
         if passing is not None and passing.path[0] == self._tree.broker:
             self._arrived.pop(publisher, None)
@@ -356,11 +358,11 @@ class Migrations:
 
     def _detach(self, publisher: ClientId) -> None:
         self._arrived.pop(publisher, None)
-        self._tree.detach_publisher(publisher)
+        self._publishers.detach(publisher)
 
     def _withdraw(self, publisher: ClientId, out: list[Effect]) -> None:
         self._arrived.pop(publisher, None)
-        self._tree.unadvertise_all(publisher, out)
+        self._propagation.unadvertise_all(publisher, out)
 
     def _hold(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         self._held.add(publisher)
@@ -378,7 +380,7 @@ class Migrations:
         self, neighbour: BrokerId, subscription_id: SubscriptionId, out: list[Effect]
     ) -> None:
         if not self.unsubscribed(neighbour, subscription_id):
-            self._tree.remove_subscription(subscription_id, neighbour, out)
+            self._propagation.remove_subscription(subscription_id, neighbour, out)
 
     def _drop_kept(self, publisher: ClientId, out: list[Effect]) -> None:
         """Remove what was kept for this publisher's move alone."""
@@ -387,7 +389,7 @@ class Migrations:
             if not moves:
                 del self._kept[key]
                 neighbour, subscription_id = key
-                self._tree.remove_subscription(subscription_id, neighbour, out)
+                self._propagation.remove_subscription(subscription_id, neighbour, out)
 
     def _finish(self, publisher: ClientId, whole: bool, out: list[Effect]) -> None:
         """Nothing more comes from the source: remove what was kept for that, and pass it on."""
@@ -395,7 +397,7 @@ class Migrations:
         self._drop_kept(publisher, out)
         target_hop = self._hop(move.path, 1)
         if target_hop is None:
-            if self._tree.is_publisher(publisher):
+            if publisher in self._publishers:
                 out.append(Notify(publisher, Resume(move.moves, whole)))
             elif publisher not in self._held:
                 self._withdraw(publisher, out)

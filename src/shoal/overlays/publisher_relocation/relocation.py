@@ -90,7 +90,7 @@ class Relocation(ABC):
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:
             case Publish(publications):
-                accepted = self._tree.accept(client, publications, out)
+                accepted = self._tree.publishers.accept(client, publications, out)
                 if accepted:
                     self._publish(client, accepted, now_us, out)
             case Paused():
@@ -107,7 +107,7 @@ class Relocation(ABC):
             case _:
                 if not self._asked(client, request, now_us, out):
                     self._tree.request(client, request, now_us, out)
-                if type(request) is Unadvertise and not self._tree.is_publisher(client):
+                if type(request) is Unadvertise and client not in self._tree.publishers:
                     self._give_up(client, out)
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
@@ -211,7 +211,7 @@ class Relocation(ABC):
         if known is not None and known.last_hop is not None and self._migrations.is_leaving(client):
             # Said before the pause; what the publisher said at the target was faster.
             self._tree.check_advertisement(client, advertisement)
-            self._tree.attach_publisher(client, [advertisement])
+            self._tree.publishers.attach(client, [advertisement])
             return
         self._tree.request(client, request, now_us, out)
         self._migrations.arrived(client, request.moves)

@@ -304,7 +304,7 @@ def test_figure_3_sessions_start_where_the_counter_is() -> None:
     """Section 4.1: message ids are the first broker and a counter; M = 212 in the example."""
     stage = grape(length=10)
     strategy = stage.brokers["B1"]._strategy  # type: ignore[attr-defined]
-    strategy._tree._next_numbers["P"] = 212
+    strategy._tree.publishers._next_numbers["P"] = 212
     stage.ask("B3", "C", Subscribe(subscription("s", "x IN (0, 1, 4, 7)")))
     stage.settle()
     stage.ask("B1", "P", *map(publish, range(10)))

@@ -1,0 +1,91 @@
+"""What the publishers attached to one broker may publish, and the numbers their messages get.
+
+A publication that its publisher's advertisements do not promise would reach only some of its
+subscribers, so it is refused.  Message identifiers are consecutive (relocation paper, 4.1), and
+none comes twice: who attaches starts above all who left.  What a publisher may publish outlives
+its rows in the routing table while it is being moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from shoal.broker.effects import Effect, Notify
+from shoal.broker.messages import Rejected, RoutedPublication
+from shoal.broker.strategy import ProtocolError
+from shoal.matching import MatchIndex
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    MessageId,
+    Publication,
+)
+
+
+class LocalPublishers:
+    """The publishers attached to one broker."""
+
+    def __init__(self, broker: BrokerId) -> None:
+        self._broker = broker
+        self._promises: dict[ClientId, MatchIndex] = {}
+        # The number of each one's next message, and of the first of those who come anew.
+        self._next_numbers: dict[ClientId, int] = {}
+        self._unused_number = 0
+
+    def __contains__(self, client: ClientId) -> bool:
+        """Whether the client has advertised here and not left."""
+        return client in self._promises
+
+    def attach(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
+        """Let a client publish here what these advertisements promise."""
+        promises = self._promises.setdefault(client, MatchIndex())
+        for advertisement in advertisements:
+            promises.add(advertisement.id, advertisement.filter)
+
+    def detach(self, client: ClientId) -> None:
+        """Refuse the client's publications from now on."""
+        self._promises.pop(client, None)
+        self._unused_number = max(self._unused_number, self._next_numbers.pop(client, 0))
+
+    def promises(self, client: ClientId) -> Container[AdvertisementId]:
+        """The advertisements that the client has made here."""
+        return self._promises.get(client, ())
+
+    def take_back(self, client: ClientId, advertisement_id: AdvertisementId) -> None:
+        """The client promises this no longer; ProtocolError if it does not now."""
+        promises = self._promises.get(client)
+        if promises is None or advertisement_id not in promises:
+            raise ProtocolError(f"{client} has no advertisement {advertisement_id} here")
+        promises.remove(advertisement_id)
+        if not len(promises):
+            self.detach(client)
+
+    def accept(
+        self, client: ClientId, publications: tuple[Publication, ...], out: list[Effect]
+    ) -> tuple[RoutedPublication, ...]:
+        """Number the publications that their publisher's advertisements promise.
+
+        The others are refused one by one.
+        """
+        promises = self._promises.get(client)
+        if not promises:
+            raise ProtocolError(f"{client} has not advertised at {self._broker}")
+        number = self._next_numbers.get(client, self._unused_number)
+        accepted = []
+        promises_all = promises.matches_everything
+        for publication in publications:
+            if publication.publisher != client:
+                owner = publication.publisher
+                reason = f"publication {publication.sequence} belongs to {owner}, not to {client}"
+            elif promises_all or promises.matches_any(publication.attributes):
+                message_id = MessageId(self._broker, client, number)
+                accepted.append(RoutedPublication(publication, message_id))
+                number += 1
+                continue
+            else:
+                reason = f"publication {publication.sequence} matches no advertisement of {client}"
+            out.append(Notify(client, Rejected(reason)))
+        self._next_numbers[client] = number
+        return tuple(accepted)

@@ -1,0 +1,202 @@
+"""Who tells whom what as clients come and go, and tables that equal the oracle's."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from tests.broker.transcript import Stage, advertisement, publish, subscription
+from tests.overlays.tree.stages import TREE, busy_stage, stage_with_publisher
+
+
+def test_advertisements_flood_the_tree_once_over_every_link() -> None:
+    stage = Stage(TREE)
+    stage.ask("B4", "P", Advertise(advertisement("a")))
+    stage.settle()
+    assert stage.heard() == [
+        "B4 -> B2: Advertise a",
+        "B2 -> B1: Advertise a",
+        "B2 -> B5: Advertise a",
+        "B1 -> B3: Advertise a",
+    ]
+    rows = stage.rows()
+    last_hops = {name: row.advertisements["a"] for name, row in rows.items()}
+    assert last_hops == {"B1": "B2", "B2": "B4", "B3": "B1", "B4": None, "B5": "B2"}
+
+
+def test_subscriptions_follow_overlapping_advertisements_only() -> None:
+    stage = stage_with_publisher()
+    stage.ask("B5", "Q", Advertise(advertisement("q", "x < 0", publisher="Q")))
+    stage.settle()
+    stage.heard()
+    stage.ask("B3", "C", Subscribe(subscription("high", "x > 10")))
+    stage.settle()
+    assert stage.heard() == [
+        "B3 -> B1: Subscribe high",
+        "B1 -> B2: Subscribe high",
+        "B2 -> B4: Subscribe high",
+    ]
+    stage.ask("B3", "C", Subscribe(subscription("both", "x < 10")))
+    stage.settle()
+    assert stage.heard()[2:] == ["B2 -> B4: Subscribe both", "B2 -> B5: Subscribe both"]
+    stage.ask("B3", "C", Subscribe(subscription("other", "y = 1")))
+    assert stage.heard() == ["B3 -> B1: Subscribe other"]  # a publication may have x and y
+    stage.ask("B3", "C", Subscribe(subscription("none", "x = 'text'")))
+    assert stage.heard() == []
+
+
+def test_an_advertisement_draws_the_subscriptions_that_were_there_before() -> None:
+    stage = Stage(TREE)
+    stage.ask("B3", "C", Subscribe(subscription("s", "x > 10")))
+    stage.ask("B1", "D", Subscribe(subscription("t", "x < -5", client="D")))
+    assert stage.heard() == []
+    stage.ask("B4", "P", Advertise(advertisement("a")))
+    stage.settle()
+    said = stage.heard()
+    assert [line for line in said if "Subscribe" in line] == [
+        "B3 -> B1: Subscribe s",
+        "B1 -> B2: Subscribe s",
+        "B2 -> B4: Subscribe s",
+    ]
+
+
+def test_unadvertise_and_unsubscribe_undo_exactly_what_was_done() -> None:
+    stage = Stage(TREE)
+    base_s, base_a = subscription("base"), advertisement("kept", "x > 50", publisher="K")
+    stage.ask("B5", "K", Advertise(base_a))
+    stage.ask("B3", "C", Subscribe(base_s))
+    stage.settle()
+    before = stage.rows()
+
+    stage.ask("B4", "P", Advertise(advertisement("a", "x < 10")), Advertise(advertisement("b")))
+    stage.ask("B1", "D", Subscribe(subscription("s", "x BETWEEN 5 AND 60", client="D")))
+    stage.settle()
+    assert stage.rows() != before
+    stage.ask("B4", "P", Unadvertise("a"))
+    stage.settle()
+    stage.ask("B1", "D", Unsubscribe("s"))
+    stage.ask("B4", "P", Unadvertise("b"))
+    stage.settle()
+    assert stage.rows() == before
+    assert not stage.problems([(base_a, "B5")], [(base_s, "B3")])
+
+
+def test_unadvertise_takes_back_only_what_nothing_else_asks_for() -> None:
+    stage = stage_with_publisher()
+    stage.ask("B5", "Q", Advertise(advertisement("q", "x < 10", publisher="Q")))
+    stage.ask("B3", "C", Subscribe(subscription("low", "x < 5")))
+    stage.ask("B3", "C", Subscribe(subscription("high", "x > 20")))
+    stage.settle()
+    stage.heard()
+    stage.ask("B4", "P", Unadvertise("a"))
+    stage.settle()
+    assert [line for line in stage.heard() if "Unsubscribe" in line] == [
+        "B2 -> B4: Unsubscribe low",
+        "B2 -> B4: Unsubscribe high",
+        "B1 -> B2: Unsubscribe high",
+        "B3 -> B1: Unsubscribe high",
+    ]
+
+
+def test_a_replaced_advertisement_moves_the_subscriptions() -> None:
+    stage = stage_with_publisher()
+    low, high = subscription("low", "x < 5"), subscription("high", "x > 50")
+    stage.ask("B3", "C", Subscribe(low), Subscribe(high))
+    stage.ask("B4", "P", Advertise(narrow := advertisement("a", "x > 40")))
+    stage.settle()
+    assert not stage.problems([(narrow, "B4")], [(low, "B3"), (high, "B3")])
+    stage.ask("B4", "P", publish(1, 60))
+    stage.settle()
+    assert stage.delivered() == [(60, "C")]  # 1 is promised no more
+    stage.heard()
+    stage.ask("B4", "P", Advertise(narrow))  # the very same again: nothing to say
+    assert stage.heard() == []
+
+
+def test_a_replaced_subscription_counts_with_its_new_filter() -> None:
+    stage = stage_with_publisher()
+    stage.ask("B3", "C", Subscribe(subscription("s", "x > 50")))
+    stage.settle()
+    stage.ask("B3", "C", Subscribe(wide := subscription("s", "x > 3")))
+    stage.settle()
+    assert not stage.problems([(advertisement("a"), "B4")], [(wide, "B3")])
+    stage.ask("B4", "P", publish(2, 4, 60))
+    stage.settle()
+    assert stage.delivered() == [(4, "C"), (60, "C")]
+    stage.heard()
+    stage.ask("B3", "C", Subscribe(wide))
+    assert stage.heard() == []
+
+
+def test_a_client_that_subscribes_elsewhere_has_moved() -> None:
+    stage = stage_with_publisher()
+    wish = subscription("s")
+    stage.ask("B3", "C", Subscribe(wish))
+    stage.settle()
+    stage.ask("B5", "C", Subscribe(wish))
+    stage.settle()
+    stage.ask("B4", "P", publish(1))
+    stage.settle()
+    assert [(broker, effect.client) for broker, effect in stage.deliveries] == [("B5", "C")]
+    stage.ask("B3", "C", Unsubscribe("s"))  # too late to matter elsewhere
+    stage.settle()
+    assert not stage.problems([(advertisement("a"), "B4")], [(wish, "B5")])
+
+
+def test_an_older_copy_of_an_advertisement_from_another_side_changes_nothing() -> None:
+    stage = stage_with_publisher()
+    before = stage.rows()
+    stage.tell("B5", "B2", Advertise(advertisement("a", "x > 7")))
+    stage.tell("B1", "B2", Unadvertise("a"))
+    assert (stage.heard(), stage.rows()) == ([], before)
+
+
+@pytest.mark.parametrize("edge", TREE)
+def test_a_link_that_goes_and_comes_back_leaves_the_tables_as_they_were(
+    edge: tuple[str, str],
+) -> None:
+    stage, advertised, wishes = busy_stage()
+    stage.break_link(*edge)
+    stage.settle()
+    remaining = tuple(other for other in TREE if other != edge)
+    assert not stage.problems(advertised, wishes, edges=remaining)
+    stage.mend_link(*edge)
+    stage.settle()
+    assert not stage.problems(advertised, wishes)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int) -> None:
+    random = Random(seed)
+    names = [f"B{number}" for number in range(7)]
+    edges = [(names[random.randrange(n)], names[n]) for n in range(1, 7)]
+    stage = Stage(edges)
+    advertised: dict[str, tuple] = {}
+    wished: dict[str, tuple] = {}
+    for step in range(60):
+        broker = random.choice(names)
+        text = f"x {random.choice(['<', '>', '='])} {random.randrange(10)}"
+        match random.randrange(6):
+            case 0 | 1:
+                client = f"P{step}"
+                promise = advertisement(f"a{step}", text, publisher=client)
+                advertised[promise.id] = promise, broker
+                stage.ask(broker, client, Advertise(promise))
+            case 2 | 3:
+                wish = subscription(f"s{step}", text, client=f"C{step}")
+                wished[wish.id] = wish, broker
+                stage.ask(broker, wish.client, Subscribe(wish))
+            case 4 if advertised:
+                promise, home = advertised.pop(random.choice(list(advertised)))
+                stage.ask(home, promise.publisher, Unadvertise(promise.id))
+            case 5 if wished:
+                wish, home = wished.pop(random.choice(list(wished)))
+                stage.ask(home, wish.client, Unsubscribe(wish.id))
+        for _ in range(random.randrange(6)):
+            if waiting := [way for way, messages in stage.links.items() if messages]:
+                stage.carry(*random.choice(waiting))
+    stage.settle(random)
+    assert not stage.refusals()
+    assert not stage.problems(advertised.values(), wished.values()), f"seed {seed}"
