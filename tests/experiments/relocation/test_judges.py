@@ -57,6 +57,10 @@ def test_a_response_ends_when_the_delay_is_down() -> None:
     assert judges.response_us(moments([10, 5])) is None
 
 
+def test_a_delay_that_never_comes_close_to_its_mean_has_no_response() -> None:
+    assert judges.response_us(moments([10, 9, 1, 9, 1, 9])) is None
+
+
 def thresholds(system: Any, falls_at: list[int], overheads: list[float]) -> list[RunSummary]:
     found = []
     for threshold, falls, overhead in zip(THRESHOLDS, falls_at, overheads, strict=True):

@@ -261,9 +261,10 @@ def threshold_baseline(evidence: Evidence) -> RunSummary | None:
 
 
 def response_us(timeline: Sequence[Moment]) -> int | None:
-    """When the delay first came close to where it ended; None where there is too little to see.
+    """When the delay first came close to where it ended; None where that cannot be seen.
 
-    Later ups and downs are other decisions, not a late response to the first.
+    There may be too little of it, or it goes up and down to the end.  Later ups and downs are
+    other decisions, not a late response to the first.
     """
     delays = [(one.since_us, one.delay_us) for one in timeline if one.delay_us is not None]
     if len(delays) < 6:
@@ -271,7 +272,7 @@ def response_us(timeline: Sequence[Moment]) -> int | None:
     end = float(np.mean([delay for _, delay in delays[-4:]]))
     way = abs(delays[0][1] - end)
     near = SETTLED * way + NOISE * end
-    return next(since for since, delay in delays if abs(delay - end) <= near)
+    return next((since for since, delay in delays if abs(delay - end) <= near), None)
 
 
 def response_grows(system: System) -> Judge:
