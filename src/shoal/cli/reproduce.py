@@ -26,7 +26,7 @@ from shoal.cli.steps import Step, Steps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.experiments.relocation.claims import Finding
+    from shoal.experiments.claims import Finding
     from shoal.experiments.relocation.grid import Scale
     from shoal.experiments.relocation.runs import Task
     from shoal.pipeline.tasks import Progress

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shoal.experiments.bluedove import runs, saturation
-from shoal.experiments.bluedove.claims import ENGINE, LINEAR, Evidence, judge_claims
+from shoal.experiments.bluedove.claims import ENGINE, LINEAR, Evidence, judge_all
 from shoal.experiments.bluedove.grid import (
     SCALES,
     SYSTEMS,
@@ -196,7 +196,7 @@ def fake(name: str, rate: float, **values: float) -> Result:
 
 def test_claims_are_judged_from_the_runs_there_are() -> None:
     scale = SCALES["small"]
-    found = judge_claims(Evidence({}, scale))
+    found = judge_all(Evidence({}, scale))
     assert {one.verdict for one in found} == {"not run"}
     results = {
         rate_name("bluedove", 20): fake("", 420.0, load_spread=0.2, overhead_bytes_per_s=2_000.0),
@@ -205,7 +205,7 @@ def test_claims_are_judged_from_the_runs_there_are() -> None:
         rate_name("full replication", 20): fake("", 100.0),
     }
     engine = {engine_name(name): result for name, result in results.items() if "full" not in name}
-    found = judge_claims(Evidence(results | engine, scale))
+    found = judge_all(Evidence(results | engine, scale))
     again = {one.id: one.verdict for one in found if one.dataset == ENGINE}
     assert again["peers-20"] == "met"
     assert "full-20" not in again

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation import judges
-from shoal.experiments.relocation.claims import Evidence, Outcome, Place
+from shoal.experiments.relocation.claims import Evidence, Place
 from shoal.experiments.relocation.grid import (
     BASELINE,
     DELAY,

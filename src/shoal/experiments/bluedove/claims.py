@@ -1,8 +1,6 @@
-"""The paper's claims, each judged by what was measured here.
+"""The paper's claims, with a judge that looks at the runs for each.
 
-A claim has its figure, a judge that looks at the runs, and the reason that we think lies behind a
-miss.  Where its runs are missing it is "not run".  With the costs of our own engine those claims
-are judged again whose runs there are.  Nothing here changes a parameter.
+With the costs of our own engine those claims are judged again whose runs there are.
 
 Source: Li et al., BlueDove, abstract and section IV.
 """
@@ -24,7 +22,7 @@ from shoal.experiments.bluedove.grid import (
     subscriptions_name,
 )
 from shoal.experiments.bluedove.runs import Result
-from shoal.experiments.relocation.claims import Finding, Outcome
+from shoal.experiments.claims import Claim, Finding, Outcome, judge_claims
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import paper_bytes_per_s
 
@@ -64,44 +62,16 @@ class Evidence(NamedTuple):
 Judge = Callable[[Evidence], Outcome | None]
 
 
-class Claim(NamedTuple):
-    """A claim of the paper; `reason` is shown when it is missed."""
-
-    id: str
-    section: str
-    claim: str
-    paper: str
-    judge: Judge
-    reason: str
-
-
 LINEAR, ENGINE = "linear index", "our engine"
 
 
-def judge_claims(evidence: Evidence) -> list[Finding]:
+def judge_all(evidence: Evidence) -> list[Finding]:
     """Every claim's finding, in their order; those with our engine's costs after the others."""
-    engine = _judge(evidence.with_engine(), ENGINE)
-    return [*_judge(evidence, LINEAR), *(one for one in engine if one.verdict != "not run")]
-
-
-def _judge(evidence: Evidence, costs: str) -> list[Finding]:
-    found = []
-    for claim in claims(evidence.scale):
-        outcome = claim.judge(evidence)
-        verdict = "not run" if outcome is None else "met" if outcome.met else "missed"
-        found.append(
-            Finding(
-                id=claim.id,
-                section=claim.section,
-                dataset=costs,
-                claim=claim.claim,
-                paper=claim.paper,
-                ours="" if outcome is None else outcome.ours,
-                verdict=verdict,
-                reason=claim.reason if verdict == "missed" else "",
-            )
-        )
-    return found
+    engine = judge_claims(claims(evidence.scale), evidence.with_engine(), ENGINE)
+    return [
+        *judge_claims(claims(evidence.scale), evidence, LINEAR),
+        *(one for one in engine if one.verdict != "not run"),
+    ]
 
 
 # --- judges -----------------------------------------------------------------------------------
@@ -242,7 +212,7 @@ _PEERS = (
 )
 
 
-def claims(scale: Scale) -> Sequence[Claim]:
+def claims(scale: Scale) -> Sequence[Claim[Evidence]]:
     """The claims, with figures for this scale's sizes."""
     few, many = 5, scale.most
     rate, most = "Scalability: messages (figure 6a)", "Scalability: subscriptions (figure 6b)"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.experiments.bluedove.claims import Evidence, judge_claims
+from shoal.experiments.bluedove.claims import Evidence, judge_all
 from shoal.experiments.bluedove.extras import data_figure, extra_tables
 from shoal.experiments.bluedove.grid import (
     BLUEDOVE,
@@ -28,7 +28,7 @@ from shoal.experiments.bluedove.grid import (
     subscriptions_name,
 )
 from shoal.experiments.bluedove.runs import Run, Series
-from shoal.experiments.relocation.claims import Finding
+from shoal.experiments.claims import Finding
 from shoal.overlays.bluedove.forwarding import Policy
 
 TITLE = "BlueDove: the paper's evaluation, repeated"
@@ -58,7 +58,7 @@ def write_study(
     found = {run.name: run.result for run in runs}
     results = {name: result for name, result in found.items() if result is not None}
     evidence = Evidence(results, scale)
-    findings = judge_claims(evidence)
+    findings = judge_all(evidence)
     study = {
         "title": TITLE,
         "facts": [

@@ -1,9 +1,7 @@
-"""The relocation paper's claims, each judged by what was measured here.
+"""What the judges of the relocation paper's claims look at, and those that compare spreads.
 
-A claim is a sentence of the paper with its figure, a judge that looks at the results of one data
-set, and the reason that we think lies behind a miss.  A judge answers what we measured and
-whether that meets the claim; where its runs are missing it answers nothing, and the claim is
-"not run".  Nothing here changes a parameter: what is missed is shown as missed.
+A judge looks at the results of one data set.  Each here is made by a function that says which
+settings it compares, and in which metric.
 
 The headline reductions ("can reduce ... by 68 %") are the best over the spreads X: the paper
 gives one figure each, nearly the same for POP and GRAPE, which its own text says happens at
@@ -17,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
+from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.grid import SPREADS, Distribution, Setting, Testbed
 from shoal.experiments.relocation.networks import NetworkSummary
 from shoal.experiments.relocation.regret import Regrets
@@ -28,13 +25,6 @@ from shoal.experiments.relocation.results import Results, Where
 ALIKE = 0.05
 # What a publisher stays for (GRAPE's least gain), so smaller differences say nothing.
 NOISE = 0.02
-
-
-class Outcome(NamedTuple):
-    """What was measured, in words, and whether it meets the claim."""
-
-    ours: str
-    met: bool
 
 
 class Evidence(NamedTuple):
@@ -52,51 +42,6 @@ class Evidence(NamedTuple):
 
 Judge = Callable[[Evidence], Outcome | None]
 Place = tuple[Testbed, Distribution]
-
-
-class Claim(NamedTuple):
-    """A claim of the paper; `reason` is shown when it is missed."""
-
-    id: str
-    section: str
-    claim: str
-    paper: str
-    judge: Judge
-    reason: str
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim and what became of it, as the reports show it."""
-
-    id: str
-    section: str
-    dataset: str
-    claim: str
-    paper: str
-    ours: str
-    verdict: str
-    reason: str
-
-
-def judge_claims(claims: Sequence[Claim], evidence: Evidence) -> list[Finding]:
-    """Every claim's finding on one data set, in their order."""
-    found = []
-    for claim in claims:
-        outcome = claim.judge(evidence)
-        verdict = "not run" if outcome is None else "met" if outcome.met else "missed"
-        found.append(
-            Finding(
-                id=claim.id,
-                section=claim.section,
-                dataset=evidence.dataset,
-                claim=claim.claim,
-                paper=claim.paper,
-                ours="" if outcome is None else outcome.ours,
-                verdict=verdict,
-                reason=claim.reason if verdict == "missed" else "",
-            )
-        )
-    return found
 
 
 # --- judges ---------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.claims import (
     ALIKE,
     METRICS,
     NOISE,
     Evidence,
     Judge,
-    Outcome,
     Place,
     milliseconds,
     percent,

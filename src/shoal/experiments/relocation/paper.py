@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from shoal.experiments.claims import Claim
 from shoal.experiments.relocation import judges
 from shoal.experiments.relocation.claims import (
-    Claim,
+    Evidence,
     Place,
     alike,
     at_most,
@@ -262,7 +263,7 @@ THRESHOLD_CLAIMS = (
 _QUALITY = "Not the paper's: our own aims"
 
 
-def _regret_claims() -> Iterator[Claim]:
+def _regret_claims() -> Iterator[Claim[Evidence]]:
     distributions: Sequence[Distribution] = ("clustered", "random")
     figures: Sequence[tuple[Setting, Figure, str]] = (
         (LOAD, "traced_load", "on the publications of a session"),
@@ -295,7 +296,7 @@ QUALITY_CLAIMS = (
     *_regret_claims(),
 )
 
-CLAIMS: Sequence[Claim] = (
+CLAIMS: Sequence[Claim[Evidence]] = (
     *HEADLINES,
     *COSTS,
     *CLUSTERED_CLAIMS,

@@ -14,7 +14,8 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-from shoal.experiments.relocation.claims import Evidence, Finding, judge_claims, percent
+from shoal.experiments.claims import Finding, judge_claims
+from shoal.experiments.relocation.claims import Evidence, percent
 from shoal.experiments.relocation.figures import figure_groups, network_group
 from shoal.experiments.relocation.grid import DELAY, LOAD, POP, Scale
 from shoal.experiments.relocation.networks import NetworkRun, NetworkSummary
@@ -41,7 +42,9 @@ def write_study(
         Evidence(results, dataset, [one for one in found if one.where.dataset == dataset], networks)
         for dataset in results.datasets
     ]
-    findings = [finding for each in evidence for finding in judge_claims(CLAIMS, each)]
+    findings = [
+        finding for each in evidence for finding in judge_claims(CLAIMS, each, each.dataset)
+    ]
     tables = root / "tables"
     write_tables(summaries, tables)
     _write_table(tables / "regrets.parquet", [_regret_row(one) for one in found])
