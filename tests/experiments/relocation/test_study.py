@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
-from shoal.experiments.relocation.claims import Evidence
+from shoal.experiments.relocation.claims import CLAIMS
+from shoal.experiments.relocation.evidence import Evidence
 from shoal.experiments.relocation.figures import LOOKS, figure_groups
 from shoal.experiments.relocation.grid import BASELINE, EVERY_WEIGHT, LOAD, POP, SCALES
-from shoal.experiments.relocation.paper import CLAIMS
 from shoal.experiments.relocation.regret import Regrets
 from shoal.experiments.relocation.results import Results, Where
 from shoal.experiments.relocation.runs import study_run, write_summary

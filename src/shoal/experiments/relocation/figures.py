@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.experiments.relocation.claims import Evidence
+from shoal.experiments.relocation.evidence import Evidence
 from shoal.experiments.relocation.grid import (
     BASELINE,
     DELAY,
@@ -28,12 +28,8 @@ from shoal.experiments.relocation.grid import (
     Testbed,
     grape,
 )
-from shoal.experiments.relocation.judges import (
-    by_threshold,
-    means_by_path,
-    selections_by_path,
-    threshold_baseline,
-)
+from shoal.experiments.relocation.judges.paths import means_by_path, selections_by_path
+from shoal.experiments.relocation.judges.thresholds import by_threshold, threshold_baseline
 from shoal.experiments.relocation.networks import NetworkSummary
 from shoal.experiments.relocation.regret import Figure, costs_by_publisher, regret
 from shoal.experiments.relocation.summary import Moment

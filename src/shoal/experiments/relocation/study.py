@@ -15,11 +15,11 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.claims import Finding, judge_claims
-from shoal.experiments.relocation.claims import Evidence, percent
+from shoal.experiments.relocation.claims import CLAIMS
+from shoal.experiments.relocation.evidence import Evidence, percent
 from shoal.experiments.relocation.figures import figure_groups, network_group
 from shoal.experiments.relocation.grid import DELAY, LOAD, POP, Scale
 from shoal.experiments.relocation.networks import NetworkRun, NetworkSummary
-from shoal.experiments.relocation.paper import CLAIMS
 from shoal.experiments.relocation.regret import Figure, Regrets, regrets
 from shoal.experiments.relocation.results import Results, Where, write_tables
 from shoal.experiments.relocation.runs import StudyRun, Task

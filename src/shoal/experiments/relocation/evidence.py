@@ -1,0 +1,69 @@
+"""What the judges of the relocation paper's claims look at: the results of one data set.
+
+A judge is made by a function that says which settings it compares, and in which metric; `judges/`
+has a module for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.grid import Distribution, Testbed
+from shoal.experiments.relocation.networks import NetworkSummary
+from shoal.experiments.relocation.regret import Regrets
+from shoal.experiments.relocation.results import Results, Where
+
+# "Virtually identical" (5.2): this close at every spread, relative to the larger.
+ALIKE = 0.05
+# What a publisher stays for (GRAPE's least gain), so smaller differences say nothing.
+NOISE = 0.02
+
+
+class Evidence(NamedTuple):
+    """All that judges look at: one data set's results, decisions' regrets, network sizes."""
+
+    results: Results
+    dataset: str
+    regrets: Sequence[Regrets]
+    networks: Sequence[NetworkSummary]
+
+    def where(self, testbed: Testbed, distribution: Distribution) -> Where:
+        """A place of this data set."""
+        return Where(self.dataset, testbed, distribution)
+
+
+Judge = Callable[[Evidence], Outcome | None]
+Place = tuple[Testbed, Distribution]
+
+# --- words ----------------------------------------------------------------------------------------
+
+METRICS = {
+    "message_rate_per_s": "message rate",
+    "messages_both_per_s": "messages in and out",
+    "input_utilisation": "input utilisation",
+    "matching_utilisation": "matching utilisation",
+    "output_utilisation": "output utilisation",
+    "delay_us": "delivery delay",
+    "hops": "hops",
+    "overhead": "message overhead",
+    "memory_bytes": "memory",
+}
+
+
+def percent(share: float) -> str:
+    """A share as percent, to the whole number where that says enough."""
+    value = 100 * share
+    text = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
+    return f"{text} %".replace("-", "\N{MINUS SIGN}")
+
+
+def milliseconds(value_us: float) -> str:
+    """Microseconds as milliseconds."""
+    return f"{value_us / 1000:,.3g} ms"
+
+
+def seconds(value_us: float) -> str:
+    """Microseconds as seconds."""
+    return f"{value_us / 1e6:,.3g} s"

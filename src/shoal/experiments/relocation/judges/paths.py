@@ -1,0 +1,103 @@
+"""Judges of selections and moves by the number of links between source and target."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.evidence import Evidence, Judge, Place, milliseconds, seconds
+from shoal.experiments.relocation.grid import Setting
+from shoal.experiments.relocation.summary import RunSummary
+
+# A correlation of this much is what a figure shows as a line.
+LINEAR = 0.9
+
+
+def path_lengths(run: RunSummary) -> Mapping[tuple[str, str, str], int]:
+    """How many links each finished move went over."""
+    return {(one.publisher, one.source, one.target): one.path_hops for one in run.migrations}
+
+
+def selections_by_path(run: RunSummary, *, with_pings: bool) -> Iterator[tuple[int, int]]:
+    """(links between publisher and chosen broker, how long choosing took in µs)."""
+    lengths = path_lengths(run)
+    for one in run.selections:
+        took_us = one.took_us if with_pings else one.asked_us
+        if one.broker == one.target:
+            yield 0, took_us
+        elif (one.publisher, one.broker, one.target) in lengths:
+            yield lengths[one.publisher, one.broker, one.target], took_us
+
+
+def means_by_path(pairs: Sequence[tuple[int, int]]) -> dict[int, float]:
+    """The mean time of each path length."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for hops, took_us in pairs:
+        found[hops].append(took_us)
+    return {hops: float(np.mean(values)) for hops, values in sorted(found.items())}
+
+
+def waits_grow_with_paths(places: Sequence[Place], settings: Sequence[Setting]) -> Judge:
+    """The mean wait of a moving publisher grows linearly with the path."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        pairs = [
+            (one.path_hops, one.wait_us)
+            for run in _runs(evidence, places, settings)
+            for one in run.migrations
+        ]
+        means = means_by_path(pairs)
+        if len(means) < 3:
+            return None
+        correlation = float(np.corrcoef(list(means), list(means.values()))[0, 1])
+        per_link = np.polyfit(list(means), list(means.values()), 1)[0]
+        text = f"correlation {correlation:.2f}, {milliseconds(per_link)} more per link"
+        return Outcome(text, correlation >= LINEAR)
+
+    return judge
+
+
+def long_moves_take(places: Sequence[Place], settings: Sequence[Setting], most_us: int) -> Judge:
+    """No publisher waits longer than this for a move over at most ten links."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        waits = [
+            one.wait_us
+            for run in _runs(evidence, places, settings)
+            for one in run.migrations
+            if one.path_hops <= 10
+        ]
+        if not waits:
+            return None
+        return Outcome(f"at most {seconds(max(waits))}", max(waits) <= most_us)
+
+    return judge
+
+
+def selections_ignore_paths(places: Sequence[Place], setting: Setting) -> Judge:
+    """How long choosing takes does not depend on how far the chosen broker is."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        pairs = [
+            pair
+            for run in _runs(evidence, places, [setting])
+            for pair in selections_by_path(run, with_pings=True)
+        ]
+        if len(means_by_path(pairs)) < 3:
+            return None
+        hops, took = zip(*pairs, strict=True)
+        correlation = float(np.corrcoef(hops, took)[0, 1])
+        return Outcome(f"correlation {correlation:.2f}", abs(correlation) < 0.5)
+
+    return judge
+
+
+def _runs(
+    evidence: Evidence, places: Sequence[Place], settings: Sequence[Setting]
+) -> Iterator[RunSummary]:
+    for place in places:
+        for setting in settings:
+            yield from evidence.results.runs(evidence.where(*place), setting).values()

@@ -1,0 +1,65 @@
+"""Judges of what no figure of the paper shows: deliveries, and how good and fast choices are."""
+
+from __future__ import annotations
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.evidence import Evidence, Judge, milliseconds, percent
+from shoal.experiments.relocation.grid import Distribution, Setting
+from shoal.experiments.relocation.regret import Figure
+
+
+def regret_within(
+    distribution: Distribution, setting: Setting, figure: Figure, median: float, p95: float
+) -> Judge:
+    """Our aim for decisions beside the best broker of all, measured by probes."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        for one in evidence.regrets:
+            asked = evidence.where("wide", distribution), setting.label, figure
+            if (one.where, one.setting, one.figure) == asked:
+                text = (
+                    f"median {percent(one.median)}, 95th percentile {percent(one.p95)}, the best "
+                    f"one taken in {percent(one.best_taken)} of {one.decisions} decisions"
+                )
+                return Outcome(text, one.median <= median and one.p95 <= p95)
+        return None
+
+    return judge
+
+
+def chosen_within(brokers: int, most_us: float) -> Judge:
+    """GRAPE's choice alone, on traces from every broker, takes at most this long."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        for one in evidence.networks:
+            if (one.brokers, one.system) == (brokers, "grape") and one.choosing_us is not None:
+                text = f"{milliseconds(one.choosing_us)} with traces from all {brokers} brokers"
+                return Outcome(text, one.choosing_us <= most_us)
+        return None
+
+    return judge
+
+
+def exactly_once() -> Judge:
+    """Every delivery that the filters ask for arrives, once and in order, in every run."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        runs = [
+            one
+            for one in evidence.results.summaries
+            if one.spec.dataset == evidence.dataset and one.spec.study != "probe"
+        ]
+        if not runs:
+            return None
+        expected = sum(run.metrics["expected"] for run in runs)
+        faults = {
+            name: sum(run.metrics[name] for run in runs)
+            for name in ("lost", "duplicated", "phantom", "out_of_order")
+        }
+        moves = sum(run.metrics["migrations"] for run in runs)
+        text = f"{expected:,.0f} deliveries, {moves:,.0f} moves; " + ", ".join(
+            f"{count:,.0f} {name.replace('_', ' ')}" for name, count in faults.items()
+        )
+        return Outcome(text, not any(faults.values()))
+
+    return judge

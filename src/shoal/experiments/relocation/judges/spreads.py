@@ -1,0 +1,216 @@
+"""Judges that compare a metric at each spread X: between settings, or with a figure.
+
+The headline reductions ("can reduce ... by 68 %") are the best over the spreads: the paper gives
+one figure each, nearly the same for POP and GRAPE, which its own text says happens at X = 1.  The
+mean over X stands beside it.
+
+Source: Cheung and Jacobsen, publisher relocation, abstract and section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.evidence import (
+    ALIKE,
+    METRICS,
+    NOISE,
+    Evidence,
+    Judge,
+    Place,
+    percent,
+)
+from shoal.experiments.relocation.grid import POP, SPREADS, Distribution, Setting, Testbed, grape
+
+
+def cuts(
+    testbed: Testbed,
+    distribution: Distribution,
+    setting: Setting,
+    metric: str,
+    least: float,
+) -> Judge:
+    """The metric falls below the baseline's by at least this share, at the best spread."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        found = evidence.results.cuts(evidence.where(testbed, distribution), setting, metric)
+        if not found:
+            return None
+        spread, best = max(found.items(), key=lambda item: item[1])
+        mean = sum(found.values()) / len(found)
+        least_spread, worst = min(found.items(), key=lambda item: item[1])
+        text = (
+            f"{percent(best)} at X = {spread}; mean over X {percent(mean)}, least "
+            f"{percent(worst)} at X = {least_spread}"
+        )
+        return Outcome(text, round(best, 2) >= least)
+
+    return judge
+
+
+def at_most(
+    places: Sequence[Place],
+    settings: Sequence[Setting],
+    metric: str,
+    most: float,
+    show: Callable[[float], str],
+) -> Judge:
+    """The metric stays at or below this everywhere."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        found = {
+            (setting.label, place, spread): value
+            for place in places
+            for setting in settings
+            for spread, value in evidence.results.values(
+                evidence.where(*place), setting, metric
+            ).items()
+        }
+        if not found:
+            return None
+        (label, place, spread), highest = max(found.items(), key=lambda item: item[1])
+        text = f"at most {show(highest)} ({label}, {' '.join(place)}, X = {spread})"
+        return Outcome(text, highest <= most)
+
+    return judge
+
+
+def alike(
+    place: Place,
+    one: Setting,
+    other: Setting,
+    metrics: Sequence[str],
+    spreads: Sequence[int] = SPREADS,
+) -> Judge:
+    """Two settings come to the same, in all these metrics at these spreads."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        apart: dict[tuple[str, int], float] = {}
+        for metric in metrics:
+            left = evidence.results.values(evidence.where(*place), one, metric)
+            right = evidence.results.values(evidence.where(*place), other, metric)
+            for spread in left.keys() & right.keys() & set(spreads):
+                larger = max(left[spread], right[spread])
+                difference = abs(left[spread] - right[spread])
+                apart[metric, spread] = difference / larger if larger else 0.0
+        if not apart:
+            return None
+        (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))
+        name = METRICS[metric]
+        text = f"at most {percent(most)} apart ({name}, X = {spread})"
+        return Outcome(text, most <= ALIKE)
+
+    return judge
+
+
+def lowest(
+    place: Place,
+    setting: Setting,
+    others: Sequence[Setting],
+    metric: str,
+    *,
+    spreads: Callable[[int], bool] = lambda spread: True,
+    share: float = 1.0,
+) -> Judge:
+    """The setting has the least of the metric, up to noise, at this share of the spreads."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        where = evidence.where(*place)
+        own = evidence.results.values(where, setting, metric)
+        rivals = {other.label: evidence.results.values(where, other, metric) for other in others}
+        won: list[int] = []
+        lost: list[int] = []
+        for spread, value in own.items():
+            if not spreads(spread):
+                continue
+            seen = [values[spread] for values in rivals.values() if spread in values]
+            if len(seen) == len(others):
+                (won if value <= min(seen) * (1 + NOISE) else lost).append(spread)
+        if not won and not lost:
+            return None
+        text = f"at {len(won)} of {len(won) + len(lost)} spreads"
+        if lost:
+            text += f"; not at X = {', '.join(map(str, lost))}"
+        return Outcome(text, len(won) >= share * (len(won) + len(lost)))
+
+    return judge
+
+
+def between(
+    place: Place,
+    setting: Setting,
+    ends: tuple[Setting, Setting],
+    metric: str,
+) -> Judge:
+    """The setting's metric lies between those of two others, up to noise, at most spreads."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        where = evidence.where(*place)
+        own = evidence.results.values(where, setting, metric)
+        left, right = (evidence.results.values(where, end, metric) for end in ends)
+        common = [spread for spread in own if spread in left and spread in right]
+        if not common:
+            return None
+        inside = [
+            spread
+            for spread in common
+            if min(left[spread], right[spread]) * (1 - NOISE)
+            <= own[spread]
+            <= max(left[spread], right[spread]) * (1 + NOISE)
+        ]
+        outside = [spread for spread in common if spread not in inside]
+        text = f"at {len(inside)} of {len(common)} spreads"
+        if outside:
+            text += f"; not at X = {', '.join(map(str, outside))}"
+        return Outcome(text, not outside)
+
+    return judge
+
+
+def compared(
+    places: Sequence[Place],
+    settings: Sequence[Setting],
+    reference: Setting,
+    metric: str,
+    judge_ratio: Callable[[float, float], bool],
+    words: str,
+    spreads: Sequence[int] = SPREADS,
+) -> Judge:
+    """Ratios of a metric to another setting's; `judge_ratio` sees the least and the greatest."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        ratios = []
+        for place in places:
+            against = evidence.results.values(evidence.where(*place), reference, metric)
+            for setting in settings:
+                own = evidence.results.values(evidence.where(*place), setting, metric)
+                ratios += [
+                    own[spread] / against[spread]
+                    for spread in own
+                    if spread in spreads and against.get(spread)
+                ]
+        if not ratios:
+            return None
+        least, most = min(ratios), max(ratios)
+        text = f"{least:.2f} to {most:.2f} times {words}"
+        return Outcome(text, judge_ratio(least, most))
+
+    return judge
+
+
+def longest_pop_ratio(place: Sequence[Place], most: float) -> Judge:
+    """GRAPE's selections (with all ping times) take at most this many times POP's."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        ratios = []
+        for each in place:
+            where = evidence.where(*each)
+            pop = evidence.results.values(where, POP, "selection_us")
+            own = evidence.results.values(where, grape("delay", 1), "selection_us")
+            ratios += [own[spread] / pop[spread] for spread in own if pop.get(spread)]
+        if not ratios:
+            return None
+        return Outcome(f"up to {max(ratios):.1f} times as long", max(ratios) <= most)
+
+    return judge

@@ -1,0 +1,117 @@
+"""Judges of runs that differ in how many publications a decision waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.evidence import NOISE, Evidence, Judge, percent, seconds
+from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, System
+from shoal.experiments.relocation.summary import Moment, RunSummary
+
+# A response is over when the delay is this close to where it ends.
+SETTLED = 0.1
+
+
+def by_threshold(evidence: Evidence, system: System) -> dict[int, RunSummary]:
+    """The runs that vary a system's threshold."""
+    found = {
+        one.spec.setting.threshold: one
+        for one in evidence.results.thresholds
+        if one.spec.dataset == evidence.dataset and one.spec.setting.system == system
+    }
+    return {number: found[number] for number in THRESHOLDS if number in found}
+
+
+def threshold_baseline(evidence: Evidence) -> RunSummary | None:
+    """The baseline that ran as long as they did."""
+    for one in evidence.results.thresholds:
+        if one.spec.dataset == evidence.dataset and one.spec.setting == BASELINE:
+            return one
+    return None
+
+
+def response_us(timeline: Sequence[Moment]) -> int | None:
+    """When the delay first came close to where it ended; None where that cannot be seen.
+
+    There may be too little of it, or it goes up and down to the end.  Later ups and downs are
+    other decisions, not a late response to the first.
+    """
+    delays = [(one.since_us, one.delay_us) for one in timeline if one.delay_us is not None]
+    if len(delays) < 6:
+        return None
+    end = float(np.mean([delay for _, delay in delays[-4:]]))
+    way = abs(delays[0][1] - end)
+    near = SETTLED * way + NOISE * end
+    return next((since for since, delay in delays if abs(delay - end) <= near), None)
+
+
+def response_grows(system: System) -> Judge:
+    """The higher the threshold, the later the delay is down."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        times = {
+            number: time_us
+            for number, run in by_threshold(evidence, system).items()
+            if (time_us := response_us(run.timeline)) is not None
+        }
+        if len(times) < 3:
+            return None
+        text = ", ".join(f"{number}: {seconds(time_us)}" for number, time_us in times.items())
+        ascending = all(one <= other for one, other in pairwise(times.values()))
+        return Outcome(text, ascending)
+
+    return judge
+
+
+def overhead_by_threshold(system: System, *, rising: bool) -> Judge:
+    """The share of control messages rises, or falls, with the threshold."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        shares = {
+            number: run.metrics["overhead_whole"]
+            for number, run in by_threshold(evidence, system).items()
+        }
+        if len(shares) < 3:
+            return None
+        text = ", ".join(f"{number}: {percent(share)}" for number, share in shares.items())
+        ordered = list(shares.values()) if rising else list(shares.values())[::-1]
+        return Outcome(text, all(one <= other * 1.01 for one, other in pairwise(ordered)))
+
+    return judge
+
+
+def overhead_at_most(system: System, most: float) -> Judge:
+    """The share of control messages, at the threshold where it is highest."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        shares = {
+            number: run.metrics["overhead_whole"]
+            for number, run in by_threshold(evidence, system).items()
+        }
+        if not shares:
+            return None
+        number, share = max(shares.items(), key=lambda item: item[1])
+        return Outcome(f"{percent(share)} at threshold {number}", share <= most)
+
+    return judge
+
+
+def lowest_threshold_is_worst(metric: str, *, above_baseline: bool) -> Judge:
+    """GRAPE's lowest threshold ends above the baseline, or above all other thresholds."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        runs = by_threshold(evidence, "grape")
+        baseline = threshold_baseline(evidence)
+        if THRESHOLDS[0] not in runs or len(runs) < 3 or baseline is None:
+            return None
+        values = {number: run.metrics[metric] for number, run in runs.items()}
+        own = values.pop(THRESHOLDS[0])
+        other = baseline.metrics[metric] if above_baseline else max(values.values())
+        against = "the baseline's" if above_baseline else "the highest of the others"
+        return Outcome(f"{own:.3g}, {against} is {other:.3g}", own > other)
+
+    return judge

@@ -1,0 +1,21 @@
+"""Evidence made of given summaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.evidence import Evidence, Place
+from shoal.experiments.relocation.results import Results
+from shoal.experiments.relocation.summary import RunSummary
+
+WIDE: Place = ("wide", "clustered")
+
+
+def evidence(*runs: RunSummary, **more: Any) -> Evidence:
+    return Evidence(Results(runs), "quotes", more.get("regrets", []), more.get("networks", []))
+
+
+def verdict(outcome: Outcome | None) -> bool:
+    assert outcome is not None
+    return outcome.met

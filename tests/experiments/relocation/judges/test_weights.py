@@ -1,0 +1,33 @@
+"""What weights trade, and what they do not change."""
+
+from __future__ import annotations
+
+from shoal.experiments.claims import Outcome
+from shoal.experiments.relocation.grid import WEIGHTS, grape
+from shoal.experiments.relocation.judges.weights import (
+    settings_alike,
+    weights_cost_alike,
+    weights_trade,
+)
+from tests.experiments.relocation.judges.evidence import WIDE, evidence, verdict
+from tests.experiments.relocation.summaries import spec, summary
+
+
+def test_weights_trade_one_figure_for_the_other() -> None:
+    runs = [
+        summary(
+            spec(grape(priority, weight)), delay_us=delay, message_rate_per_s=rate, overhead=0.1
+        )
+        for weight in WEIGHTS
+        for priority, delay, rate in (("load", 100 + weight, 50), ("delay", 70, 100 + weight))
+    ]
+    given = evidence(*runs)
+    assert verdict(weights_trade(WIDE)(given))
+    assert verdict(weights_cost_alike(WIDE, "overhead", 0)(given))
+    assert verdict(settings_alike(WIDE, ["overhead"])(given))
+    assert not verdict(settings_alike(WIDE, ["delay_us"])(given))
+    assert settings_alike(WIDE, ["delay_us"])(evidence(runs[0])) is None
+    worse = summary(spec(grape("load", 1)), delay_us=300, message_rate_per_s=9, overhead=0.3)
+    outcome = weights_trade(WIDE)(evidence(*runs, worse))
+    assert outcome == Outcome("7 of 8 steps of weight; not load25 to load1 at X = 16", False)
+    assert not verdict(weights_cost_alike(WIDE, "overhead", 0.1)(evidence(*runs, worse)))
