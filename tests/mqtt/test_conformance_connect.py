@@ -147,8 +147,8 @@ def test_names_that_are_the_brokers_own() -> None:
 
 def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
     house = House(maximum_session_expiry_s=50, server_keep_alive_s=30)
-    wishes = Properties(session_expiry_interval_s=100, request_response_information=1)
-    granted = house.connect("c", keep_alive_s=60, properties=wishes).connack.properties
+    asked = Properties(session_expiry_interval_s=100, request_response_information=1)
+    granted = house.connect("c", keep_alive_s=60, properties=asked).connack.properties
     assert granted == Properties(
         session_expiry_interval_s=50,
         receive_maximum=1_024,
@@ -249,8 +249,8 @@ def test_mqtt_3_1_4_6_what_comes_before_the_answer_waits_for_it() -> None:
     door = Doorkeeper()
     house = House(door)
     client = house.open()
-    wish = Subscribe(1, (SubscriptionRequest("a"),))
-    client.send(Connect("c"), wish)
+    subscribe = Subscribe(1, (SubscriptionRequest("a"),))
+    client.send(Connect("c"), subscribe)
     client.send(Publish("a", b"x"))
     assert client.take() == []
     assert not client.connection.wants_reading

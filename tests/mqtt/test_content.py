@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model import EVERYTHING, Attributes, check_attributes
-from shoal.mqtt.content import WishError, attributes_of, read_advertisements, read_wish
+from shoal.mqtt.content import (
+    ContentFilterError,
+    attributes_of,
+    read_advertisements,
+    read_subscription_filter,
+)
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import Properties
 
@@ -95,12 +100,12 @@ def test_no_more_attributes_than_there_may_be() -> None:
     check_attributes(attributes(**many))
 
 
-def test_wishes() -> None:
-    assert read_wish("a/+") == ("a/+", EVERYTHING)
-    assert read_wish("a?x=1", with_query=False) == ("a?x=1", EVERYTHING)
-    assert read_wish("a", (("other", "x ="),)) == ("a", EVERYTHING)
-    with pytest.raises(WishError, match="topic filter: line 1, column 5"):
-        read_wish("a?x=")
+def test_subscription_filters() -> None:
+    assert read_subscription_filter("a/+") == ("a/+", EVERYTHING)
+    assert read_subscription_filter("a?x=1", with_query=False) == ("a?x=1", EVERYTHING)
+    assert read_subscription_filter("a", (("other", "x ="),)) == ("a", EVERYTHING)
+    with pytest.raises(ContentFilterError, match="topic filter: line 1, column 5"):
+        read_subscription_filter("a?x=")
     assert read_advertisements((("$advertise", "x > 1"), ("a", "b")))[0].attributes == ("x",)
-    with pytest.raises(WishError, match=r"\$advertise: line 1, column 4"):
+    with pytest.raises(ContentFilterError, match=r"\$advertise: line 1, column 4"):
         read_advertisements((("$advertise", "x >"),))

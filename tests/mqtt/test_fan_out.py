@@ -20,7 +20,7 @@ FILTERS = (
     "a", "#", "a/#", "+", "a/b?n>3", "a/#?n<5", "a?kind=x", "#?kind=y&n>1", "$share/g/a/#",
     "$share/g/a", "$share/h/a/#?n>2", "b",
 )  # fmt: skip
-WISHES = (None, "n > 2", "kind = 'x' OR n < 3", "kind IS NULL")
+CONTENT_FILTERS = (None, "n > 2", "kind = 'x' OR n < 3", "kind IS NULL")
 
 
 def random_client(house: House, name: str, chance: Random, window: int | None) -> Client:
@@ -35,16 +35,16 @@ def random_client(house: House, name: str, chance: Random, window: int | None) -
         )
     client = house.connect(name, version, clean_start=False, properties=properties)
     for _ in range(chance.randrange(1, 4)):
-        client.send(random_wish(chance, version))
+        client.send(random_subscribe(chance, version))
     return client
 
 
-def random_wish(chance: Random, version: int) -> Subscribe:
+def random_subscribe(chance: Random, version: int) -> Subscribe:
     topic_filter = chance.choice(FILTERS)
     properties = NO_PROPERTIES
     is_5 = version == 5
     if is_5:
-        where = chance.choice(WISHES)
+        where = chance.choice(CONTENT_FILTERS)
         properties = Properties(
             user_properties=(("$where", where),) if where else (),
             subscription_identifiers=(chance.randrange(1, 99),) if chance.random() < 0.3 else (),
@@ -58,11 +58,11 @@ def random_wish(chance: Random, version: int) -> Subscribe:
     return Subscribe(1, (request,), properties)
 
 
-def random_packets(chance: Random, first_id: int, *, with_wishes: bool) -> list[Packet]:
+def random_packets(chance: Random, first_id: int, *, with_subscribes: bool) -> list[Packet]:
     packets: list[Packet] = []
     for number in range(chance.randrange(1, 12)):
-        if chance.random() < 0.1 and with_wishes:
-            packets.append(random_wish(chance, 5))
+        if chance.random() < 0.1 and with_subscribes:
+            packets.append(random_subscribe(chance, 5))
             continue
         user = [("n", str(chance.randrange(8)))] if chance.random() < 0.7 else []
         user += [("kind", chance.choice("xy"))] if chance.random() < 0.5 else []
@@ -91,9 +91,9 @@ def play(house: House, seed: int, *, together: bool, window: int | None = 1) -> 
     writers = [house.connect(f"w{number}") for number in range(2)]
     for turn in range(25):
         writer = chance.choice(writers)
-        # In a network a wish may be granted before what was published before it comes back.
-        with_wishes = house.clients.door is None
-        packets = random_packets(chance, turn * 20 + 1, with_wishes=with_wishes)
+        # In a network a subscription may be granted before what was published earlier comes back.
+        with_subscribes = house.clients.door is None
+        packets = random_packets(chance, turn * 20 + 1, with_subscribes=with_subscribes)
         if chance.random() < 0.2:
             chance.choice(clients).connection.pause()
         if chance.random() < 0.2:

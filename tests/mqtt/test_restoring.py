@@ -44,8 +44,8 @@ def test_what_waited_comes_in_its_order_with_all_options() -> None:
         session_expiry_interval_s=600, subscription_identifiers=(), user_properties=()
     )
     client = house.connect("c", properties=properties)
-    wish = Properties(user_properties=(("$where", "n > 2"),), subscription_identifiers=(7,))
-    client.subscribe("a/+", qos=2, properties=wish, retain_as_published=True)
+    asked = Properties(user_properties=(("$where", "n > 2"),), subscription_identifiers=(7,))
+    client.subscribe("a/+", qos=2, properties=asked, retain_as_published=True)
     client.lose()
     publisher = house.connect("p")
     for number in range(6):

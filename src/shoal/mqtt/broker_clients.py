@@ -11,8 +11,8 @@ to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever 
 >>> hello = encode(Connect("me", version=4), 4)
 >>> [effect.data.hex() for effect in connection.receive(hello, now_us=1)]
 ['20020000']
->>> wish = encode(Subscribe(1, (SubscriptionRequest("a/#"),)), 4)
->>> [effect.data.hex() for effect in connection.receive(wish, now_us=2)]
+>>> subscribe = encode(Subscribe(1, (SubscriptionRequest("a/#"),)), 4)
+>>> [effect.data.hex() for effect in connection.receive(subscribe, now_us=2)]
 ['9003000100']
 >>> [effect.data for effect in connection.receive(encode(Publish("a/b", b"hi"), 4), now_us=3)]
 [b'0\\x07\\x00\\x03a/bhi']

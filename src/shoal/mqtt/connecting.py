@@ -16,7 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.matching import TopicError, check_topic
-from shoal.mqtt.content import WishError, read_advertisements
+from shoal.mqtt.content import ContentFilterError, read_advertisements
 from shoal.mqtt.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.errors import MqttError, malformed
 from shoal.mqtt.fields import CONTROL_CHARACTERS
@@ -132,7 +132,7 @@ def check_connect(connect: Connect) -> None:
         )
     try:
         read_advertisements(connect.properties.user_properties)
-    except WishError as error:
+    except ContentFilterError as error:
         raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
     if connect.will is not None:
         _check_will(connect.will)

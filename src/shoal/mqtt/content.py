@@ -13,7 +13,7 @@ are null, lists or objects, and names that begin with `$`, are no attributes.
 >>> payload = b'{"dep_delay": 41}'
 >>> attributes_of(Message("flights", payload, publisher="", published_us=0, properties=sent))
 {'$topic': 'flights', '$levels': 1, '$topic.0': 'flights', 'dep_delay': 41, 'carrier': 'UA'}
->>> read_wish("flights?dep_delay>25", (("$where", "carrier = 'UA'"),)).topic_filter
+>>> read_subscription_filter("flights?dep_delay>25", (("$where", "carrier = 'UA'"),)).topic_filter
 'flights'
 """
 
@@ -56,12 +56,12 @@ _RESERVED = "$"
 _decode_json = msgspec.json.Decoder().decode
 
 
-class WishError(ValueError):
-    """What a client asks for, or promises, cannot be read; says where and why."""
+class ContentFilterError(ValueError):
+    """A filter that a client subscribes with, or advertises, cannot be read; says where and why."""
 
 
-class Wish(NamedTuple):
-    """A topic filter, and what it asks of content."""
+class SubscriptionFilter(NamedTuple):
+    """What one topic filter of a SUBSCRIBE lets through: of topics, and of content."""
 
     topic_filter: str
     content: Filter
@@ -134,19 +134,21 @@ def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
                     attributes[name] = float(value)
 
 
-def read_wish(text: str, user_properties: UserProperties = (), *, with_query: bool = True) -> Wish:
-    """What a topic filter and the SUBSCRIBE's `$where` ask for together; else WishError."""
+def read_subscription_filter(
+    text: str, user_properties: UserProperties = (), *, with_query: bool = True
+) -> SubscriptionFilter:
+    """A topic filter and the SUBSCRIBE's `$where` together; ContentFilterError if unreadable."""
     try:
         topic_filter, content = parse_topic_query(text) if with_query else (text, EVERYTHING)
     except FilterSyntaxError as error:
-        raise WishError(f"topic filter: {error}") from None
+        raise ContentFilterError(f"topic filter: {error}") from None
     parts = [content] if content != EVERYTHING else []
     for name, where in user_properties:
         if name == WHERE:
             try:
                 parts.append(parse(where))
             except FilterSyntaxError as error:
-                raise WishError(f"{WHERE}: {error}") from None
+                raise ContentFilterError(f"{WHERE}: {error}") from None
     if len(parts) > 1:
         content = Filter(And(tuple(part.expression for part in parts)))
     elif parts:
@@ -154,13 +156,13 @@ def read_wish(text: str, user_properties: UserProperties = (), *, with_query: bo
     try:
         content.normal_form  # noqa: B018  # computed here so that its error is met here
     except FilterError as error:
-        raise WishError(f"{WHERE}: {error}") from None
-    return Wish(topic_filter, content)
+        raise ContentFilterError(f"{WHERE}: {error}") from None
+    return SubscriptionFilter(topic_filter, content)
 
 
 def read_advertisements(user_properties: UserProperties) -> tuple[Filter, ...]:
-    """What the user properties of a CONNECT advertise; WishError if it cannot be read."""
+    """What the user properties of a CONNECT advertise; ContentFilterError if it cannot be read."""
     try:
         return tuple(parse(text) for name, text in user_properties if name == ADVERTISE)
     except FilterSyntaxError as error:
-        raise WishError(f"{ADVERTISE}: {error}") from None
+        raise ContentFilterError(f"{ADVERTISE}: {error}") from None

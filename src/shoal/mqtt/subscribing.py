@@ -18,7 +18,7 @@ from typing import NamedTuple
 from shoal.matching import TopicError, matches
 from shoal.model import EVERYTHING
 from shoal.mqtt.access import Permissions
-from shoal.mqtt.content import WishError, attributes_of, read_wish
+from shoal.mqtt.content import ContentFilterError, attributes_of, read_subscription_filter
 from shoal.mqtt.journal import CANNOT_WRITE
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.packets import SubscriptionRequest
@@ -62,18 +62,18 @@ class Subscribing:
         """Grant or refuse one topic filter of a SUBSCRIBE."""
         text = request.topic_filter
         try:
-            wish = read_wish(
+            filter = read_subscription_filter(
                 text,
                 properties.user_properties,
                 with_query=self._limits.queries_in_topic_filters,
             )
-        except WishError as error:
+        except ContentFilterError as error:
             return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
         subscription = ClientSubscription(
             session,
             text,
-            wish.topic_filter,
-            wish.content,
+            filter.topic_filter,
+            filter.content,
             qos=request.qos,
             no_local=request.no_local,
             retain_as_published=request.retain_as_published,
