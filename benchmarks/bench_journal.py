@@ -51,8 +51,8 @@ def run(messages: int, subscribers: int, properties: Properties, keep: Keep | No
         restore(clients, Remembered(), 0)
         journal = clients.journal
     for number in range(subscribers):
-        wish = Subscribe(1, (SubscriptionRequest("a", 1),))
-        send(clients.open(0), Connect(f"s{number}", properties=properties), wish)
+        subscribe = Subscribe(1, (SubscriptionRequest("a", 1),))
+        send(clients.open(0), Connect(f"s{number}", properties=properties), subscribe)
     publisher = clients.open(0)
     send(publisher, Connect("p"))
     packets = [Publish("a", PAYLOAD, 1, packet_id=number + 1) for number in range(messages)]

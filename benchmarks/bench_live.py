@@ -191,17 +191,17 @@ async def content_filters(brokers: Brokers, count: int = 60_000) -> Figures:
     readers = []
     for number in range(100):
         reader = await live_load.connect(brokers.places[0], f"reader-{number}", 5)
-        wishes = [
+        topic_filters = [
             f"stocks?symbol='S{(number + step * 100) * 7 % 870:03}'&price>{step}"
             for step in range(100)
         ]
-        await live_load.subscribe(reader, [SubscriptionRequest(wish) for wish in wishes], 5)
-        readers.append((reader, wishes))
+        await live_load.subscribe(reader, [SubscriptionRequest(text) for text in topic_filters], 5)
+        readers.append((reader, topic_filters))
     packets = quotes(870, count)
     size = len(encode(packets[0], 5))
     expected = []
-    for reader, wishes in readers:
-        wanted = {int(wish[len("stocks?symbol='S") :][:3]) for wish in wishes}
+    for reader, topic_filters in readers:
+        wanted = {int(text[len("stocks?symbol='S") :][:3]) for text in topic_filters}
         matches = sum(1 for number in range(count) if number % 870 in wanted)
         expected.append((reader, matches * size))
     before_s = brokers.cpu_s

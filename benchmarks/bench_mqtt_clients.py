@@ -43,8 +43,8 @@ def subscriber(
     clients: BrokerClients, name: str, topic: str, qos: int, properties: Properties = NO_PROPERTIES
 ) -> Connection:
     connection = clients.open(0)
-    wish = Subscribe(1, (SubscriptionRequest(topic, qos),), properties)
-    send(connection, Connect(name), wish)
+    subscribe = Subscribe(1, (SubscriptionRequest(topic, qos),), properties)
+    send(connection, Connect(name), subscribe)
     return connection
 
 

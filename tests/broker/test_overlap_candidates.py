@@ -48,10 +48,10 @@ def test_a_fixed_attribute_leaves_few() -> None:
     candidates: OverlapCandidates[str] = OverlapCandidates()
     for number in range(1_000):
         candidates.add(f"S{number}", parse(f"symbol = 'S{number}' AND price > 1"))
-    wish = parse("symbol = 'S7' AND price < 3")
-    assert list(candidates.of(wish)) == ["S7"]
+    asked = parse("symbol = 'S7' AND price < 3")
+    assert list(candidates.of(asked)) == ["S7"]
     candidates.add("all", parse("price > 5"))
-    assert len(candidates.of(wish)) == 1_001
+    assert len(candidates.of(asked)) == 1_001
     candidates.remove("all", parse("price > 5"))
     candidates.remove("S7", parse("symbol = 'S7' AND price > 1"))
-    assert list(candidates.of(wish)) == []
+    assert list(candidates.of(asked)) == []

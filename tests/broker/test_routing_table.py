@@ -62,8 +62,10 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
     rows, entries = table.advertisements.values(), table.subscriptions.values()
     assert len(rows) >= 5
     for entry in entries:
-        wish = entry.subscription.filter
-        assert set(entry.overlapping) == {r for r in rows if overlaps(wish, r.advertisement.filter)}
+        filter = entry.subscription.filter
+        assert set(entry.overlapping) == {
+            r for r in rows if overlaps(filter, r.advertisement.filter)
+        }
         assert all(entry in row.overlapping for row in entry.overlapping)
     for x in range(-1, 7):
         found = table.match({"x": x})

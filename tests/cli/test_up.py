@@ -124,9 +124,9 @@ def test_publish_and_subscribe(
     network: tuple[Network, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = (network[0].broker(name).mqtt for name in ("B2", "B3"))
-    wish = (*SHOAL, "subscribe", "dep_delay > 30", "-t", "flights", "--count", "2", "--json")
+    subscribe = (*SHOAL, "subscribe", "dep_delay > 30", "-t", "flights", "--count", "2", "--json")
     with subprocess.Popen(
-        (*wish, "--broker", other), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        (*subscribe, "--broker", other), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -213,8 +213,8 @@ def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
 
     def retained(path: Path) -> str:
         where = load_network(path).broker("B1").mqtt
-        wish = ("subscribe", "-t", "a", "--count", "1", "--json", "--broker", where)
-        code, text = run(capsys, *wish)
+        subscribe = ("subscribe", "-t", "a", "--count", "1", "--json", "--broker", where)
+        code, text = run(capsys, *subscribe)
         assert code == 0
         return str(json.loads(text.splitlines()[-1])["payload"])
 

@@ -62,7 +62,7 @@ class Driver(Protocol):
     def ask(self, client: ClientId, *requests: Request) -> None:
         """A publisher asks, one thing after the other."""
 
-    def wish(self, broker: BrokerId, client: ClientId, request: Request) -> None:
+    def ask_at(self, broker: BrokerId, client: ClientId, request: Request) -> None:
         """A subscriber asks at a broker."""
 
     def settle(self) -> None:
@@ -99,15 +99,15 @@ class Clients:
     def subscribe(
         self, broker: BrokerId, client: ClientId, name: str, where: str = "x >= 0"
     ) -> Subscription:
-        wish = Subscription(id=name, client=client, filter=parse(where))
-        self.driver.wish(broker, client, Subscribe(wish))
-        return wish
+        subscription = Subscription(id=name, client=client, filter=parse(where))
+        self.driver.ask_at(broker, client, Subscribe(subscription))
+        return subscription
 
     def unsubscribe(self, broker: BrokerId, client: ClientId, name: str) -> None:
-        self.driver.wish(broker, client, Unsubscribe(name))
+        self.driver.ask_at(broker, client, Unsubscribe(name))
 
     def leave(self, broker: BrokerId, client: ClientId) -> None:
-        self.driver.wish(broker, client, Goodbye())
+        self.driver.ask_at(broker, client, Goodbye())
 
     def got(self, client: ClientId) -> list[int]:
         """The sequence numbers that reached a client, in order."""
@@ -143,7 +143,7 @@ class Simulated:
         for request in requests:
             self._world.request(self._now_us(), client, request)
 
-    def wish(self, broker: BrokerId, client: ClientId, request: Request) -> None:
+    def ask_at(self, broker: BrokerId, client: ClientId, request: Request) -> None:
         node = self._world.brokers[broker]
         self._world.add_subscriber(client, broker)
         self._world.queue.push(self._now_us(), node.receive, Requested(client, request))
@@ -225,7 +225,7 @@ class Live:
 
         self._run(ask())
 
-    def wish(self, broker: BrokerId, client: ClientId, request: Request) -> None:
+    def ask_at(self, broker: BrokerId, client: ClientId, request: Request) -> None:
         node = self._network.nodes[broker]
         if node.client(client) is None:
             node.attach(client, _Listener())

@@ -49,7 +49,7 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     assert not trace.refused
     verdict = check_deliveries(
         network.publications,
-        [wish for wish, _ in network.wishes],
+        [interest for interest, _ in network.interests],
         sorted(trace.deliveries, key=lambda row: row.delivered_us),
         SETTLE_US,
     )
@@ -60,8 +60,8 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
 def test_who_says_goodbye_gets_nothing_more(system: str) -> None:
     network = run(system, 11)
     world, before = network.world, len(network.world.trace.deliveries)
-    for wish, home in network.wishes:
-        request = Requested(wish.subscription.client, Goodbye())
+    for interest, home in network.interests:
+        request = Requested(interest.subscription.client, Goodbye())
         world.queue.push(UNTIL_US, world.brokers[home].receive, request)
     for publication in network.publications[-40:]:
         world.request(UNTIL_US + SETTLE_US, publication.publisher, Publish((publication,)))

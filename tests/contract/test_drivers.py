@@ -32,7 +32,7 @@ def test_every_publication_reaches_exactly_who_asked_once_and_in_order(
     clients: Clients, system: str
 ) -> None:
     random, settle = Random(5), clients.driver.settle
-    wishes = {}
+    interests = {}
     for name, broker in (("P", "B1"), ("Q", "B3")):
         clients.driver.publisher(name, broker)
         clients.advertise(name, f"a{name}", "x BETWEEN 0 AND 99")
@@ -41,18 +41,18 @@ def test_every_publication_reaches_exactly_who_asked_once_and_in_order(
         low = random.randrange(90)
         broker, name = random.choice(["B1", "B2", "B3", "B4"]), f"C{number}"
         where = random.choice([f"x >= {low}", f"x BETWEEN {low} AND {low + 9}", f"x <> {low}"])
-        wishes[name] = clients.subscribe(broker, name, f"s{number}", where)
+        interests[name] = clients.subscribe(broker, name, f"s{number}", where)
     settle()
     for _ in range(150):
         clients.publish(random.choice("PQ"), {"x": random.randrange(100), "class": "k"})
     settle()
     assert not clients.driver.refused
-    for name, wish in wishes.items():
+    for name, interest in interests.items():
         for publisher in "PQ":
             wanted = [
                 each.sequence
                 for each in clients.publications
-                if each.publisher == publisher and matches(wish.filter, each.attributes)
+                if each.publisher == publisher and matches(interest.filter, each.attributes)
             ]
             found = [
                 each.publication.sequence

@@ -26,7 +26,7 @@ from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.simulation.checkers import Verdict, Wish, check_deliveries
+from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.seeds.random_network import RandomNetwork
 from tests.systems import TREES, calm, eager
@@ -181,8 +181,8 @@ def test_doubled_messages_are_noticed(system: str, monkeypatch: pytest.MonkeyPat
     mutate_forward(monkeypatch, lambda effects: effects + effects[-1:])
     network = RandomNetwork(1, system=system)
     network.run()
-    wishes = [wish for wish, _ in network.wishes]
-    verdict = verdict_of(network, wishes)
+    interests = [interest for interest, _ in network.interests]
+    verdict = verdict_of(network, interests)
     assert verdict.duplicates
     assert not verdict.lost
 
@@ -195,10 +195,10 @@ def test_dropped_messages_are_noticed(system: str, monkeypatch: pytest.MonkeyPat
 def test_deliveries_to_others_are_noticed(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = RandomNetwork(1, system=system)
     network.run()
-    wishes = [wish for wish, _ in network.wishes]
+    interests = [interest for interest, _ in network.interests]
     deliveries = network.world.trace.deliveries
     deliveries[5] = deliveries[5]._replace(client="nobody")
-    assert verdict_of(network, wishes).phantoms
+    assert verdict_of(network, interests).phantoms
 
 
 def test_tables_that_keep_too_much_are_noticed(
@@ -208,9 +208,9 @@ def test_tables_that_keep_too_much_are_noticed(
     assert "subscriptions" in judge_random_networks(system, 8)
 
 
-def verdict_of(network: RandomNetwork, wishes: list[Wish]) -> Verdict:
+def verdict_of(network: RandomNetwork, interests: list[TimedSubscription]) -> Verdict:
     deliveries = sorted(network.world.trace.deliveries, key=lambda row: row.delivered_us)
-    return check_deliveries(network.publications, wishes, deliveries, 6_000_000)
+    return check_deliveries(network.publications, interests, deliveries, 6_000_000)
 
 
 def test_publishing_nothing_is_nothing(system: str) -> None:

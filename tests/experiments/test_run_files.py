@@ -21,7 +21,7 @@ from shoal.experiments.run_files import (
 )
 from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
 
-WISH = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
+SUBSCRIPTION = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
 
 
 def write_workload(folder: Path, **changed: list[dict[str, Any]]) -> Path:
@@ -117,7 +117,7 @@ def test_events_may_lie_in_parts_and_links_may_exist(tmp_path: Path) -> None:
         ({"brokers": [{"broker": "A"}, {"broker": "A"}]}, "brokers.parquet: 'A' is listed twice"),
         ({"brokers": [{"name": "A"}]}, "brokers.parquet: column 'broker' is missing"),
         ({"brokers": [{"broker": "EWR"}]}, "subscriptions.parquet: 's1' is at unknown broker"),
-        ({"subscriptions": [{**WISH, "place": "X"}]}, "'s1' is at unknown broker 'X'"),
+        ({"subscriptions": [{**SUBSCRIPTION, "place": "X"}]}, "'s1' is at unknown broker 'X'"),
         ({"brokers": [{"broker": None}]}, "brokers.parquet: row 0: .*`broker`"),
         ({"links": [{"left": 3, "right": "A"}]}, r"links.parquet: row 0: Expected `str`, got"),
         ({"events": [{**event(0, 1), "publisher": "X"}]}, "events: unknown publisher 'X'"),

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import parse_scenario
-from tests.experiments.test_run_files import WISH, event, write_workload
+from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
 LATENCY_US = 7_000
 
@@ -16,7 +16,7 @@ LATENCY_US = 7_000
 @pytest.mark.parametrize(("place", "ways"), [(None, 1), ("EWR", 2)])
 def test_a_subscriber_may_stand_elsewhere(tmp_path: Path, place: str | None, ways: int) -> None:
     workload = write_workload(
-        tmp_path, subscriptions=[{**WISH, "place": place}], events=[event(0, 0)]
+        tmp_path, subscriptions=[{**SUBSCRIPTION, "place": place}], events=[event(0, 0)]
     )
     scenario = parse_scenario(
         {

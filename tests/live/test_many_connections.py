@@ -34,9 +34,9 @@ class Idle(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        wish = Subscribe(1, (SubscriptionRequest("news", 0),))
+        subscribe = Subscribe(1, (SubscriptionRequest("news", 0),))
         hello = Connect(f"idle-{self.number}", version=MQTT_3_1_1)
-        transport.write(b"".join(encode(each, MQTT_3_1_1) for each in (hello, wish)))  # type: ignore[attr-defined]
+        transport.write(b"".join(encode(each, MQTT_3_1_1) for each in (hello, subscribe)))  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)

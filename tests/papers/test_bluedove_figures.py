@@ -31,11 +31,11 @@ def table(dimensions: tuple[Dimension, ...], matchers: str) -> MemberTable:
 
 def test_figure_2_a_subscription_is_stored_at_four_matchers_along_three_dimensions() -> None:
     dimensions = (LONGITUDE, LATITUDE, SPEED)
-    wish = parse(
+    filter = parse(
         "longitude >= -42 AND longitude < -41 AND latitude >= 70 AND latitude < 74 "
         "AND speed >= 0 AND speed < 25"
     )
-    planned = copies(table(dimensions, "ABCDEF"), ranges_of(dimensions, wish))
+    planned = copies(table(dimensions, "ABCDEF"), ranges_of(dimensions, filter))
     assert planned.searched == {"C": (0,), "F": (1,), "A": (2,), "B": (2,)}
     assert planned.replicas == {}
 

@@ -11,7 +11,7 @@ from shoal.runtime import held_back as module
 from shoal.runtime.held_back import HeldBack
 from tests.broker.transcript import advertisement, publish
 
-WISH = Subscribe(Subscription(id="s", client="P", filter=parse("x > 0")))
+SUBSCRIBE = Subscribe(Subscription(id="s", client="P", filter=parse("x > 0")))
 
 
 def test_publications_wait_and_what_their_clients_ask_behind_them() -> None:
@@ -21,7 +21,7 @@ def test_publications_wait_and_what_their_clients_ask_behind_them() -> None:
     assert held.keep("P", publish(1), None)
     assert held.keep("P", Unadvertise("a"), None)
     assert held.keep("P", promise, None)
-    assert not held.keep("P", WISH, None)
+    assert not held.keep("P", SUBSCRIBE, None)
     assert not held.keep("P", Unsubscribe("s"), None)
     assert not held.keep("Q", Goodbye(), None)
     assert held.take() == [

@@ -18,7 +18,7 @@ from shoal.overlays.bluedove.messages import Leave
 from shoal.overlays.bluedove.parameters import Parameters
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.segments import Dimension
-from shoal.simulation.checkers import Verdict, Wish, check_deliveries
+from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
@@ -49,7 +49,7 @@ class RandomCluster:
         self.names = "xyz"[: random.randint(1, 3)]
         self.strategies: dict[str, Bluedove] = {}
         self.world = self._world(LinkFaults(loss=0.03, jitter_us=30_000) if lossy else None)
-        self.wishes: list[Wish] = []
+        self.interests: list[TimedSubscription] = []
         self.publications: list[Publication] = []
         for number in range(6):
             self._add_subscriber(f"C{number}")
@@ -106,7 +106,9 @@ class RandomCluster:
             if random.random() < 0.3:
                 until_us = random.randint(from_us + SECOND_US, END_US)
                 world.unsubscribe(until_us, home, subscription)
-            self.wishes.append(Wish(subscription=subscription, from_us=from_us, until_us=until_us))
+            self.interests.append(
+                TimedSubscription(subscription=subscription, from_us=from_us, until_us=until_us)
+            )
 
     def _filter_text(self) -> str:
         random = self.random
@@ -182,7 +184,7 @@ class RandomCluster:
 
     def judge(self) -> Verdict:
         deliveries = sorted(self.world.trace.deliveries, key=lambda row: row.delivered_us)
-        return check_deliveries(self.publications, self.wishes, deliveries, self.trouble.value)
+        return check_deliveries(self.publications, self.interests, deliveries, self.trouble.value)
 
     def _judge_segments(self) -> list[str]:
         """In the end every place is served, by one matcher alone."""

@@ -95,15 +95,15 @@ class FaultyNetwork:
         excuses = Excuses(
             network.links, self.outages, Whereabouts(self.starts, trace.records), SETTLE_US
         )
-        homes = {wish.subscription.id: home for wish, home in network.wishes}
+        homes = {interest.subscription.id: home for interest, home in network.interests}
         return check_deliveries(
             network.publications,
-            [wish for wish, _ in network.wishes],
+            [interest for interest, _ in network.interests],
             sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
             SETTLE_US,
             handed={row.publication.key: row for row in trace.published},
-            excused=lambda row, wish: excuses.excuse(
-                row.publication.publisher, row.broker, row.at_us, homes[wish.subscription.id]
+            excused=lambda row, interest: excuses.excuse(
+                row.publication.publisher, row.broker, row.at_us, homes[interest.subscription.id]
             ),
         )
 
@@ -114,11 +114,13 @@ class FaultyNetwork:
             for row in network.kept_advertisements
             if row.publisher not in self.gone
         ]
-        wishes = [
-            (wish.subscription, home) for wish, home in network.wishes if wish.until_us is None
+        interests = [
+            (interest.subscription, home)
+            for interest, home in network.interests
+            if interest.until_us is None
         ]
         tables = {name: node.machine.tables for name, node in world.brokers.items()}
-        return check_tables(expected_tables(network.links, homes, wishes), tables)
+        return check_tables(expected_tables(network.links, homes, interests), tables)
 
     def _judge_remains(self) -> list[str]:
         """Everybody has arrived and said all, and no broker remembers any move."""

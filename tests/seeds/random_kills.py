@@ -68,8 +68,8 @@ class Site:
         promise = Advertisement(id=f"a/{name}", publisher=name, filter=EVERYTHING)
         self.bring(Requested(name, Advertise(promise)))
         if door.wanted is not None:
-            wish = Subscription(id=f"s/{name}", client=name, filter=door.wanted)
-            self.bring(Requested(name, Subscribe(wish)))
+            interest = Subscription(id=f"s/{name}", client=name, filter=door.wanted)
+            self.bring(Requested(name, Subscribe(interest)))
 
     def bring(self, input: Input, custody: Custody | None = None) -> None:
         now_us = self.network.now_us
@@ -143,7 +143,7 @@ class Network:
             name: tuple(a if b == name else b for a, b in self.links if name in (a, b))
             for name in names
         }
-        self.doors = {name: Door(name, self._wish()) for name in names}
+        self.doors = {name: Door(name, self._interest()) for name in names}
         self._incarnation = 0
         # By link: the bytes under way each way, from its first end and from its second.
         self.connections: dict[tuple[str, str], tuple[bytearray, bytearray]] = {}
@@ -151,7 +151,7 @@ class Network:
         for name in names:
             self.start(name)
 
-    def _wish(self) -> Filter | None:
+    def _interest(self) -> Filter | None:
         return parse(f"x >= {self.random.randrange(8)}") if self.random.random() < 0.7 else None
 
     # --- what happens -------------------------------------------------------------------------

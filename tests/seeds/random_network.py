@@ -13,7 +13,7 @@ from shoal.language import parse
 from shoal.model import Advertisement, Attributes, Publication, Subscription
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.checkers import (
-    Wish,
+    TimedSubscription,
     check_deliveries,
     check_tables,
     expected_tables,
@@ -66,7 +66,7 @@ class RandomNetwork:
             is_patient=patient,
         )
         self.publications: list[Publication] = []
-        self.wishes: list[tuple[Wish, str]] = []
+        self.interests: list[tuple[TimedSubscription, str]] = []
         self.kept_advertisements: list[Advertisement] = []
         self.publishers: list[str] = []
         for number in range(random.randint(1, 5)):
@@ -128,8 +128,10 @@ class RandomNetwork:
                 until_us = random.randint(from_us + SECOND_US, END_US)
                 self.world.unsubscribe(until_us, broker, subscription)
             self.world.subscribe(from_us, broker, subscription)
-            wish = Wish(subscription=subscription, from_us=from_us, until_us=until_us)
-            self.wishes.append((wish, broker))
+            interest = TimedSubscription(
+                subscription=subscription, from_us=from_us, until_us=until_us
+            )
+            self.interests.append((interest, broker))
 
     def _filter_text(self) -> str:
         random = self.random
@@ -156,7 +158,7 @@ class RandomNetwork:
             problems.append(f"{len(self.publications) - len(trace.published)} never handed over")
         verdict = check_deliveries(
             self.publications,
-            [wish for wish, _ in self.wishes],
+            [interest for interest, _ in self.interests],
             sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
             SETTLE_US,
         )
@@ -169,7 +171,11 @@ class RandomNetwork:
                 (advertisement, self.world.publisher_broker(advertisement.publisher))
                 for advertisement in self.kept_advertisements
             ],
-            [(wish.subscription, home) for wish, home in self.wishes if wish.until_us is None],
+            [
+                (interest.subscription, home)
+                for interest, home in self.interests
+                if interest.until_us is None
+            ],
         )
         tables = {name: node.machine.tables for name, node in self.world.brokers.items()}
         return problems + check_tables(expected, tables)

@@ -117,9 +117,9 @@ class Breakage(Impatience):
                 self.told.discard(client)
         for edge in edges:
             self._mend(edge)
-        for wish, home in self.wishes:
+        for interest, home in self.interests:
             if home == broker:
-                self.stage.ask(broker, wish.client, Subscribe(wish))
+                self.stage.ask(broker, interest.client, Subscribe(interest))
         for client, machine in self.publishers.items():
             self._hand_over(client, machine.reconnected(broker, self.stage.now_us))
 

@@ -55,7 +55,7 @@ class RandomMigrations:
         self.answers: dict[tuple[BrokerId, str], deque[Message]] = {}
         self.heard = 0
         self.told: set[str] = set()
-        self.wishes: list[tuple[Subscription, BrokerId]] = []
+        self.interests: list[tuple[Subscription, BrokerId]] = []
         self.published: list[Publication] = []
         for number in range(random.randint(1, 4)):
             self._add_publisher(f"P{number}", random.choice(names))
@@ -74,9 +74,9 @@ class RandomMigrations:
     def _add_subscriber(self, client: str, broker: BrokerId) -> None:
         low = self.random.randrange(8)
         text = self.random.choice([f"x > {low}", f"x = {low}", f"x BETWEEN {low} AND {low + 2}"])
-        wish = subscription(f"{client}.s", text, client)
-        self.wishes.append((wish, broker))
-        self.stage.ask(broker, client, Subscribe(wish))
+        interest = subscription(f"{client}.s", text, client)
+        self.interests.append((interest, broker))
+        self.stage.ask(broker, client, Subscribe(interest))
 
     # --- what may happen next -----------------------------------------------------------------
 
@@ -179,17 +179,17 @@ class RandomMigrations:
             for client, rows in self.advertised.items()
             for row in rows
         ]
-        problems += stage.problems(homes, self.wishes)
+        problems += stage.problems(homes, self.interests)
         got = Counter(
             (effect.routed.publication.key, name)
             for _, effect in stage.deliveries
             for name in effect.subscriptions
         )
         want = Counter(
-            (row.key, wish.id)
+            (row.key, interest.id)
             for row in self.published
-            for wish, _ in self.wishes
-            if matches(wish.filter, row.attributes)
+            for interest, _ in self.interests
+            if matches(interest.filter, row.attributes)
         )
         if not self.churn:
             problems += [f"lost: {key}" for key in want - got]

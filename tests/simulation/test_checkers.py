@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from shoal.broker.routing_table import RoutingTable
 from shoal.model import Publication
 from shoal.simulation.checkers import (
+    TimedSubscription,
     Verdict,
-    Wish,
     check_deliveries,
     check_tables,
     expected_tables,
@@ -29,13 +29,13 @@ def delivery(sequence: int, *names: str, client: str = "C", published_us: int = 
     return Delivery(at(sequence, published_us), names or ("s",), client, "B1", 200, 1)
 
 
-def wish(from_us: int = 0, until_us: int | None = None, name: str = "s") -> Wish:
-    return Wish(subscription=subscription(name), from_us=from_us, until_us=until_us)
+def timed(from_us: int = 0, until_us: int | None = None, name: str = "s") -> TimedSubscription:
+    return TimedSubscription(subscription=subscription(name), from_us=from_us, until_us=until_us)
 
 
 def judge(*deliveries: Delivery, published: tuple[int, ...] = (1, 2)) -> Verdict:
     publications = [at(sequence, 100) for sequence in published]
-    return check_deliveries(publications, [wish()], deliveries, SETTLE_US)
+    return check_deliveries(publications, [timed()], deliveries, SETTLE_US)
 
 
 def test_all_is_well() -> None:
@@ -68,7 +68,7 @@ def test_duplicates() -> None:
 )
 def test_phantoms(phantom: Delivery) -> None:
     publications = [at(sequence, 100) for sequence in (-1, 1, 2)]
-    verdict = check_deliveries(publications, [wish()], [phantom, delivery(2)], SETTLE_US)
+    verdict = check_deliveries(publications, [timed()], [phantom, delivery(2)], SETTLE_US)
     assert len(verdict.phantoms) == 1
 
 
@@ -76,9 +76,9 @@ def test_order_is_per_publisher_and_subscription() -> None:
     verdict = judge(delivery(2), delivery(1))
     assert verdict.out_of_order == ((("P", 1), "s"),)
     assert not verdict
-    wishes = [wish(name="s"), wish(name="t")]
+    subscriptions = [timed(name="s"), timed(name="t")]
     crossed = [delivery(1, "s"), delivery(2, "s"), delivery(1, "t"), delivery(2, "t")]
-    assert check_deliveries([at(1, 100), at(2, 100)], wishes, crossed, SETTLE_US)
+    assert check_deliveries([at(1, 100), at(2, 100)], subscriptions, crossed, SETTLE_US)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_order_is_per_publisher_and_subscription() -> None:
 def test_around_subscribing_and_unsubscribing_a_delivery_is_allowed_and_not_required(
     published_us: int, required: bool, allowed: bool
 ) -> None:
-    publications, wishes = [at(1, published_us)], [wish(1_000, 2_000)]
-    assert bool(check_deliveries(publications, wishes, [], SETTLE_US)) is not required
+    publications, subscriptions = [at(1, published_us)], [timed(1_000, 2_000)]
+    assert bool(check_deliveries(publications, subscriptions, [], SETTLE_US)) is not required
     delivered = [delivery(1, published_us=published_us)]
-    assert bool(check_deliveries(publications, wishes, delivered, SETTLE_US)) is allowed
+    assert bool(check_deliveries(publications, subscriptions, delivered, SETTLE_US)) is allowed
 
 
 def test_the_oracle_of_tables_by_hand() -> None:

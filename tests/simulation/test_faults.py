@@ -25,11 +25,11 @@ TREE = (("B1", "B2"), ("B1", "B3"), ("B2", "B4"), ("B2", "B5"))
 SECOND_US = 1_000_000
 A, Q = advertisement("a"), advertisement("q", "x < 50", publisher="Q")
 ADVERTISED = [(A, "B4"), (Q, "B3")]
-WISHES = [
+SUBSCRIPTIONS = [
     (subscription(f"s{broker}", client=f"C{broker}"), broker)
     for broker in ("B1", "B2", "B3", "B4", "B5")
 ]
-EVERYBODY = sorted(wish.client for wish, _ in WISHES)
+EVERYBODY = sorted(asked.client for asked, _ in SUBSCRIPTIONS)
 
 
 def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
@@ -43,16 +43,16 @@ def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
     for promise, broker in ADVERTISED:
         made.add_publisher(promise.publisher, broker, f"home of {promise.publisher}")
         made.advertise(0, promise)
-    for wish, broker in WISHES:
-        made.add_subscriber(wish.client, f"home of {wish.client}")
-        made.subscribe(0, broker, wish)
+    for asked, broker in SUBSCRIPTIONS:
+        made.add_subscriber(asked.client, f"home of {asked.client}")
+        made.subscribe(0, broker, asked)
     return made
 
 
 def problems(made: World, links: tuple[tuple[str, str], ...] = TREE) -> list[str]:
     homes = [(row, made.publisher_broker(row.publisher)) for row, _ in ADVERTISED]
     tables = {name: node.machine.tables for name, node in made.brokers.items() if node.running}
-    expected = expected_tables(links, homes, WISHES)
+    expected = expected_tables(links, homes, SUBSCRIPTIONS)
     return check_tables({name: expected[name] for name in tables}, tables)
 
 
@@ -176,13 +176,13 @@ def test_what_a_client_takes_back_before_it_notices_the_restart_stays_back() -> 
     made = world()
     made.crash(10 * SECOND_US, "B3")
     made.restart(12 * SECOND_US, "B3")
-    wish, broker = WISHES[2]
-    made.unsubscribe(12 * SECOND_US + DETECTION_US // 2, broker, wish)
+    asked, broker = SUBSCRIPTIONS[2]
+    made.unsubscribe(12 * SECOND_US + DETECTION_US // 2, broker, asked)
     made.unadvertise(12 * SECOND_US + DETECTION_US // 2, Q)
     made.run()
     rows = made.brokers["B3"].machine.tables
     assert broker == "B3"
-    assert wish.id not in rows.subscriptions
+    assert asked.id not in rows.subscriptions
     assert Q.id not in rows.advertisements
 
 
@@ -229,9 +229,9 @@ def test_behind_reliable_links_nothing_is_lost(faults: LinkFaults) -> None:
     assert problems(made) == []
     for sequence in range(30):
         assert who_got(made, sequence) == EVERYBODY
-    for wish, _ in WISHES:
+    for asked, _ in SUBSCRIPTIONS:
         got = [
-            row.publication.sequence for row in made.trace.deliveries if row.client == wish.client
+            row.publication.sequence for row in made.trace.deliveries if row.client == asked.client
         ]
         assert got == list(range(30))
 

@@ -266,9 +266,9 @@ def _check_workload(path: Path, workload: Workload) -> None:
         for broker in (row.broker, row.place or row.broker)
     ]
     attached += [
-        ("subscriptions", wish.subscription, broker)
-        for wish in workload.subscriptions
-        for broker in (wish.broker, wish.place or wish.broker)
+        ("subscriptions", row.subscription, broker)
+        for row in workload.subscriptions
+        for broker in (row.broker, row.place or row.broker)
     ]
     for table, name, broker in attached:
         if broker not in known:

@@ -151,13 +151,13 @@ def _start_clients(world: World, workload: Workload, scenario: Scenario) -> dict
         at_us += spacing_us
     at_us = max(at_us, scenario.run.subscribe_at_us)
     filters = {}
-    for wish in workload.subscriptions:
-        filters[wish.subscription] = _parse(wish.filter, path, "subscriptions", wish.subscription)
-        world.add_subscriber(wish.client, wish.place or wish.broker)
+    for row in workload.subscriptions:
+        filters[row.subscription] = _parse(row.filter, path, "subscriptions", row.subscription)
+        world.add_subscriber(row.client, row.place or row.broker)
         subscription = Subscription(
-            id=wish.subscription, client=wish.client, filter=filters[wish.subscription]
+            id=row.subscription, client=row.client, filter=filters[row.subscription]
         )
-        world.subscribe(at_us, wish.broker, subscription)
+        world.subscribe(at_us, row.broker, subscription)
         at_us += spacing_us
     return filters
 

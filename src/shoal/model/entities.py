@@ -65,7 +65,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A client's wish to receive the publications that `filter` matches."""
+    """A client's interest in the publications that `filter` matches."""
 
     id: SubscriptionId
     client: ClientId

@@ -196,10 +196,10 @@ def _write_variants(
             for rank, place in enumerate(variant.brokers)
         ]
         pq.write_table(pa.Table.from_pylist(brokers, _BROKERS), target / "brokers.parquet")
-        wishes = subscriptions.filter(pa.compute.field("variant") == variant.name)
-        places = pa.array([first[name] for name in wishes["publisher"].to_pylist()], pa.string())
-        wishes = wishes.drop_columns("variant").append_column("place", places)
-        pq.write_table(wishes.sort_by("subscription"), target / "subscriptions.parquet")
+        rows = subscriptions.filter(pa.compute.field("variant") == variant.name)
+        places = pa.array([first[name] for name in rows["publisher"].to_pylist()], pa.string())
+        rows = rows.drop_columns("variant").append_column("place", places)
+        pq.write_table(rows.sort_by("subscription"), target / "subscriptions.parquet")
         shutil.copytree(scratch / str(variant.publications), target / EVENTS)
 
 

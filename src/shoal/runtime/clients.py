@@ -80,8 +80,8 @@ class LocalClient:
 
     def subscribe(self, subscription_id: SubscriptionId, where: str) -> None:
         """Ask for what a filter in SQL matches; FilterSyntaxError, WireError."""
-        wish = Subscription(id=subscription_id, client=self.name, filter=parse(where))
-        self._ask(Subscribe(wish))
+        subscription = Subscription(id=subscription_id, client=self.name, filter=parse(where))
+        self._ask(Subscribe(subscription))
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> None:
         self._ask(Unsubscribe(subscription_id))

@@ -34,7 +34,7 @@ PublicationKey = tuple[ClientId, int]
 DeliveryKey = tuple[PublicationKey, SubscriptionId]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class TimedSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription, and when its client made it and took it back (None: never), in µs."""
 
     subscription: Subscription
@@ -81,12 +81,12 @@ def tally(deliveries: Iterable[Delivery]) -> Tally:
 
 def check_deliveries(
     publications: Iterable[Publication],
-    wishes: Sequence[Wish],
+    subscriptions: Sequence[TimedSubscription],
     deliveries: Sequence[Delivery],
     settle_us: int,
     *,
     handed: Mapping[PublicationKey, Published] | None = None,
-    excused: Callable[[Published, Wish], bool] = lambda published, wish: False,
+    excused: Callable[[Published, TimedSubscription], bool] = lambda published, timed: False,
 ) -> Verdict:
     """Judge deliveries, which must be in the order they reached their subscribers.
 
@@ -94,7 +94,7 @@ def check_deliveries(
     it over, and one that it never handed over need not arrive, as need none that is `excused`.
     """
     counts, out_of_order = tally(deliveries)
-    clients = {wish.subscription.id: wish.subscription.client for wish in wishes}
+    clients = {timed.subscription.id: timed.subscription.client for timed in subscriptions}
     misled = {
         (delivery.publication.key, subscription_id)
         for delivery in deliveries
@@ -104,18 +104,18 @@ def check_deliveries(
     required: set[DeliveryKey] = set()
     allowed: set[DeliveryKey] = set()
     for publication in publications:
-        for wish in wishes:
-            key = (publication.key, wish.subscription.id)
-            if not matches(wish.subscription.filter, publication.attributes):
+        for timed in subscriptions:
+            key = (publication.key, timed.subscription.id)
+            if not matches(timed.subscription.filter, publication.attributes):
                 continue
             row = Published(publication, "", publication.published_us)
             if handed is not None:
                 if publication.key not in handed:
                     continue
                 row = handed[publication.key]
-            if _is_within(wish, row.at_us, settle_us):
+            if _is_within(timed, row.at_us, settle_us):
                 allowed.add(key)
-            if _is_within(wish, row.at_us, -settle_us) and not excused(row, wish):
+            if _is_within(timed, row.at_us, -settle_us) and not excused(row, timed):
                 required.add(key)
     return Verdict(
         required=len(required),
@@ -126,11 +126,11 @@ def check_deliveries(
     )
 
 
-def _is_within(wish: Wish, published_us: int, margin_us: int) -> bool:
-    """Whether the wish, made longer by a margin at both ends, held at that time."""
-    if published_us < wish.from_us - margin_us:
+def _is_within(timed: TimedSubscription, published_us: int, margin_us: int) -> bool:
+    """Whether the subscription, made longer by a margin at both ends, held at that time."""
+    if published_us < timed.from_us - margin_us:
         return False
-    return wish.until_us is None or published_us < wish.until_us + margin_us
+    return timed.until_us is None or published_us < timed.until_us + margin_us
 
 
 class TableRows(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.experiments.live.judge import Judge, Verdict, expected_by_filters, expected_by_truth
 from shoal.experiments.run_files import RunFileError, read_workload
-from tests.experiments.test_run_files import WISH, event, write_workload
+from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
 
 def test_a_truth_table_counts_for_what_is_replayed(tmp_path: Path) -> None:
@@ -24,15 +24,18 @@ def test_a_truth_table_counts_for_what_is_replayed(tmp_path: Path) -> None:
 
 
 def test_filters_are_read_one_by_one(tmp_path: Path) -> None:
-    wishes = [{**WISH, "filter": "dep_delay > 5"}, {**WISH, "subscription": "s2"}]
+    subscriptions = [
+        {**SUBSCRIPTION, "filter": "dep_delay > 5"},
+        {**SUBSCRIPTION, "subscription": "s2"},
+    ]
     events = [event(0, 0, dep_delay=3), event(1, 10, dep_delay=9), event(2, 20)]
-    workload = read_workload(write_workload(tmp_path, subscriptions=wishes, events=events))
+    workload = read_workload(write_workload(tmp_path, subscriptions=subscriptions, events=events))
     expected = expected_by_filters(workload, tmp_path)
     assert expected == {("s1", "UA-EWR", 1), *(("s2", "UA-EWR", n) for n in range(3))}
 
 
 def test_a_filter_that_does_not_parse_is_named(tmp_path: Path) -> None:
-    path = write_workload(tmp_path, subscriptions=[{**WISH, "filter": "x >"}])
+    path = write_workload(tmp_path, subscriptions=[{**SUBSCRIPTION, "filter": "x >"}])
     with pytest.raises(RunFileError, match=r"filter of 's1': line 1, column 4"):
         expected_by_filters(read_workload(path), path)
 

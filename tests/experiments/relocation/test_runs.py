@@ -40,7 +40,7 @@ def tiny_workload(folder: Path) -> Path:
         "advertisement": "symbol = 'P'",
         "broker": "B3",
     }
-    wishes = [
+    subscriptions = [
         {
             "subscription": f"s{number}",
             "client": f"c{number}",
@@ -64,7 +64,7 @@ def tiny_workload(folder: Path) -> Path:
         folder / tiny().workload,
         brokers=BROKER_ROWS,
         publishers=[publisher],
-        subscriptions=wishes,
+        subscriptions=subscriptions,
         events=events,
     ).parent
 

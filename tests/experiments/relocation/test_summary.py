@@ -14,7 +14,7 @@ from shoal.experiments.run_files import RUN_TABLES, Workload, read_workload
 from shoal.experiments.runner import RunResult
 from shoal.simulation.service import ServiceCosts
 from tests.experiments.relocation.summaries import spec
-from tests.experiments.test_run_files import WISH, event, write_workload
+from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
 SECOND_US = 1_000_000
 # A minute and a half of publishing, of which the last 30 s count as settled.
@@ -23,9 +23,12 @@ SPEC: RunSpec = msgspec.structs.replace(spec(BASELINE), duration_us=90 * SECOND_
 
 @pytest.fixture
 def workload(tmp_path: Path) -> Workload:
-    wishes = [WISH, {**WISH, "subscription": "s2", "client": "c2", "filter": "dep_delay > 5"}]
+    subscriptions = [
+        SUBSCRIPTION,
+        {**SUBSCRIPTION, "subscription": "s2", "client": "c2", "filter": "dep_delay > 5"},
+    ]
     events = [event(0, 0, dep_delay=3), event(1, 10, dep_delay=9), event(2, 20)]
-    return read_workload(write_workload(tmp_path, subscriptions=wishes, events=events))
+    return read_workload(write_workload(tmp_path, subscriptions=subscriptions, events=events))
 
 
 def tables(**rows: list[tuple[Any, ...]]) -> dict[str, dict[str, list[Any]]]:

@@ -79,7 +79,7 @@ def resumed(stage: Stage) -> list[str]:
     return [client for _, client, message in stage.notified if isinstance(message, Resume)]
 
 
-def wishes() -> list:
+def interests() -> list:
     return [
         (subscription(f"s of {client}", client=client), broker)
         for client, broker in SUBSCRIBERS.items()
@@ -110,7 +110,7 @@ def test_the_transcript_of_a_migration() -> None:
         "B2 -> B3: MigrationComplete P",
         "B3 => P: Resume",
     ]
-    assert not stage.problems([(A, "B3")], wishes())
+    assert not stage.problems([(A, "B3")], interests())
     assert_nothing_is_left(stage)
     stage.ask("B3", "P", publish(7))
     stage.settle()
@@ -215,7 +215,7 @@ def test_an_advertisement_younger_than_its_flood() -> None:
     stage.carry("B3", "B2", len(stage.links["B3", "B2"]))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert not stage.problems([(A, "B3")], wishes())
+    assert not stage.problems([(A, "B3")], interests())
     assert_nothing_is_left(stage)
 
 
@@ -232,7 +232,7 @@ def test_an_advertisement_changed_just_before_the_move(progress: int) -> None:
     if progress > 2:
         stage.carry("B2", "B3")
     move(stage, PATH, changed)
-    assert not stage.problems([(changed, "B3")], wishes())
+    assert not stage.problems([(changed, "B3")], interests())
     stage.ask("B3", "P", publish(1))
     stage.settle()
     assert everywhere(stage, 1)
@@ -246,7 +246,7 @@ def test_an_advertisement_taken_back_just_before_the_move(progress: int) -> None
     for way in (("B1", "B2"), ("B2", "B3"))[:progress]:
         stage.carry(*way)
     move(stage)
-    assert not stage.problems([(A, "B3")], wishes())
+    assert not stage.problems([(A, "B3")], interests())
 
 
 def test_a_publisher_that_took_everything_back_may_still_move() -> None:
@@ -257,11 +257,11 @@ def test_a_publisher_that_took_everything_back_may_still_move() -> None:
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
     assert resumed(stage) == ["P"]
-    assert not stage.problems([], wishes())
+    assert not stage.problems([], interests())
     assert_nothing_is_left(stage)
     stage.ask("B3", "P", Advertise(A), publish(1))
     stage.settle()
-    assert not stage.problems([(A, "B3")], wishes())
+    assert not stage.problems([(A, "B3")], interests())
 
 
 def test_the_last_word_before_the_pause_may_come_after_the_update() -> None:
@@ -275,7 +275,7 @@ def test_the_last_word_before_the_pause_may_come_after_the_update() -> None:
     assert not stage.refusals()
     assert everywhere(stage, 1)
     assert resumed(stage) == ["P"]
-    assert not stage.problems([(A, "B3"), (b, "B3")], wishes())
+    assert not stage.problems([(A, "B3"), (b, "B3")], interests())
 
 
 def test_taking_everything_back_before_the_pause_may_come_after_the_update() -> None:
@@ -286,7 +286,7 @@ def test_taking_everything_back_before_the_pause_may_come_after_the_update() -> 
     stage.ask("B1", "P", Unadvertise("a"), Paused(PATH, 1))
     stage.settle()
     assert resumed(stage) == ["P"]
-    assert not stage.problems([], wishes())
+    assert not stage.problems([], interests())
     assert_nothing_is_left(stage)
 
 
@@ -300,7 +300,7 @@ def test_a_publisher_with_several_advertisements_moves_with_all_of_them() -> Non
     stage.ask("B5", "N", Subscribe(narrow := subscription("narrow", "y = 1 AND z = 2", "N")))
     stage.settle()
     move(stage, PATH, *rows)
-    assert not stage.problems([(row, "B3") for row in rows], [*wishes(), (narrow, "B5")])
+    assert not stage.problems([(row, "B3") for row in rows], [*interests(), (narrow, "B5")])
     stage.ask("B3", "P", publish(1, 20))
     stage.settle()
     assert everywhere(stage, 1)
@@ -342,7 +342,7 @@ def test_subscriptions_that_come_and_go_during_a_migration(broker: str, progress
     for step in steps[progress:]:
         step()
     stage.settle()
-    stayed = [row for row in wishes() if row[0].client != leaver]
+    stayed = [row for row in interests() if row[0].client != leaver]
     assert not stage.problems([(A, "B3")], [*stayed, (new, broker)])
     assert_nothing_is_left(stage)
 
@@ -360,7 +360,7 @@ def test_a_retracted_subscription_that_is_restated_stays() -> None:
     stage.settle()
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert not stage.problems([(A, "B3"), (q, "B0")], wishes())
+    assert not stage.problems([(A, "B3"), (q, "B0")], interests())
     stage.ask("B0", "Q", publish(1, publisher="Q"))
     stage.settle()
     assert everywhere(stage, 1)
@@ -385,7 +385,7 @@ def test_a_move_that_completes_leaves_a_slower_one_what_it_needs() -> None:
     stage.ask("B1", "P", publish(1), Paused(PATH, 1))
     stage.settle()
     assert everywhere(stage, 1)
-    assert not stage.problems([(A, "B3"), (Q, "B3")], wishes())
+    assert not stage.problems([(A, "B3"), (Q, "B3")], interests())
     assert_nothing_is_left(stage)
 
 
@@ -401,7 +401,7 @@ def test_taking_an_advertisement_back_leaves_a_move_what_it_needs() -> None:
     stage.ask("B1", "P", publish(1), Paused(PATH, 1))
     stage.settle()
     assert everywhere(stage, 1)
-    assert not stage.problems([(A, "B3")], wishes())
+    assert not stage.problems([(A, "B3")], interests())
     assert_nothing_is_left(stage)
 
 
@@ -428,7 +428,7 @@ def test_two_publishers_pass_each_other(first: str, words_first: bool) -> None:
     stage.settle()
     assert everywhere(stage, 1)
     assert everywhere(stage, 2)
-    assert not stage.problems([(A, "B3"), (Q, "B1")], wishes())
+    assert not stage.problems([(A, "B3"), (Q, "B1")], interests())
     assert_nothing_is_left(stage)
     stage.ask("B3", "P", publish(3))
     stage.ask("B1", "Q", publish(4, publisher="Q"))
@@ -448,7 +448,7 @@ def test_a_path_that_breaks_behind_the_update_ends_the_migration_there() -> None
     stage.settle()
     assert resumed(stage) == ["P"]
     remaining = tuple(edge for edge in WEB if edge != ("B1", "B2"))
-    assert [row for row in stage.problems([(A, "B3")], wishes(), remaining) if row > "B2"] == []
+    assert [row for row in stage.problems([(A, "B3")], interests(), remaining) if row > "B2"] == []
 
 
 def test_a_path_that_broke_before_the_update_ends_the_migration_there() -> None:
@@ -473,7 +473,7 @@ def test_a_source_that_forgot_its_publisher_does_not_wait_for_it() -> None:
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,), 1))
     stage.settle()
     assert resumed(stage) == ["P"]
-    assert not stage.problems([(A, "B3")], wishes())
+    assert not stage.problems([(A, "B3")], interests())
     assert_nothing_is_left(stage)
 
 

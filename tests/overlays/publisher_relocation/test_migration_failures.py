@@ -32,9 +32,9 @@ from tests.overlays.publisher_relocation.test_migration import (
     WEB,
     A,
     assert_nothing_is_left,
+    interests,
     send_away,
     stage_with_publisher,
-    wishes,
 )
 from tests.systems import eager
 
@@ -108,7 +108,7 @@ class Move:
 
     def problems(self, edges: tuple[tuple[str, str], ...], home: str) -> list[str]:
         """Where the tables of living brokers differ from the oracle's."""
-        found = self.stage.problems([(A, home)], wishes(), edges)
+        found = self.stage.problems([(A, home)], interests(), edges)
         return [row for row in found if row[:2] not in self.dead]
 
     def without_links(self, *brokers: str) -> tuple[tuple[str, str], ...]:
@@ -309,7 +309,7 @@ def test_giving_up_costs_nothing_wherever_the_move_is(progress: int) -> None:
     sent = [type(row[2]) for row in move.stage.everything_sent[before:]]
     assert move.client.broker == "B1"
     assert sent.count(MigrationUpdate) + sent.count(MigrationComplete) <= 4 * len(PATH)
-    assert not move.stage.problems([(A, "B1"), (B, "B1")], wishes())
+    assert not move.stage.problems([(A, "B1"), (B, "B1")], interests())
     assert move.publish(1) == all_but()
     assert_nothing_is_left(move.stage)
     assert not move.stage.refusals()
@@ -367,7 +367,7 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(progress: int) -> None
     move.do(move.client.leave())
     move.settle()
     move.hold_expires()
-    assert not move.stage.problems([], wishes())
+    assert not move.stage.problems([], interests())
     assert_nothing_is_left(move.stage)
     for broker in move.stage.brokers.values():
         strategy = broker._strategy
@@ -391,7 +391,7 @@ def test_the_last_words_of_a_publisher_that_goes_away_are_heard() -> None:
     move.settle()
     assert sorted(client for _, client in move.stage.delivered()) == all_but()
     move.hold_expires()
-    assert not move.stage.problems([], wishes())
+    assert not move.stage.problems([], interests())
 
 
 def test_goodbye_takes_back_all_that_a_client_asked_for() -> None:
@@ -399,7 +399,7 @@ def test_goodbye_takes_back_all_that_a_client_asked_for() -> None:
     stage.ask("B1", "P", Goodbye())
     stage.ask("B4", "S4", Goodbye())
     stage.settle()
-    stayed = [row for row in wishes() if row[0].client != "S4"]
+    stayed = [row for row in interests() if row[0].client != "S4"]
     assert not stage.problems([], stayed)
     assert not stage.refusals()
 
@@ -445,10 +445,10 @@ def test_rows_whose_publisher_never_comes_anywhere_go() -> None:
     stage.ask("B1", "P", Paused(PATH, 1))
     assert stage.timers["B1", TIMER] == stage.now_us + HOLD_US
     stage.settle()
-    assert not stage.problems([(A, "B1")], wishes())
+    assert not stage.problems([(A, "B1")], interests())
     stage.fire("B1", TIMER)
     stage.settle()
-    assert not stage.problems([], wishes())
+    assert not stage.problems([], interests())
     assert_nothing_is_left(stage)
 
 
@@ -466,7 +466,7 @@ def test_what_a_publisher_took_back_meanwhile_does_not_come_again() -> None:
     move.stage.mend_link(*CUT)
     move.settle()
     move.hold_expires()
-    assert not move.stage.problems([(A, move.client.broker)], wishes())
+    assert not move.stage.problems([(A, move.client.broker)], interests())
     assert_nothing_is_left(move.stage)
 
 

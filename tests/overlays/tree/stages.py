@@ -30,15 +30,15 @@ def busy_stage() -> tuple[Stage, list, list]:
         (advertisement("q", "x < 20", publisher="Q"), "B3"),
         (advertisement("r", "x = 5 OR x > 90", publisher="R"), "B2"),
     ]
-    wishes = [
+    interests = [
         (subscription(f"s{number}{broker}", text, client=f"C{broker}"), broker)
         for broker in ("B1", "B3", "B4", "B5")
         for number, text in enumerate(["x > 50", "x < 10", "x = 5", "x = 'no'"])
     ]
     for promise, broker in advertised:
         stage.ask(broker, promise.publisher, Advertise(promise))
-    for wish, broker in wishes:
-        stage.ask(broker, wish.client, Subscribe(wish))
+    for interest, broker in interests:
+        stage.ask(broker, interest.client, Subscribe(interest))
     stage.settle()
-    assert not stage.problems(advertised, wishes)
-    return stage, advertised, wishes
+    assert not stage.problems(advertised, interests)
+    return stage, advertised, interests

@@ -31,8 +31,8 @@ from shoal.overlays.tree.routing import TreeRouting
 
 PROMISE = Advertise(Advertisement(id="a", publisher="P", filter=parse("x > 0")))
 OTHER_PROMISE = Advertise(Advertisement(id="b", publisher="Q", filter=parse("x > 0")))
-WISH = Subscribe(Subscription(id="s", client="C", filter=parse("x > 5")))
-FAR_WISH = Subscribe(Subscription(id="t", client="D", filter=parse("x > 7")))
+INTEREST = Subscribe(Subscription(id="s", client="C", filter=parse("x > 5")))
+FAR_INTEREST = Subscribe(Subscription(id="t", client="D", filter=parse("x > 7")))
 UP = True
 
 
@@ -73,16 +73,16 @@ def test_a_broker_that_knows_no_neighbours_is_ready() -> None:
 def test_a_broker_that_starts_waits_for_both_its_neighbours() -> None:
     broker = Told("B2", "B3")
     assert broker.effects == [SetTimer(TIMER, 1 + WAIT_US)]
-    broker.at(Requested("P", PROMISE), Requested("C", WISH), LinkChanged("B2", UP))
+    broker.at(Requested("P", PROMISE), Requested("C", INTEREST), LinkChanged("B2", UP))
     assert broker.said("B2") == [PROMISE]  # not all: there is what B3 will say
     broker.hears("B2", OTHER_PROMISE, AdvertisementsSaid())
-    assert broker.said("B2") == [WISH]
+    assert broker.said("B2") == [INTEREST]
     broker.at(LinkChanged("B3", UP))
     assert broker.said("B3") == [PROMISE, OTHER_PROMISE, AdvertisementsSaid()]
     broker.hears("B3", AdvertisementsSaid())
     assert broker.said("B2") == [AdvertisementsSaid()]
     assert broker.said("B3") == []  # B2 may have subscriptions for it
-    broker.hears("B2", FAR_WISH, SubscriptionsSaid())
+    broker.hears("B2", FAR_INTEREST, SubscriptionsSaid())
     assert broker.said("B3") == [SubscriptionsSaid()]
     assert LinkReady("B2") in broker.effects
     assert LinkReady("B3") not in broker.effects
@@ -105,9 +105,9 @@ def test_who_does_not_come_is_not_waited_for_for_ever() -> None:
 
 def stable() -> Told:
     """A broker between B2, where there are a publisher and a subscriber, and B3."""
-    broker = Told().at(LinkChanged("B2", UP), LinkChanged("B3", UP), Requested("C", WISH))
+    broker = Told().at(LinkChanged("B2", UP), LinkChanged("B3", UP), Requested("C", INTEREST))
     broker.hears("B3", PROMISE, AdvertisementsSaid(), SubscriptionsSaid())
-    broker.hears("B2", OTHER_PROMISE, FAR_WISH, AdvertisementsSaid(), SubscriptionsSaid())
+    broker.hears("B2", OTHER_PROMISE, FAR_INTEREST, AdvertisementsSaid(), SubscriptionsSaid())
     broker.effects.clear()
     return broker
 
@@ -117,8 +117,8 @@ def test_what_a_neighbour_said_stays_when_it_comes_back_and_says_it_again() -> N
     assert broker.said("B3") == []  # nobody else hears of it
     assert broker.said("B2") == [PROMISE, AdvertisementsSaid()]
     broker.hears("B2", OTHER_PROMISE)
-    assert broker.said("B2") == [WISH]
-    broker.hears("B2", AdvertisementsSaid(), FAR_WISH, SubscriptionsSaid())
+    assert broker.said("B2") == [INTEREST]
+    broker.hears("B2", AdvertisementsSaid(), FAR_INTEREST, SubscriptionsSaid())
     assert broker.said("B2") == [SubscriptionsSaid()]
     assert broker.effects == [LinkReady("B2")]
     tables = broker.machine.tables
@@ -152,4 +152,4 @@ def test_a_stale_row_that_changed_meanwhile_is_replaced() -> None:
     broker.hears("B2", changed, AdvertisementsSaid())
     (row,) = (row for row in broker.machine.tables.advertisements.values() if row.last_hop == "B2")
     assert row.advertisement == changed.advertisement
-    assert WISH in broker.said("B2")
+    assert INTEREST in broker.said("B2")

@@ -132,17 +132,17 @@ def test_a_replaced_subscription_counts_with_its_new_filter() -> None:
 
 def test_a_client_that_subscribes_elsewhere_has_moved() -> None:
     stage = stage_with_publisher()
-    wish = subscription("s")
-    stage.ask("B3", "C", Subscribe(wish))
+    interest = subscription("s")
+    stage.ask("B3", "C", Subscribe(interest))
     stage.settle()
-    stage.ask("B5", "C", Subscribe(wish))
+    stage.ask("B5", "C", Subscribe(interest))
     stage.settle()
     stage.ask("B4", "P", publish(1))
     stage.settle()
     assert [(broker, effect.client) for broker, effect in stage.deliveries] == [("B5", "C")]
     stage.ask("B3", "C", Unsubscribe("s"))  # too late to matter elsewhere
     stage.settle()
-    assert not stage.problems([(advertisement("a"), "B4")], [(wish, "B5")])
+    assert not stage.problems([(advertisement("a"), "B4")], [(interest, "B5")])
 
 
 def test_an_older_copy_of_an_advertisement_from_another_side_changes_nothing() -> None:
@@ -157,14 +157,14 @@ def test_an_older_copy_of_an_advertisement_from_another_side_changes_nothing() -
 def test_a_link_that_goes_and_comes_back_leaves_the_tables_as_they_were(
     edge: tuple[str, str],
 ) -> None:
-    stage, advertised, wishes = busy_stage()
+    stage, advertised, interests = busy_stage()
     stage.break_link(*edge)
     stage.settle()
     remaining = tuple(other for other in TREE if other != edge)
-    assert not stage.problems(advertised, wishes, edges=remaining)
+    assert not stage.problems(advertised, interests, edges=remaining)
     stage.mend_link(*edge)
     stage.settle()
-    assert not stage.problems(advertised, wishes)
+    assert not stage.problems(advertised, interests)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -174,7 +174,7 @@ def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int) -> None:
     edges = [(names[random.randrange(n)], names[n]) for n in range(1, 7)]
     stage = Stage(edges)
     advertised: dict[str, tuple] = {}
-    wished: dict[str, tuple] = {}
+    interests: dict[str, tuple] = {}
     for step in range(60):
         broker = random.choice(names)
         text = f"x {random.choice(['<', '>', '='])} {random.randrange(10)}"
@@ -185,18 +185,18 @@ def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int) -> None:
                 advertised[promise.id] = promise, broker
                 stage.ask(broker, client, Advertise(promise))
             case 2 | 3:
-                wish = subscription(f"s{step}", text, client=f"C{step}")
-                wished[wish.id] = wish, broker
-                stage.ask(broker, wish.client, Subscribe(wish))
+                interest = subscription(f"s{step}", text, client=f"C{step}")
+                interests[interest.id] = interest, broker
+                stage.ask(broker, interest.client, Subscribe(interest))
             case 4 if advertised:
                 promise, home = advertised.pop(random.choice(list(advertised)))
                 stage.ask(home, promise.publisher, Unadvertise(promise.id))
-            case 5 if wished:
-                wish, home = wished.pop(random.choice(list(wished)))
-                stage.ask(home, wish.client, Unsubscribe(wish.id))
+            case 5 if interests:
+                interest, home = interests.pop(random.choice(list(interests)))
+                stage.ask(home, interest.client, Unsubscribe(interest.id))
         for _ in range(random.randrange(6)):
             if waiting := [way for way, messages in stage.links.items() if messages]:
                 stage.carry(*random.choice(waiting))
     stage.settle(random)
     assert not stage.refusals()
-    assert not stage.problems(advertised.values(), wished.values()), f"seed {seed}"
+    assert not stage.problems(advertised.values(), interests.values()), f"seed {seed}"

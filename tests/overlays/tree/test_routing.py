@@ -152,12 +152,12 @@ def test_a_filter_too_large_to_route_by_is_refused() -> None:
         for n in range(7)
     ]
     monster = Filter(And(tuple(pairs)))  # 128 conjunctions
-    wish, promise = subscription("s"), advertisement("m")
+    interest, promise = subscription("s"), advertisement("m")
     stage = stage_with_publisher()
     before = stage.rows()
-    stage.ask("B4", "C", Subscribe(replace(wish, filter=monster)))
+    stage.ask("B4", "C", Subscribe(replace(interest, filter=monster)))
     stage.ask("B4", "P", Advertise(replace(promise, filter=monster)))
-    stage.tell("B2", "B4", Subscribe(replace(wish, filter=monster)))
+    stage.tell("B2", "B4", Subscribe(replace(interest, filter=monster)))
     stage.tell("B2", "B4", Advertise(replace(promise, filter=monster)))
     assert [reason.split(":")[0] for reason in stage.refusals()] == [
         "subscription s",

@@ -194,25 +194,25 @@ class Controller:
 
     def __init__(self, elasticity: Elasticity) -> None:
         self._elasticity = elasticity
-        self._wish: Scale | None = None
+        self._pending: Scale | None = None
         self._since_us = 0
         self._settled_us = 0
 
     def decide(self, utilisations: Mapping[BrokerId, float], now_us: int) -> Scale | None:
         """What to do now, given the serving matchers' utilisations."""
         if not utilisations or now_us < self._settled_us:
-            self._wish = None
+            self._pending = None
             return None
         total, count = sum(utilisations.values()), len(utilisations)
-        wish = None
+        pending = None
         if total / count > self._elasticity.saturated:
-            wish = Scale.ADD
+            pending = Scale.ADD
         elif count > self._elasticity.least and total / (count - 1) < self._elasticity.idle:
-            wish = Scale.REMOVE
-        if wish is not self._wish:
-            self._wish, self._since_us = wish, now_us
-        if wish is None or now_us - self._since_us < self._elasticity.patience_us:
+            pending = Scale.REMOVE
+        if pending is not self._pending:
+            self._pending, self._since_us = pending, now_us
+        if pending is None or now_us - self._since_us < self._elasticity.patience_us:
             return None
-        self._wish = None
+        self._pending = None
         self._settled_us = now_us + self._elasticity.settle_us
-        return wish
+        return pending

@@ -34,14 +34,14 @@ from tests.broker.transcript import Stage, advertisement, publication, publish, 
 WEB = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
 PATH = ("B1", "B2", "B3")
 TIMEOUT_US = 1_000
-WISHES = {"C": "B3", "D": "B3", "E": "B4"}
+SUBSCRIBERS = {"C": "B3", "D": "B3", "E": "B4"}
 
 
 def stage_of(**parameters: int) -> Stage:
     given = {"threshold": 2, "answer_timeout_us": TIMEOUT_US, **parameters}
     stage = Stage(WEB, "pop", Parameters(**given))
     stage.ask("B1", "P", Advertise(advertisement("a")))
-    for client, broker in WISHES.items():
+    for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s{client}", client=client)))
     stage.settle()
     stage.heard()
