@@ -151,13 +151,15 @@ def _start_clients(world: World, workload: Workload, scenario: Scenario) -> dict
         at_us += spacing_us
     at_us = max(at_us, scenario.run.subscribe_at_us)
     filters = {}
-    for row in workload.subscriptions:
-        filters[row.subscription] = _parse(row.filter, path, "subscriptions", row.subscription)
-        world.add_subscriber(row.client, row.place or row.broker)
-        subscription = Subscription(
-            id=row.subscription, client=row.client, filter=filters[row.subscription]
+    for interest in workload.subscriptions:
+        filters[interest.subscription] = _parse(
+            interest.filter, path, "subscriptions", interest.subscription
         )
-        world.subscribe(at_us, row.broker, subscription)
+        world.add_subscriber(interest.client, interest.place or interest.broker)
+        subscription = Subscription(
+            id=interest.subscription, client=interest.client, filter=filters[interest.subscription]
+        )
+        world.subscribe(at_us, interest.broker, subscription)
         at_us += spacing_us
     return filters
 
