@@ -32,6 +32,7 @@ from shoal.experiments.bluedove.study import write_study
 from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
 from shoal.experiments.bluedove.workload import ATTRIBUTES, Points, Workload, save_points
 from shoal.matching.semantics import matches
+from shoal.overlays.bluedove.members import MemberTable
 from shoal.report.study import read_study
 from shoal.report.study_pages import write_pages
 
@@ -100,6 +101,18 @@ def check_deliveries(testbed: LoadedCluster) -> None:
     assert len(responses.took_us) == 60
     assert np.isfinite(responses.took_us).all()
     assert testbed.responses().took_us.size == 0
+
+
+def test_a_cluster_starts_where_nothing_happens_for_seconds() -> None:
+    # Dispatchers take a second for a message; loads are reported, and tables exchanged, rarely.
+    slow = msgspec.structs.replace(TINY, slowdown=1_000_000, search_ns=1, period_s=10)
+    testbed = LoadedCluster(slow)
+    assert testbed.backlog == 0
+    assert {len(table.serving()) for table in tables(testbed)} == {3}
+
+
+def tables(testbed: LoadedCluster) -> list[MemberTable]:
+    return [testbed.strategies[name].node.table for name in ("D1", "D2")]
 
 
 @pytest.mark.usefixtures("short")

@@ -6,6 +6,8 @@ from random import Random
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shoal.overlays.bluedove.gossip import (
     choose_partners,
@@ -64,6 +66,42 @@ def test_an_exchange_brings_only_what_the_other_lacks() -> None:
     left.renew({"M1": newer.age, "M9": newer.age}, 8)
     assert left.members["M1"].version == 1
     assert compare(left, digest(left)) == ((), {}, ())
+
+
+ENTRIES = st.lists(
+    st.builds(
+        Member,
+        broker=st.sampled_from(["A", "B", "C", "D"]),
+        generation=st.integers(0, 1),
+        version=st.integers(1, 3),
+        changed=st.integers(1, 2),
+        status=st.sampled_from(list(Status)),
+        segments=st.just((WHOLE,)),
+    ),
+    max_size=8,
+)
+
+
+@given(ENTRIES, ENTRIES)
+def test_a_comparison_says_of_each_entry_what_is_to_be_said(
+    here: list[Member], there: list[Member]
+) -> None:
+    mine, theirs = MemberTable(1), MemberTable(1)
+    mine.merge(here, 0)
+    theirs.merge(there, 0)
+    found = compare(mine, digest(theirs))
+    both = sorted(mine.members.keys() & theirs.members.keys())
+    pairs = {name: (mine.members[name].age, theirs.members[name].age) for name in both}
+    same = [name for name in both if pairs[name][0].says_the_same(pairs[name][1])]
+    lacking = sorted(mine.members.keys() - theirs.members.keys())
+    newer = [name for name in both if name not in same and pairs[name][0] > pairs[name][1]]
+    assert [row.broker for row in found.members] == sorted([*lacking, *newer])
+    assert all(row is mine.members[row.broker] for row in found.members)
+    assert list(found.ages.items()) == [
+        (name, pairs[name][0]) for name in same if pairs[name][0] > pairs[name][1]
+    ]
+    older = [name for name in both if name not in same and pairs[name][0] < pairs[name][1]]
+    assert found.wanted == (*older, *sorted(theirs.members.keys() - mine.members.keys()))
 
 
 def test_partners_are_alive_and_sometimes_lost() -> None:

@@ -69,6 +69,37 @@ def test_tables_agree_whatever_the_order_of_news(members: list[Member], order: l
     assert one.members == other.members
 
 
+@given(MEMBERS, MEMBERS, st.permutations(range(8)))
+def test_a_table_is_as_if_every_entry_were_compared(
+    members: list[Member], others: list[Member], order: list[int]
+) -> None:
+    made, newest = table(*members), {}
+    # Some of those that come are the very entries that are here, as where tables are exchanged.
+    coming = [*members, *others]
+    made.merge([coming[n] for n in order if n < len(coming)], 1)
+    for row in [*members, *(coming[n] for n in order if n < len(coming))]:
+        if row.broker not in newest or row.age > newest[row.broker].age:
+            newest[row.broker] = row
+    assert made.members == newest
+    assert list(made.ages.items()) == [(name, newest[name].age) for name in sorted(newest)]
+
+
+@given(MEMBERS, MEMBERS)
+def test_signs_of_life_renew_what_is_otherwise_the_same(
+    members: list[Member], others: list[Member]
+) -> None:
+    made = table(*members)
+    before, ages = dict(made.members), {row.broker: row.age for row in others}
+    made.renew(ages, 7)
+    for name, row in before.items():
+        age = ages.get(name, row.age)
+        is_alive = age.version > row.version and age == row.age._replace(version=age.version)
+        expected = msgspec.structs.replace(row, version=age.version) if is_alive else row
+        assert (made.members[name], made.ages[name]) == (expected, expected.age)
+        assert made.heard_us[name] == (7 if is_alive else 0)
+    assert made.members.keys() == before.keys()
+
+
 def test_a_later_generation_wins_over_death_and_death_over_life() -> None:
     made = table(member("A", WHOLE, version=9))
     dead = msgspec.structs.replace(member("A", WHOLE), status=Status.DEAD)

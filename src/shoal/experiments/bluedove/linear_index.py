@@ -33,9 +33,9 @@ class LinearIndex:
         self._attributes = attributes
         self._ids: list[Hashable] = []
         self._rows: dict[Hashable, int] = {}
-        # By attribute, then row: so that a comparison runs along memory.
-        self._low = np.empty((len(attributes), _FIRST_ROOM))
-        self._high = np.empty((len(attributes), _FIRST_ROOM))
+        # A line for the lowest values on each attribute, and one for the highest, negated: a box
+        # holds a publication when no value of its column is above the publication's.
+        self._bounds = np.empty((2 * len(attributes), _FIRST_ROOM))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -47,11 +47,9 @@ class LinearIndex:
         if row is None:
             row = self._rows[id] = len(self._ids)
             self._ids.append(id)
-            if row == self._low.shape[1]:
-                self._low = np.concatenate([self._low, np.empty_like(self._low)], axis=1)
-                self._high = np.concatenate([self._high, np.empty_like(self._high)], axis=1)
-        self._low[:, row] = low
-        self._high[:, row] = high
+            if row == self._bounds.shape[1]:
+                self._bounds = np.concatenate([self._bounds, np.empty_like(self._bounds)], axis=1)
+        self._bounds[:, row] = [*low, *(-value for value in high)]
 
     def remove(self, id: Hashable) -> None:
         """Forget a filter; the last one takes its row."""
@@ -59,21 +57,18 @@ class LinearIndex:
         if row < last:
             self._ids[row] = self._ids[last]
             self._rows[self._ids[row]] = row
-            self._low[:, row] = self._low[:, last]
-            self._high[:, row] = self._high[:, last]
+            self._bounds[:, row] = self._bounds[:, last]
         self._ids.pop()
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the boxes that hold a publication; none unless it has all attributes."""
-        count = len(self._ids)
-        found = np.ones(count, bool)
-        for number, name in enumerate(self._attributes):
-            value = attributes.get(name)
-            if type(value) is not float and type(value) is not int:
-                return []
-            found &= self._low[number, :count] <= value
-            found &= self._high[number, :count] >= value
-        return [self._ids[row] for row in np.flatnonzero(found)]
+        values = [attributes.get(name) for name in self._attributes]
+        if not all(type(value) is float or type(value) is int for value in values):
+            return []
+        place = np.array([*values, *(-value for value in values)], np.float64)  # type: ignore[operator]
+        found = (self._bounds[:, : len(self._ids)] <= place[:, None]).all(axis=0)
+        ids = self._ids
+        return [ids[row] for row in found.nonzero()[0].tolist()]
 
 
 def _is_interval(values: Values) -> bool:

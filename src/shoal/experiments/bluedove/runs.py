@@ -125,6 +125,7 @@ def measure_profile(setting: Setting, messages: int) -> Measured:
         testbed.publish(share * rate, LEAST_TRIAL_S)
         testbed.drain()
         series[name] = response_series(testbed.responses(), 1.0)
+    testbed.count_overhead()
     worked, told, from_us = testbed.work_us(), testbed.overhead_bytes(), testbed.now_us
     testbed.publish(BELOW * rate, max(LEAST_TRIAL_S, messages / rate))
     passed_us = testbed.now_us - from_us

@@ -9,6 +9,7 @@ nobody asked for have one as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -160,16 +161,18 @@ class _Watched(Bluedove):
         self, context: BrokerContext, parameters: Parameters, make_index: Callable[[], Index]
     ) -> None:
         super().__init__(context, parameters, make_index)
+        self.is_counting = False
         self.overhead_bytes = 0
         self.answered_us: dict[tuple[str, int], int] = {}
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        if isinstance(message, OVERHEAD):
+        kind = type(message)
+        if self.is_counting and kind in OVERHEAD:
             self.overhead_bytes += encoded_bytes(message)
-        elif type(message) is Answer and self.dispatcher is not None:
-            for message_id in message.message_ids:
+        elif kind is Answer and self.dispatcher is not None:
+            for message_id in message.message_ids:  # type: ignore[attr-defined]
                 publication = self.dispatcher.outbox.publication(message_id)
                 if publication is not None:
                     self.answered_us.setdefault(publication.key, now_us)
@@ -194,6 +197,7 @@ class LoadedCluster:
             brokers=[*self.parameters.dispatchers, *self.parameters.matchers, *spares],
             seed=setting.seed,
             costs=self.costs,
+            is_monitored=False,  # matchers measure for themselves
         )
         self._sequence = 0
         self._stored = 0
@@ -218,12 +222,33 @@ class LoadedCluster:
             self.world.add_subscriber(f"C{number}", "clients")
         for home in homes:
             self.world.add_publisher(f"P{home}", home, "clients")
-        self.world.run(4 * SECOND_US)
+        self._run_until(4 * SECOND_US, self._knows_all_matchers)
+
+    def _knows_all_matchers(self) -> bool:
+        """Whether every dispatcher knows that every matcher is there."""
+        count = len(self.parameters.matchers)
+        tables = (self.strategies[home].node.table for home in self.parameters.dispatchers)
+        return all(len(table.serving()) >= count for table in tables)
+
+    def _run_until(
+        self, at_us: int, is_reached: Callable[[], bool], latest_us: float = math.inf
+    ) -> int:
+        """Run to a time, and on by seconds until something is so, or it is late; the time then.
+
+        By a clock of its own: where all brokers are busy, nothing may happen for seconds.
+        """
+        self.world.run(at_us)
+        while at_us < latest_us and not is_reached():
+            at_us += SECOND_US
+            self.world.run(at_us)
+        return at_us
 
     def store(self, count: int) -> None:
         """Have so many more subscriptions, all stored when this returns."""
         homes, world = self.parameters.dispatchers, self.world
-        spacing_us = 2 * DISPATCH_NS * self.setting.slowdown // 1_000
+        # Every matcher may answer; dispatchers are to be half idle meanwhile.
+        answers = -(-len(self.parameters.matchers) // len(homes))
+        spacing_us = 2 * answers * DISPATCH_NS * self.setting.slowdown // 1_000
         at_us = self.now_us
         for _ in range(count):
             number = self._stored = self._stored + 1
@@ -232,11 +257,13 @@ class LoadedCluster:
             )
             at_us += spacing_us
             world.subscribe(at_us, homes[number % len(homes)], subscription)
-        world.run(at_us + SECOND_US)
-        while any(len(self.strategies[home].dispatcher.home.unstored) for home in homes):  # type: ignore[union-attr]
-            world.run(self.now_us + SECOND_US)
+        at_us = self._run_until(at_us + SECOND_US, self._is_all_stored)
         # Loads are reported before the first message.
-        world.run(self.now_us + 2 * SECOND_US)
+        world.run(at_us + 2 * self.setting.period_s * SECOND_US)
+
+    def _is_all_stored(self) -> bool:
+        dispatchers = (strategy.dispatcher for strategy in self.strategies.values())
+        return not any(one.home.unstored for one in dispatchers if one is not None)
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -266,9 +293,8 @@ class LoadedCluster:
 
     def drain(self, most_s: float = 600.0) -> None:
         """Let time pass until every message has its response, or for so long."""
-        until_us = self.now_us + round(most_s * 1e6)
-        while self.backlog and self.now_us < until_us:
-            self.world.run(self.now_us + SECOND_US)
+        latest_us = self.now_us + most_s * 1e6
+        self._run_until(self.now_us, lambda: not self.backlog, latest_us)
 
     @property
     def backlog(self) -> int:
@@ -304,6 +330,11 @@ class LoadedCluster:
             if strategy.matcher is not None
         }
 
+    def count_overhead(self) -> None:
+        """Count from now on what comes for tables and loads."""
+        for strategy in self.strategies.values():
+            strategy.is_counting = True
+
     def overhead_bytes(self) -> dict[BrokerId, int]:
-        """What has come to each node for tables and loads so far."""
+        """What has come to each node for tables and loads since it is counted."""
         return {name: strategy.overhead_bytes for name, strategy in self.strategies.items()}

@@ -177,7 +177,7 @@ class Dispatcher:
 
     def _greet(self, now_us: int, out: list[Effect]) -> None:
         """Answer the matchers that start, once all is known that there is to know."""
-        if self._untold:
+        if self._untold or not self._greeting:
             return
         members = tuple(self._node.table.members.values())
         for matcher in self._greeting:

@@ -45,7 +45,7 @@ def fan_out(matchers: int) -> int:
 
 def digest(table: MemberTable) -> dict[BrokerId, Age]:
     """How new each entry is, by name."""
-    return dict(sorted(table.ages.items()))
+    return dict(table.ages)
 
 
 class Comparison(NamedTuple):
@@ -62,9 +62,9 @@ class Comparison(NamedTuple):
 def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
     """What is newer here, and the names of what is newer there, signs of life apart."""
     news, newer, wanted = [], {}, []
-    for name, mine in sorted(table.ages.items()):
+    for name, mine in table.ages.items():
         theirs = ages.get(name)
-        if mine == theirs:
+        if mine is theirs or mine == theirs:
             continue
         if theirs is None or (mine > theirs and not mine.says_the_same(theirs)):
             news.append(table.members[name])
@@ -72,7 +72,7 @@ def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
             newer[name] = mine
         elif theirs > mine and not theirs.says_the_same(mine):
             wanted.append(name)
-    wanted += [name for name in sorted(ages) if name not in table.members]
+    wanted += sorted(ages.keys() - table.ages.keys())
     return Comparison(tuple(news), newer, tuple(wanted))
 
 

@@ -41,7 +41,7 @@ MAX_REMEMBERED = 500_000
 class _Wish:
     """A subscription of a client here, and how far it is stored."""
 
-    __slots__ = ("asked", "asked_us", "is_stored", "kept", "ranges", "row")
+    __slots__ = ("asked", "asked_us", "awaited", "is_stored", "kept", "ranges", "row")
 
     def __init__(self, row: Row, ranges: Ranges) -> None:
         self.row = row
@@ -51,6 +51,8 @@ class _Wish:
         self.asked_us = 0
         # What each matcher said it serves on a dimension when it kept the subscription.
         self.kept: dict[tuple[int, BrokerId], Segment] = {}
+        # Who has yet to say so, of those who serve its places by the member table.
+        self.awaited: set[tuple[int, BrokerId]] = set()
 
 
 class Home:
@@ -142,14 +144,21 @@ class Home:
             return
         for dimension, segment in message.segments.items():
             wish.kept[dimension, matcher] = segment
-        self._settle(wish, out)
+            wish.awaited.discard((dimension, matcher))
+        if not wish.awaited:
+            self._settle(wish, out)
 
     def _settle(self, wish: _Wish, out: list[Effect]) -> None:
         """Call it stored, when it is: all owners have it, and they leave no place out."""
-        for dimension, ranges in enumerate(wish.ranges):
-            owners = self._node.table.owners_met(dimension, ranges)
-            kept = [wish.kept.get((dimension, owner)) for owner in owners]
-            if None in kept or not are_covered(ranges, [s for s in kept if s is not None]):
+        owners = [
+            [(dimension, owner) for owner in self._node.table.owners_met(dimension, ranges)]
+            for dimension, ranges in enumerate(wish.ranges)
+        ]
+        wish.awaited = {pair for pairs in owners for pair in pairs if pair not in wish.kept}
+        if wish.awaited:
+            return
+        for ranges, pairs in zip(wish.ranges, owners, strict=True):
+            if not are_covered(ranges, [wish.kept[pair] for pair in pairs]):
                 return
         wish.is_stored = True
         wish.kept.clear()

@@ -78,8 +78,11 @@ class Age(NamedTuple):
 
     def says_the_same(self, other: Age) -> bool:
         """Whether the entries differ in nothing but their version."""
-        mine = self.generation, self.rank, self.changed
-        return mine == (other.generation, other.rank, other.changed)
+        return (
+            self.generation == other.generation
+            and self.changed == other.changed
+            and self.rank == other.rank
+        )
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +135,7 @@ class MemberTable:
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions
         self.members: dict[BrokerId, Member] = {}
-        # Of the members, each; asked for at every exchange.
+        # Of the members, each, by name in order; asked for at every exchange.
         self.ages: dict[BrokerId, Age] = {}
         # When an entry was last renewed here, by this node's clock.
         self.heard_us: dict[BrokerId, int] = {}
@@ -143,8 +146,12 @@ class MemberTable:
     def merge(self, members: Iterable[Member], now_us: int) -> list[BrokerId]:
         """Take in what is newer; who changed in more than version."""
         changed = []
+        count = len(self.ages)
         for member in members:
-            known, age = self.members.get(member.broker), member.age
+            known = self.members.get(member.broker)
+            if known is member:
+                continue  # most of a table that comes is here already
+            age = member.age
             if known is not None and self.ages[member.broker] >= age:
                 continue
             if len(member.segments) != self.dimensions:
@@ -161,16 +168,21 @@ class MemberTable:
                 changed.append(member.broker)
                 self.revision += 1
                 self._owners = None
+        if len(self.ages) > count:
+            self.ages = dict(sorted(self.ages.items()))
         return changed
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Take in signs of life of those whose entries are as they are here."""
+        mine = self.ages
         for name, age in ages.items():
-            known = self.ages.get(name)
-            if known is not None and age > known and age.says_the_same(known):
+            known = mine.get(name)
+            if age is known or known is None:
+                continue
+            if age > known and age.says_the_same(known):
                 row = self.members[name]
                 self.members[name] = msgspec.structs.replace(row, version=age.version)
-                self.ages[name] = age
+                mine[name] = age
                 self.heard_us[name] = now_us
 
     def serving(self) -> list[Member]:
@@ -200,7 +212,8 @@ class MemberTable:
         for low, high in ranges:
             first, last = bisect_right(owners.cuts, low), bisect_right(owners.cuts, high)
             for number in range(first, last + 1):
-                met.update(dict.fromkeys(owners.owners[number]))
+                for name in owners.owners[number]:
+                    met[name] = None
         return tuple(met)
 
     def holes(self, dimension: int) -> list[Segment]:

@@ -8,6 +8,7 @@ itself goes through `inbox`.
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 
 from shoal.broker.effects import Effect, OpenLink, Send
 from shoal.broker.messages import Message
@@ -16,6 +17,7 @@ from shoal.model import BrokerId
 from shoal.overlays.bluedove.members import Member, MemberTable
 from shoal.overlays.bluedove.parameters import Parameters
 from shoal.overlays.bluedove.planner import initial_segments
+from shoal.overlays.bluedove.segments import Dimension
 
 # Messages that wait for a link; a publication among them is sent elsewhere when it takes too long.
 MAX_WAITING = 100_000
@@ -39,13 +41,9 @@ class Node:
         self.expected = parameters.matchers or tuple(alone)
         self.dispatchers = dict.fromkeys(parameters.dispatchers or alone)
         self.table = MemberTable(len(self.dimensions))
-        first = initial_segments(
+        self.first_members = _first_members(
             self.dimensions, self.expected, replicated=parameters.replicated
-        ).items()
-        self.first_members = [
-            Member(broker=name, generation=0, version=0, segments=segments)
-            for name, segments in first
-        ]
+        )
 
     def send(self, to: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
         """Send, now or when the link is up; nothing comes of it if the link does not come up."""
@@ -88,3 +86,15 @@ class Node:
             if now_us - since_us > OPENING_US:
                 self._waiting[broker] = now_us, waiting
                 out.append(OpenLink(broker, self.address(broker)))
+
+
+@lru_cache(4)
+def _first_members(
+    dimensions: tuple[Dimension, ...], matchers: tuple[BrokerId, ...], *, replicated: bool
+) -> tuple[Member, ...]:
+    """The entries of those that are expected; every node of a simulated cluster has the same."""
+    first = initial_segments(dimensions, matchers, replicated=replicated)
+    return tuple(
+        Member(broker=name, generation=0, version=0, segments=segments)
+        for name, segments in first.items()
+    )
