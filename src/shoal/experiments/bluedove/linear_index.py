@@ -66,9 +66,10 @@ class LinearIndex:
         if not all(type(value) is float or type(value) is int for value in values):
             return []
         place = np.array([*values, *(-value for value in values)], np.float64)  # type: ignore[operator]
-        found = (self._bounds[:, : len(self._ids)] <= place[:, None]).all(axis=0)
+        below = self._bounds[:, : len(self._ids)] <= place[:, None]
+        rows = np.flatnonzero(np.logical_and.reduce(below, axis=0)).tolist()
         ids = self._ids
-        return [ids[row] for row in found.nonzero()[0].tolist()]
+        return [ids[row] for row in rows]
 
 
 def _is_interval(values: Values) -> bool:
