@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -22,7 +22,15 @@ from shoal.cli.match_files import (
     read_subscriptions,
     track,
 )
-from shoal.cli.match_tables import SparkOptions, match_by_spark
+from shoal.cli.match_tables import (
+    OnceOption,
+    PairsOption,
+    PartitionOption,
+    SourceOption,
+    SparkOptions,
+    StreamOption,
+    match_by_spark,
+)
 from shoal.cli.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -52,6 +60,33 @@ class Syntax(enum.StrEnum):
     PADRES = "padres"
 
 
+class LineOptions(NamedTuple):
+    """What the command line says about reading and answering JSON lines."""
+
+    engine: Engine
+    syntax: Syntax
+    skip_bad: bool
+    explain: bool
+    only: Sequence[str]
+    as_json: bool
+
+    def given(self) -> str:
+        """An option that was given and is for JSON lines only; empty if none was."""
+        if self.syntax is not Syntax.SQL:
+            return "--syntax"
+        return "--skip-bad" if self.skip_bad else "--only" if self.only else ""
+
+    def check(self) -> None:
+        """UserError for options that do not go together."""
+        if self.as_json and not self.explain:
+            raise UserError("--json goes with --explain; without it every line is JSON already")
+        if self.explain and self.engine is not Engine.INDEX:
+            raise UserError(
+                "--explain goes by the definitions, not by an engine; "
+                f"leave out --engine {self.engine}"
+            )
+
+
 def match(
     subscriptions: Annotated[
         Path,
@@ -79,30 +114,12 @@ def match(
     as_json: Annotated[
         bool, typer.Option("--json", help="With --explain: a JSON object per pair.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="By Spark: write the pairs there, as Parquet.")
-    ] = None,
+    out: PairsOption = None,
     overwrite: OverwriteOption = False,
-    partition: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|ATTRIBUTE",
-            help="By Spark: spread subscriptions that are too many for a worker.",
-        ),
-    ] = None,
-    stream: Annotated[
-        bool,
-        typer.Option("--stream", help="By Spark: go on with what comes to a folder or source."),
-    ] = False,
-    once: Annotated[
-        bool, typer.Option("--once", help="With --stream: end when all that is there is matched.")
-    ] = False,
-    source_options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source-option", metavar="KEY=VALUE", help="For MODULE:CLASS; may be repeated."
-        ),
-    ] = None,
+    partition: PartitionOption = None,
+    stream: StreamOption = False,
+    once: OnceOption = False,
+    source_options: SourceOption = None,
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
@@ -126,62 +143,50 @@ def match(
     is new is matched once, and its pairs are in DIR/batch=N; a run that was interrupted goes on
     where it stopped.
     """
-    if as_json and not explain:
-        raise UserError("--json goes with --explain; without it every line is JSON already")
-    if explain and engine is not Engine.INDEX:
-        raise UserError(
-            f"--explain goes by the definitions, not by an engine; leave out --engine {engine}"
-        )
-    options = SparkOptions(
-        out,
-        overwrite,
-        master,
-        memory,
-        engine is Engine.SPARK_SQL,
-        partition,
-        stream,
-        once,
-        source_options or (),
+    lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
+    sql = engine is Engine.SPARK_SQL
+    tables = SparkOptions(
+        out, overwrite, master, memory, sql, partition, stream, once, source_options or ()
     )
-    line_option = "--skip-bad" if skip_bad else "--only" if only else ""
-    if syntax is not Syntax.SQL:
-        line_option = "--syntax"
-    _check_tables(engine, options, subscriptions, publications, line_option)
-    wanted, given = _read(subscriptions, publications, engine, syntax, skip_bad=skip_bad)
-    if only and not isinstance(wanted, Path):
-        wanted = _chosen(wanted, only)
-    if engine.is_spark:
-        _print(match_by_spark(wanted, given, options))
+    lines.check()
+    _check_tables(lines, tables, subscriptions, publications)
+    _run(lines, tables, subscriptions, publications)
+
+
+def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publications: Path) -> None:
+    """Read, match and print, by options that go together."""
+    wanted, given = _read(lines, subscriptions, publications)
+    if lines.only and not isinstance(wanted, Path):
+        wanted = _chosen(wanted, lines.only)
+    if lines.engine.is_spark:
+        _print(match_by_spark(wanted, given, tables))
         return
     assert not isinstance(wanted, Path)
     assert not isinstance(given, Path)
-    if explain:
+    if lines.explain:
         from shoal.cli.match_explanations import explanations
 
-        for explanation in explanations(wanted, given, as_json=as_json):
+        for explanation in explanations(wanted, given, as_json=lines.as_json):
             print(explanation)
         return
     names = [publication.id for publication in given]
-    _print(zip(names, _match(engine, wanted, given), strict=True))
+    _print(zip(names, _match(lines.engine, wanted, given), strict=True))
 
 
 def _check_tables(
-    engine: Engine,
-    options: SparkOptions,
-    subscriptions: Path,
-    publications: Path,
-    line_option: str,
+    lines: LineOptions, tables: SparkOptions, subscriptions: Path, publications: Path
 ) -> None:
     """UserError for tables and options that do not go with the engine or with each other."""
-    if engine.is_spark:
-        options.check(publications)
-    elif option := options.given():
+    is_spark = lines.engine.is_spark
+    if is_spark:
+        tables.check(publications)
+    elif option := tables.given():
         raise UserError(f"{option} is for tables; that needs --engine spark or --engine spark-sql")
     for path in (subscriptions, publications):
-        if is_table(path) and not engine.is_spark and not path.is_dir():
+        if is_table(path) and not is_spark and not path.is_dir():
             raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
-        if is_table(path) and engine.is_spark and line_option:
-            raise UserError(f"{line_option} is for JSON lines, and {path} is a table")
+        if is_table(path) and is_spark and (option := lines.given()):
+            raise UserError(f"{option} is for JSON lines, and {path} is a table")
 
 
 def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
@@ -191,19 +196,19 @@ def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
 
 
 def _read(
-    subscriptions: Path, publications: Path, engine: Engine, syntax: Syntax, *, skip_bad: bool
+    lines: LineOptions, subscriptions: Path, publications: Path
 ) -> tuple[Path | list[ReadSubscription], Path | list[ReadPublication]]:
     """The lines of both files; a table's path, which Spark will read."""
     wanted: ReadFile[ReadSubscription] | None = None
     given: ReadFile[ReadPublication] | None = None
-    if not (engine.is_spark and is_table(subscriptions)):
-        wanted = read_subscriptions(subscriptions, padres=syntax is Syntax.PADRES)
-    if not (engine.is_spark and is_table(publications)):
+    if not (lines.engine.is_spark and is_table(subscriptions)):
+        wanted = read_subscriptions(subscriptions, padres=lines.syntax is Syntax.PADRES)
+    if not (lines.engine.is_spark and is_table(publications)):
         given = read_publications(publications)
     bad_subscriptions = wanted.complaints if wanted else []
     bad_publications = given.complaints if given else []
     complaints = [*bad_subscriptions, *bad_publications]
-    if complaints and not skip_bad:
+    if complaints and not lines.skip_bad:
         raise UserError(complaints[0])
     for complaint in complaints:
         print(f"shoal: skipped {complaint}", file=sys.stderr)

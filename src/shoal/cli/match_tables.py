@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
 
 from shoal.cli.errors import UserError
 from shoal.cli.match_files import ReadPublication, ReadSubscription, is_source
@@ -22,6 +24,28 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 Answer = tuple[object, Sequence[str | int]]
+
+PairsOption = Annotated[
+    Path | None, typer.Option("--out", help="By Spark: write the pairs there, as Parquet.")
+]
+PartitionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        metavar="auto|ATTRIBUTE",
+        help="By Spark: spread subscriptions that are too many for a worker.",
+    ),
+]
+StreamOption = Annotated[
+    bool, typer.Option("--stream", help="By Spark: go on with what comes to a folder or source.")
+]
+OnceOption = Annotated[
+    bool, typer.Option("--once", help="With --stream: end when all that is there is matched.")
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source-option", metavar="KEY=VALUE", help="For MODULE:CLASS; may be repeated."),
+]
 
 
 class SparkOptions(NamedTuple):
