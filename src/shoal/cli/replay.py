@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -14,9 +14,43 @@ from shoal.cli.errors import STOPPED_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
+    from shoal.experiments.live.replay import Credentials
     from shoal.experiments.run_files import Workload
+    from shoal.runtime.network_file import Network
 
 MAX_SPEED = 1_000_000
+
+
+class Events(NamedTuple):
+    """What the command line says about the events to replay."""
+
+    path: Path
+    truth: Path | None
+    speed: float
+    seconds: float | None
+
+    def read(self) -> Workload:
+        """The workload with the events that are asked for, at their times."""
+        from shoal.experiments.run_files import read_workload
+
+        if not 0 < self.speed <= MAX_SPEED:
+            raise UserError(f"--speed {self.speed}: is not above 0 and up to {MAX_SPEED:,}")
+        workload = read_workload(self.path)
+        events = workload.events
+        if self.seconds is not None:
+            events = events.before(round(self.seconds * 1e6))
+        if not len(events):
+            when = "" if self.seconds is None else f" in {self.seconds} s"
+            raise UserError(f"{self.path}: no events{when}")
+        return workload._replace(events=events.at_speed(self.speed))
+
+    def expected(self, workload: Workload) -> tuple[set[Key], str]:
+        """What must be delivered, and who says so."""
+        from shoal.experiments.live.judge import expected_by_filters, expected_by_truth
+
+        if self.truth is None:
+            return expected_by_filters(workload, self.path), "the filters"
+        return expected_by_truth(self.truth, workload.events), "Spark"
 
 
 def replay(
@@ -51,34 +85,17 @@ def replay(
     """
     from shoal.cli.networks import read_network
     from shoal.cli.replay_outcome import show_replays
-    from shoal.cli.steps import Steps
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
-    from shoal.experiments.live.comparison import compare
     from shoal.experiments.live.replay import Credentials, ReplayError
     from shoal.report.replays import decode_replay, problems, proof
-    from shoal.runtime.serving import StoppedError, run_or_stop
+    from shoal.runtime.serving import StoppedError
 
     network = read_network(network_file)
+    name = network.system if out is None else out.stem
     try:
-        with Steps() as steps:
-            with steps.step("read the workload") as step:
-                chosen = _chosen(workload, speed, seconds)
-                expected, judge = _expected(workload, chosen, truth)
-                step.result = f"{len(chosen.events):,} events, {len(expected):,} deliveries"
-            with steps.step("replay", bars=["replay"]) as step:
-                comparison = run_or_stop(
-                    lambda: compare(
-                        chosen,
-                        network,
-                        expected,
-                        judge,
-                        name=network.system if out is None else out.stem,
-                        credentials=Credentials(username, password),
-                        progress=lambda what, share: step.show_share(0, share, what),
-                    )
-                )
-        text = msgspec.json.encode(comparison)
+        events = Events(workload, truth, speed, seconds)
+        text = _compare(events, network, name, Credentials(username, password))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_bytes(text)
@@ -95,25 +112,27 @@ def replay(
         raise typer.Exit(1)
 
 
-def _chosen(path: Path, speed: float, seconds: float | None) -> Workload:
-    """The workload with the events that are asked for, at their times."""
-    from shoal.experiments.run_files import read_workload
+def _compare(events: Events, network: Network, name: str, credentials: Credentials) -> bytes:
+    """Replay, and predict the same, with bars that show how far it is: JSON for the report."""
+    from shoal.cli.steps import Steps
+    from shoal.experiments.live.comparison import compare
+    from shoal.runtime.serving import run_or_stop
 
-    if not 0 < speed <= MAX_SPEED:
-        raise UserError(f"--speed {speed}: is not above 0 and up to {MAX_SPEED:,}")
-    workload = read_workload(path)
-    events = workload.events
-    if seconds is not None:
-        events = events.before(round(seconds * 1e6))
-    if not len(events):
-        raise UserError(f"{path}: no events" + ("" if seconds is None else f" in {seconds} s"))
-    return workload._replace(events=events.at_speed(speed))
-
-
-def _expected(path: Path, workload: Workload, truth: Path | None) -> tuple[set[Key], str]:
-    """What must be delivered, and who says so."""
-    from shoal.experiments.live.judge import expected_by_filters, expected_by_truth
-
-    if truth is None:
-        return expected_by_filters(workload, path), "the filters"
-    return expected_by_truth(truth, workload.events), "Spark"
+    with Steps() as steps:
+        with steps.step("read the workload") as step:
+            workload = events.read()
+            expected, judge = events.expected(workload)
+            step.result = f"{len(workload.events):,} events, {len(expected):,} deliveries"
+        with steps.step("replay", bars=["replay"]) as step:
+            comparison = run_or_stop(
+                lambda: compare(
+                    workload,
+                    network,
+                    expected,
+                    judge,
+                    name=name,
+                    credentials=credentials,
+                    progress=lambda what, share: step.show_share(0, share, what),
+                )
+            )
+    return msgspec.json.encode(comparison)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,14 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cli.errors import UserError
+from shoal.cli.up_network import NetworkOptions
 
 if TYPE_CHECKING:
     import asyncio
 
-    from shoal.overlays.bluedove.segments import Dimension
     from shoal.runtime.network_file import Network
-
-MAX_BROKERS = 200
 
 
 def up(
@@ -74,45 +71,48 @@ def up(
     scenario as it says.  A broker whose process dies is started again, with all its clients'
     sessions, what waits in them, and retained messages.
     """
-    from shoal.overlays.registry import SYSTEMS
-    from shoal.runtime.network_file import StorageSection, dump_network, problems
-    from shoal.runtime.serving import run_until_signal
-    from shoal.runtime.supervisor import StartError, Supervisor, local_cluster, local_network
-
-    if system not in SYSTEMS:
-        raise UserError(f"--system {system}: use one of {', '.join(SYSTEMS)}")
-    is_tree = SYSTEMS[system].needs_tree
-    _check_count("--brokers", brokers)
-    _check_count("--dispatchers", dispatchers)
-    _check_count("--matchers", matchers)
-    if scenario is None:
-        _check_port(port, brokers if is_tree else dispatchers)
-        if settings:
-            raise UserError("--set changes a scenario; name one by --scenario")
-    else:
-        _check_said_once(context)
+    options = NetworkOptions(
+        brokers,
+        port,
+        system,
+        dispatchers,
+        matchers,
+        dimensions,
+        host,
+        websockets,
+        scenario,
+        settings,
+    )
+    options.check(context)
     try:
-        if scenario is not None:
-            network = _of_scenario(scenario, settings or (), host, port, websockets)
-        elif is_tree:
-            network = local_network(brokers, system, host=host, port=port, websockets=websockets)
-        else:
-            axes = tuple(_dimension(text) for text in dimensions or ("x=0:1000",))
-            network = local_cluster(
-                dispatchers, matchers, axes, host=host, port=port, websockets=websockets
-            )
-        home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
-        home.mkdir(parents=True, exist_ok=True)
-        place = str((data or home / "data").resolve())
-        # What is forgotten at the end need not outlast a power cut.
-        storage = StorageSection(folder=place, sync="never" if data is None else "second")
-        network = msgspec.structs.replace(network, storage=storage)
-        if found := problems(network):
-            raise UserError("\n       ".join(found))
-        path = home / "network.toml"
-        path.write_text(dump_network(network), encoding="utf-8")
+        network, path = _write(options.network(), folder, data)
     except OSError as error:
         raise UserError(str(error)) from error
+    _run(network, path, forget=data is None)
+    print("stopped")
+
+
+def _write(network: Network, folder: Path | None, data: Path | None) -> tuple[Network, Path]:
+    """The network with a place for what it keeps, and its file."""
+    from shoal.runtime.network_file import StorageSection, dump_network, problems
+
+    home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
+    home.mkdir(parents=True, exist_ok=True)
+    place = str((data or home / "data").resolve())
+    # What is forgotten at the end need not outlast a power cut.
+    storage = StorageSection(folder=place, sync="never" if data is None else "second")
+    network = msgspec.structs.replace(network, storage=storage)
+    if found := problems(network):
+        raise UserError("\n       ".join(found))
+    path = home / "network.toml"
+    path.write_text(dump_network(network), encoding="utf-8")
+    return network, path
+
+
+def _run(network: Network, path: Path, *, forget: bool) -> None:
+    """Until Ctrl-C; what brokers keep may be forgotten then."""
+    from shoal.runtime.serving import run_until_signal
+    from shoal.runtime.supervisor import StartError, Supervisor
 
     async def run(stop: asyncio.Event) -> None:
         supervisor = Supervisor(network, path)
@@ -128,58 +128,9 @@ def up(
     except StartError as error:
         raise UserError(str(error)) from error
     except TimeoutError:
-        raise UserError(f"the brokers did not get ready; see the logs in {home}") from None
-    if data is None:
-        shutil.rmtree(home / "data", ignore_errors=True)
-    print("stopped")
-
-
-def _check_count(option: str, count: int) -> None:
-    if not 1 <= count <= MAX_BROKERS:
-        raise UserError(f"{option} {count}: use 1 to {MAX_BROKERS}")
-
-
-def _check_port(port: int, doors: int) -> None:
-    if not 0 <= port <= 65_535 - doors:
-        raise UserError(f"--port {port}: is not a port that leaves room for {doors} brokers")
-
-
-def _check_said_once(context: typer.Context) -> None:
-    """UserError for an option that says what the scenario says."""
-    for name in ("brokers", "system", "dispatchers", "matchers", "dimensions"):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = "dimension" if name == "dimensions" else name
-            raise UserError(f"--{option}: the scenario says that; change it by --set KEY=VALUE")
-
-
-def _of_scenario(
-    path: Path, settings: Sequence[str], host: str, port: int, websockets: bool
-) -> Network:
-    """What a scenario describes; UserError says why that cannot be."""
-    from shoal.experiments.live.networks import scenario_network
-    from shoal.experiments.run_files import read_workload
-    from shoal.experiments.scenario import load_scenario
-
-    try:
-        scenario = load_scenario(path, settings)
-        workload = read_workload(Path(scenario.workload.path))
-        _check_count("brokers of the scenario:", len(workload.brokers))
-        _check_port(port, len(workload.brokers))
-        return scenario_network(scenario, workload, host=host, port=port, websockets=websockets)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-def _dimension(text: str) -> Dimension:
-    from shoal.overlays.bluedove.segments import Dimension
-
-    name, _, bounds = text.partition("=")
-    low, _, high = bounds.partition(":")
-    try:
-        return Dimension(attribute=name, low=float(low), high=float(high))
-    except ValueError as error:
-        raise UserError(f"--dimension {text}: write NAME=LOW:HIGH, such as x=0:1000") from error
+        raise UserError(f"the brokers did not get ready; see the logs in {path.parent}") from None
+    if forget:
+        shutil.rmtree(path.parent / "data", ignore_errors=True)
 
 
 def _show(network: Network, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +18,10 @@ from shoal.cli.spark import (
     print_counts,
     spark_command,
 )
+
+if TYPE_CHECKING:
+    from shoal.pipeline.windows import Window
+    from shoal.pipeline.workload import WorkloadCounts
 
 US_PER_S = 1_000_000
 
@@ -70,14 +74,8 @@ def workload(
         spark,
         status,
     ):
-        from shoal.pipeline.windows import Window, instant
-        from shoal.pipeline.windows import month as month_window
         from shoal.pipeline.workload import WorkloadOptions, write_workload
 
-        window = Window(
-            instant(from_time) if from_time is not None else None,
-            instant(to_time) if to_time is not None else None,
-        )
         options = WorkloadOptions(
             brokers=brokers,
             subscriptions=subscriptions,
@@ -87,13 +85,29 @@ def workload(
             home=home,
             publishers=publishers,
             aim_at=tuple(aim_at or ()),
-            window=month_window(month) if month is not None else window,
+            window=_window(month, from_time, to_time),
             duration_us=None if duration_s is None else round(duration_s * US_PER_S),
         )
         status.update("deriving publishers and subscriptions")
         counts = write_workload(spark, publications, out, options, overwrite=overwrite)
+    _print(f"{publications} -> {out}", counts)
+
+
+def _window(month: str | None, from_time: str | None, to_time: str | None) -> Window:
+    """When events count."""
+    from shoal.pipeline import windows
+
+    if month is not None:
+        return windows.month(month)
+    return windows.Window(
+        windows.instant(from_time) if from_time is not None else None,
+        windows.instant(to_time) if to_time is not None else None,
+    )
+
+
+def _print(title: str, counts: WorkloadCounts) -> None:
     print_counts(
-        f"{publications} -> {out}",
+        title,
         {
             "events": counts.events,
             "publishers": counts.publishers,
