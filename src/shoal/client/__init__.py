@@ -1,5 +1,6 @@
 """The Python client of a live network."""
 
-from shoal.client.client import Client, ClientError, Message, Subscription
+from shoal.client.client import Client, ClientError
+from shoal.client.subscription import Message, Subscription
 
 __all__ = ["Client", "ClientError", "Message", "Subscription"]

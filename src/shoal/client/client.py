@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Any
-
-import msgspec
 
 from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
@@ -36,6 +33,7 @@ from shoal.client.session import (
     SessionError,
     State,
 )
+from shoal.client.subscription import Message, Subscription
 from shoal.language import parse
 from shoal.matching.topic_filters import check_topic
 from shoal.model import Value, check_attributes
@@ -63,58 +61,6 @@ _log = logging.getLogger(__name__)
 
 class ClientError(Exception):
     """What a broker refused, or what became of the connection."""
-
-
-class Message(msgspec.Struct, frozen=True):
-    """What arrived at a subscription; `attributes` are the publisher's user properties."""
-
-    topic: str
-    payload: bytes
-    qos: int
-    retain: bool
-    attributes: Mapping[str, str]
-    content_type: str | None
-
-
-class Subscription:
-    """Messages of one subscription, to be iterated over; used by `async with` it ends there."""
-
-    def __init__(self, client: Client, number: int, done: asyncio.Future[None]) -> None:
-        self._client = client
-        self._done = done
-        self.number = number
-        self.messages: deque[Message] = deque()
-        # Set when there is something to look at: a message, or the end.
-        self.changed = asyncio.Event()
-        self.is_closed = False
-
-    async def granted(self) -> None:
-        """Wait until the broker has it; ClientError when it was refused."""
-        # Who gives up waiting must not spoil the answer for those who go on.
-        await asyncio.shield(self._done)
-
-    async def close(self) -> None:
-        """Take it back."""
-        await self._client.unsubscribe(self)
-
-    async def get(self) -> Message:
-        """The next message; ClientError when this or the client is closed.
-
-        Who gives up waiting, by a timeout, loses nothing: the message is the next one's.
-        """
-        return await self._client.next_message(self)
-
-    async def __aenter__(self) -> Subscription:
-        await self.granted()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        await self.granted()
-        while True:
-            yield await self.get()
 
 
 class Client:
