@@ -7,6 +7,7 @@ the path, or the publisher goes away.  Up to the first fault both runs are the s
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from random import Random
 
 from shoal.broker.links import ReliableBroker
@@ -139,7 +140,7 @@ class FaultyNetwork:
                 problems += [
                     f"{name} remembers {what}: {rows}"
                     for what, rows in vars(migrations).items()
-                    if isinstance(rows, dict | set) and what != "_arrived" and rows
+                    if isinstance(rows, Sized) and what != "_arrived" and rows
                 ]
         return problems
 

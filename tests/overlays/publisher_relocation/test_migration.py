@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from itertools import pairwise
 
 import pytest
@@ -92,7 +93,7 @@ def assert_nothing_is_left(stage: Stage) -> None:
         left = {
             what: rows
             for what, rows in vars(migrations).items()
-            if isinstance(rows, dict | set) and what != "_arrived" and rows
+            if isinstance(rows, Sized) and what != "_arrived" and rows
         }
         assert not left, broker.id
 

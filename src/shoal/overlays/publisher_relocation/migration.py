@@ -9,9 +9,9 @@ the publisher resumes.  Two messages per link of the path, whatever the size of 
 Deviations, needed to lose nothing.  The paper removes subscriptions that no advertisement asks
 for when the update passes; publications from the source may still be under way then, so here they
 are only marked and go when the complete message, which follows the last of those publications,
-passes.  The same holds for what a neighbour on the path takes back meanwhile for any other
-reason, and while several publishers move, for all of them.  And the source waits for the
-publisher's marker, which follows its last publication to it, before it sends the complete message.
+passes (`retractions.py`).  The same holds for what a neighbour on the path takes back meanwhile
+for any other reason.  And the source waits for the publisher's marker, which follows its last
+publication to it, before it sends the complete message.
 
 **When something fails.**  Only the publisher knows where it is, so it alone decides: it counts its
 moves, and of two words about it the one that counts more holds, in an update or in a flood.
@@ -62,6 +62,7 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import ProtocolError
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
+from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
 
 # How long rows wait for a publisher that may come back: longer than it waits for an answer
@@ -99,9 +100,7 @@ class Migrations:
         self._sent_away: set[ClientId] = set()
         # Publishers whose local rows wait for a while, as they may come back.
         self._held: set[ClientId] = set()
-        # Subscriptions a neighbour has taken back while publications of these moves may still
-        # be on their way to it; they go when the last of the moves completes.
-        self._kept: dict[tuple[BrokerId, SubscriptionId], set[ClientId]] = {}
+        self._retractions = Retractions(tree.propagation)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -189,15 +188,14 @@ class Migrations:
 
     def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
         """The neighbour wants this subscription (again): it is no longer taken back."""
-        self._kept.pop((neighbour, subscription_id), None)
+        self._retractions.undo(neighbour, subscription_id)
 
     def unsubscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> bool:
         """The neighbour takes a subscription back; whether to keep it until a move completes."""
-        moves = self._moves_to(neighbour)
-        entry = self._tree.tables.subscriptions.get(subscription_id)
-        if moves and entry is not None and entry.last_hop == neighbour:
-            self._kept[neighbour, subscription_id] = moves
-        return bool(moves)
+        moving = self._moving_to(neighbour)
+        if moving:
+            self._retractions.keep(neighbour, subscription_id, moving)
+        return bool(moving)
 
     def timer(self, publisher: ClientId, out: list[Effect]) -> bool:
         """Whether the publisher was told to go and does not; held rows were held long enough."""
@@ -222,8 +220,7 @@ class Migrations:
                 row.last_hop, row.adopted, row.has_turned = None, True, True
                 self._hold(row.advertisement.publisher, now_us, out)
         self._tree.link(neighbour, up, now_us, out)
-        for key in [key for key in self._kept if key[0] == neighbour]:
-            del self._kept[key]
+        self._retractions.forget(neighbour)
         for publisher, move in list(self._passing.items()):
             if neighbour == self._hop(move.path, -1):
                 self._finish(publisher, False, out)
@@ -278,7 +275,7 @@ class Migrations:
         before = self._passing.get(publisher)
         if before is not None and self._hop(before.path, 1) != self._hop(move.path, 1):
             if self._hop(before.path, 1) == self._hop(move.path, -1):
-                self._drop_kept(publisher, out)
+                self._retractions.complete(publisher, out)
             else:
                 self._finish(publisher, False, out)
         self._passing[publisher] = move
@@ -368,7 +365,7 @@ class Migrations:
         self._held.add(publisher)
         out.append(SetTimer(_timer(publisher), now_us + HOLD_US))
 
-    def _moves_to(self, neighbour: BrokerId) -> set[ClientId]:
+    def _moving_to(self, neighbour: BrokerId) -> set[ClientId]:
         """The publishers whose publications may still come and go to this neighbour."""
         return {
             publisher
@@ -382,19 +379,10 @@ class Migrations:
         if not self.unsubscribed(neighbour, subscription_id):
             self._propagation.remove_subscription(subscription_id, neighbour, out)
 
-    def _drop_kept(self, publisher: ClientId, out: list[Effect]) -> None:
-        """Remove what was kept for this publisher's move alone."""
-        for key, moves in list(self._kept.items()):
-            moves.discard(publisher)
-            if not moves:
-                del self._kept[key]
-                neighbour, subscription_id = key
-                self._propagation.remove_subscription(subscription_id, neighbour, out)
-
     def _finish(self, publisher: ClientId, whole: bool, out: list[Effect]) -> None:
         """Nothing more comes from the source: remove what was kept for that, and pass it on."""
         move = self._passing.pop(publisher)
-        self._drop_kept(publisher, out)
+        self._retractions.complete(publisher, out)
         target_hop = self._hop(move.path, 1)
         if target_hop is None:
             if publisher in self._publishers:
