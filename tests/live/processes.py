@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,19 @@ class Processes:
     async def kill(self, broker: BrokerId) -> None:
         """kill -9; `shoal up` starts it again after a pause."""
         os.kill((await self.statuses())[broker]["pid"], signal.SIGKILL)
+
+    @asynccontextmanager
+    async def stopped(self, *brokers: BrokerId) -> AsyncIterator[None]:
+        """These do nothing meanwhile."""
+        statuses = await self.statuses()
+        pids = [statuses[broker]["pid"] for broker in brokers]
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     async def whole(self) -> None:
         """Wait until every broker is ready."""

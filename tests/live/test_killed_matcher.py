@@ -46,7 +46,6 @@ async def _run(network: Processes, qos: int, matcher: str) -> None:
         Client(network.address("D2")) as reader,
         reader.subscribe("quotes", "x >= 250", qos=qos) as subscription,
     ):
-        await _settled(writer, subscription)
         wanted = {number for number in range(PUBLICATIONS) if number * 37 % 1_000 >= 250}
         reading = asyncio.create_task(_read(subscription, wanted))
         window = asyncio.Semaphore(WINDOW)
@@ -65,19 +64,6 @@ async def _run(network: Processes, qos: int, matcher: str) -> None:
     assert set(found) == wanted
     if qos == 2:
         assert len(found) == len(wanted)
-
-
-async def _settled(writer: Client, subscription: Subscription) -> None:
-    """The subscription has reached whoever matches: what is published now comes through."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            await writer.publish("quotes", b"", attributes={"x": 500})
-            try:
-                async with asyncio.timeout(0.2):
-                    await subscription.get()
-                    return
-            except TimeoutError:
-                pass
 
 
 async def _read(subscription: Subscription, wanted: set[int]) -> list[int]:

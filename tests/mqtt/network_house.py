@@ -9,8 +9,8 @@ from typing import Any
 
 from shoal.broker.effects import Deliver, Input, Notify, Received, Send
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Publish
-from shoal.model import Publication
+from shoal.broker.messages import Publish, Subscribe
+from shoal.model import Publication, SubscriptionId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.overlays.tree.routing import TreeRouting
 from tests.mqtt.house import House
@@ -30,6 +30,7 @@ class Site(House):
         )
         self.notices: list[Notify] = []
         self.unsettled: list[Publication] = []
+        self.unstored: list[SubscriptionId] = []
 
     def carry_out(self, effects: Any) -> None:
         super().carry_out(effects)
@@ -41,12 +42,22 @@ class Site(House):
                     self.settle(request.request.publications)
                 else:
                     self.unsettled += request.request.publications
+            elif isinstance(request.request, Subscribe):
+                if self.network.is_storing:
+                    self.store(request.request.subscription.id)
+                else:
+                    self.unstored.append(request.request.subscription.id)
         if not self.network.is_slow:
             self.network.settle()
 
     def settle(self, publications: Iterable[Publication]) -> None:
         """Nothing can take these any more."""
         self.clients.settled(publications)
+        self.carry_out(self.clients.take_effects())
+
+    def store(self, subscription_id: SubscriptionId) -> None:
+        """The machine is done with it."""
+        self.clients.stored(subscription_id)
         self.carry_out(self.clients.take_effects())
 
     def handle(self, input: Input) -> None:
@@ -64,12 +75,14 @@ class Site(House):
 class Network:
     """Brokers in a line.  With `is_slow`, messages stay in their links until `step` or `settle`.
 
-    Publications count as settled at once; without `is_settling`, when a test says so.
+    Publications count as settled at once; without `is_settling`, when a test says so.  So do
+    subscriptions as stored, unless `is_storing` is off.
     """
 
     def __init__(self, *names: str, **limits: Any) -> None:
         self.is_slow = False
         self.is_settling = True
+        self.is_storing = True
         self.links: dict[tuple[str, str], deque[Any]] = {}
         self.sites: dict[str, Site] = {}
         for number, name in enumerate(names):

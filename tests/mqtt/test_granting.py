@@ -40,6 +40,32 @@ def test_a_subscription_is_granted_when_it_is_known_everywhere() -> None:
     assert [each.packet_id for each in more] == [2, 3]
 
 
+def test_a_subscription_is_granted_when_it_is_stored_as_well() -> None:
+    network = Network("B1", "B2")
+    network.is_storing = False
+    client, site = network["B1"].connect("c"), network["B1"]
+    ask(client, 1, "a")
+    ask(client, 2, "b")
+    assert client.take() == []
+    first, second = site.unstored
+    site.store(second)
+    assert ids(client) == []
+    site.store(first)
+    assert ids(client) == [1, 2]
+    network.is_settling = False
+    ask(client, 3, "c")
+    site.store(site.unstored.pop())
+    assert ids(client) == []
+    settle(network)
+    assert ids(client) == [3]
+    ask(client, 4, "d")
+    settle(network)
+    network.after(1.9)
+    assert ids(client) == []
+    network.after(0.2)
+    assert ids(client) == [4]
+
+
 def test_those_that_come_meanwhile_share_a_mark() -> None:
     network = Network("B1", "B2")
     network.is_settling = False

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from shoal.broker.courier_messages import ClientRequest
-from shoal.broker.custody import marked
 from shoal.broker.effects import Record
 from shoal.broker.messages import (
     Advertise,
@@ -20,8 +17,8 @@ from shoal.broker.messages import (
 from shoal.broker.publisher import MOVE_TIMEOUT_US
 from shoal.broker.records import MigrationRecord
 from shoal.model import MessageId
-from shoal.mqtt import publishers as module
-from shoal.mqtt.publishers import MAX_HELD_BACK, AskBroker, DoorEffect, Publishers, Repeats
+from shoal.mqtt.publishers import MAX_HELD_BACK, AskBroker, DoorEffect, Publishers
+from shoal.mqtt.repeats import Repeats
 from tests.broker.transcript import advertisement, publish
 
 START_US = 1_000
@@ -243,20 +240,3 @@ def test_only_what_is_asked_again_can_be_a_repeat() -> None:
     assert repeats.take(fifth)
     assert repeats.take(fifth)  # without the mark nothing is looked up
     assert [repeats.take(publication) for publication in again] == [False, True]
-
-
-def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
-    repeats = Repeats({})
-    (fourth,), (fifth,), (sixth,), (seventh,) = (publish(n).publications for n in (4, 5, 6, 7))
-    assert repeats.take(fourth)
-    assert [repeats.take(marked(each)) for each in (fourth, fifth, sixth)] == [False, True, True]
-    assert [repeats.take(each) for each in (fifth, sixth, seventh)] == [False, False, True]
-
-
-def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_PUBLISHERS", 2)
-    repeats = Repeats({})
-    for name in ("P", "Q", "P", "R"):
-        (publication,) = publish(7, publisher=name).publications
-        assert repeats.take(publication)
-    assert list(repeats._last) == ["P", "R"]

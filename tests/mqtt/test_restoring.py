@@ -21,8 +21,8 @@ from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE
 from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.properties import Properties
-from shoal.mqtt.publishers import Repeats
 from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.session import Outgoing
 from tests.mqtt.house import Client, will

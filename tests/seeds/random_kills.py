@@ -29,7 +29,7 @@ from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.broker.wire import COMMON, Codec
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
-from shoal.mqtt.publishers import Repeats
+from shoal.mqtt.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
 

@@ -14,8 +14,9 @@ import msgspec
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
-# Names a timer within one broker: the part of the broker that set it, then what for.
-TimerKey = tuple[str, ...]
+# Names within one broker: the part of the broker that gave it, then what for.
+Key = tuple[str, ...]
+TimerKey = Key
 
 
 # --- inputs -----------------------------------------------------------------------------------
@@ -141,6 +142,21 @@ class CloseLink(msgspec.Struct, frozen=True):
     neighbour: BrokerId
 
 
+class Unsettled(msgspec.Struct, frozen=True):
+    """This input is not done when it is handled: who waits for it waits until `Settled`.
+
+    A driver whose clients wait for nothing ignores both.
+    """
+
+    key: Key
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What was said to be unsettled is done."""
+
+    key: Key
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something worth a row in the trace (see `shoal.broker.records`)."""
 
@@ -148,5 +164,15 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Send | Deliver | Notify | SetTimer | CancelTimer | OpenLink | LinkReady | CloseLink | Record
+    Send
+    | Deliver
+    | Notify
+    | SetTimer
+    | CancelTimer
+    | OpenLink
+    | LinkReady
+    | CloseLink
+    | Unsettled
+    | Settled
+    | Record
 )

@@ -59,6 +59,11 @@ class Broker:
         """Whether publications of local clients need not wait."""
         return self._strategy.is_ready
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a publisher's publications reach each subscriber in their order."""
+        return self._strategy.keeps_order
+
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""
         if now_us < self._now_us:

@@ -2,7 +2,7 @@
 
 The machine owns the door: it tells inputs apart and refuses what its own side did wrong.  All
 else is the system's: six methods, one per kind of input, each appending effects to `out`, and
-`tables` and `is_ready`, for whoever looks at a broker from outside.
+`tables`, `is_ready` and `keeps_order`, for whoever looks at a broker from outside.
 
 Neighbours are those at the start.  A system may ask for links to others (`OpenLink`), whatever
 the shape of its overlay; whom it may talk to is its own affair.
@@ -47,6 +47,10 @@ class Strategy(Protocol):
 
         Until then publications of local clients should wait.
         """
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a publisher's publications reach each subscriber in their order."""
 
     def start(self, now_us: int, out: list[Effect]) -> None:
         """The broker starts; comes once, before all else."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from shoal.broker.effects import Deliver
-from shoal.model import BrokerId, Publication
+from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
@@ -375,6 +375,13 @@ class BrokerClients:
         """Nothing can take these any more: their publishers are told with the next effects."""
         assert self.door is not None
         self.door.settled(publications)
+
+    def stored(self, subscription_id: SubscriptionId) -> None:
+        """No publication misses this subscription of the door any more."""
+        assert self.door is not None
+        assert self._granting is not None
+        self.door.unsettled.pop(subscription_id, None)
+        self._granting.stored(subscription_id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""

@@ -1,8 +1,9 @@
-"""A subscription is granted when every broker has heard of it: what is published next, comes.
+"""A subscription is granted when no broker can miss it: what is published next, comes.
 
-A mark follows what the door has asked for, to every other door.  On each link it is behind the
-subscription, so when it is settled the subscription is known wherever there is somebody; then the
-SUBACK is sent.  One mark is under way at a time: subscriptions made meanwhile share the next.
+A mark follows what the door has asked for, to every other door.  Where subscriptions spread over
+links it is behind them on each, so when it is settled they are known wherever there is somebody;
+where they are stored elsewhere, the machine itself is not done with them until they are.  With both
+the SUBACK is sent.  One mark is under way at a time: subscriptions made meanwhile share the next.
 Where brokers are away or slow a client does not wait for ever.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.model import SubscriptionId
 from shoal.mqtt.controls import Mark, encode_control
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.network import EVERY_BROKER, Door
@@ -32,7 +34,9 @@ class Granting:
         self._timers = timers
         self._under_way: list[Answer] = []
         self._next: list[Answer] = []
-        self._number = 0
+        # What they wait for: the mark of this number, and these subscriptions.
+        self._number: int | None = None
+        self._unsettled: set[SubscriptionId] = set()
         self._now_us = 0
 
     def owe(self, answer: Answer, now_us: int) -> None:
@@ -45,6 +49,16 @@ class Granting:
     def settled(self, number: int) -> None:
         """A mark has come everywhere."""
         if number == self._number:
+            self._number = None
+            self._check()
+
+    def stored(self, subscription_id: SubscriptionId) -> None:
+        """The machine is done with a subscription."""
+        self._unsettled.discard(subscription_id)
+        self._check()
+
+    def _check(self) -> None:
+        if self._under_way and self._number is None and not self._unsettled:
             self._timers.cancel((GRANTING_TIMER, 0))
             self._answer(self._now_us)
 
@@ -54,6 +68,7 @@ class Granting:
 
     def _answer(self, now_us: int) -> None:
         answers, self._under_way = self._under_way, []
+        self._number = None
         for answer in answers:
             answer(now_us)
         if self._next and not self._under_way:
@@ -61,6 +76,7 @@ class Granting:
 
     def _send(self, now_us: int) -> None:
         self._under_way, self._next = self._next, []
+        self._unsettled = set(self._door.unsettled)
         self._number = self._door.send(EVERY_BROKER, self._mark, now_us)
         self._door.notice(self._number, self.settled)
         self._timers.set((GRANTING_TIMER, 0), now_us + PATIENCE_US)

@@ -29,7 +29,7 @@ from shoal.mqtt.homes import Homes
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import write_body
 from shoal.mqtt.packets import Will
-from shoal.mqtt.publishers import MAX_PUBLISHERS
+from shoal.mqtt.repeats import MAX_PUBLISHERS
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 

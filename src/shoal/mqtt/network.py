@@ -115,6 +115,8 @@ class Door:
         self._batch_bytes = 0
         # How many subscriptions of clients a subscription of the door stands for.
         self._subscriptions: dict[tuple[str, Filter], tuple[SubscriptionId, int]] = {}
+        # Those that the machine is not done with: a publication may still miss them.
+        self.unsettled: dict[SubscriptionId, None] = {}
         self._next_id = 0
         self._sequence = started_us
         self._advertised: dict[ClientId, int] = {}
@@ -282,7 +284,9 @@ class Door:
 
     def _subscription(self, filter: Filter) -> Subscription:
         self._next_id += 1
-        return Subscription(id=f"{self.client}/{self._next_id}", client=self.client, filter=filter)
+        id = f"{self.client}/{self._next_id}"
+        self.unsettled[id] = None
+        return Subscription(id=id, client=self.client, filter=filter)
 
     def _advertisement_id(self, client: ClientId, number: int) -> str:
         # With the broker: a client that moves on advertises there before this is forgotten.

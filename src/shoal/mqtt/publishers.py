@@ -20,7 +20,7 @@ Pure: effects say which broker to ask, the door's own or a distant one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -29,13 +29,11 @@ from shoal.broker.custody import marked
 from shoal.broker.effects import Record
 from shoal.broker.messages import Advertise, Message, Publish, Unadvertise
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
-from shoal.model import AdvertisementId, BrokerId, ClientId, Publication
+from shoal.model import AdvertisementId, BrokerId, ClientId
 
 # Requests that are held back for one client before no more is read from it; each is what one
 # read of its connection brought.
 MAX_HELD_BACK = 200
-# Publishers whose last publication a door remembers; those not heard of for longest go.
-MAX_PUBLISHERS = 100_000
 
 
 class AskBroker(msgspec.Struct, frozen=True):
@@ -209,35 +207,6 @@ class Publishers:
                 case Record():
                     found.append(effect)
         return found
-
-
-class Repeats:
-    """What a door is delivered a second time: a broker may have died just after passing it on.
-
-    Every publisher counts its publications up, and a tree keeps their order.  So what is marked
-    as sent before and is not above the last one is a repeat; and what comes, not marked, behind
-    such as were taken and were above it has been overtaken by its own repeat.
-    """
-
-    def __init__(self, last: Mapping[ClientId, int]) -> None:
-        """`last` is what is known from before the broker started."""
-        self._last: dict[ClientId, int] = dict(last)
-        self._last_marked: dict[ClientId, int] = {}
-
-    def take(self, publication: Publication) -> bool:
-        """Whether this publication has not been delivered before."""
-        publisher, sequence = publication.publisher, publication.sequence
-        last = self._last.pop(publisher, -1)
-        self._last[publisher] = max(last, sequence)
-        if len(self._last) > MAX_PUBLISHERS:
-            oldest = next(iter(self._last))
-            del self._last[oldest]
-            self._last_marked.pop(oldest, None)
-        if publication.again:
-            if sequence > last:
-                self._last_marked[publisher] = sequence
-            return sequence > last
-        return not self._last_marked or sequence > self._last_marked.get(publisher, -1)
 
 
 def _of(publisher: Publisher, requests: Sequence[ClientRequest]) -> list[Publish]:

@@ -18,14 +18,14 @@ from typing import Protocol, cast
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
-from shoal.broker.messages import Message, Publish
-from shoal.model import BrokerId, ClientId, Publication
+from shoal.broker.messages import Message, Publish, Subscribe
+from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.publishers import Repeats
+from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.runtime.addresses import Address
 from shoal.runtime.farewell import close_soon, half_close
 from shoal.runtime.journal_files import JournalFiles, Sync
@@ -97,7 +97,8 @@ class MqttDoor:
         self._writes_at_once = not networked and files is None
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
-        self._repeats = Repeats(self.journal.heard if self.journal is not None else {})
+        heard = self.journal.heard if self.journal is not None else {}
+        self._repeats: Taker = Repeats(heard) if node.machine.keeps_order else UnorderedRepeats()
         self._sockets: dict[Connection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
         self._half_closed: dict[Connection, Socket] = {}
@@ -246,8 +247,16 @@ class MqttDoor:
         elif type(request) is Publish and is_assured(request):
             custody = Custody(partial(self._settled, request.publications))
             self.node.request(client, request, custody=custody)
+        elif type(request) is Subscribe:
+            custody = Custody(partial(self._stored, request.subscription.id))
+            self.node.request(client, request, custody=custody)
         else:
             self.node.request(client, request)
+
+    def _stored(self, subscription_id: SubscriptionId) -> None:
+        """No publication misses this subscription; clients hear it with the next flush."""
+        self.clients.stored(subscription_id)
+        self.node.schedule_flush()
 
     def _settled(self, publications: Sequence[Publication]) -> None:
         """Nothing can take these any more; their publishers hear it with the next flush."""

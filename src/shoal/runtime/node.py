@@ -7,8 +7,8 @@ through with the sockets that are ready, and then goes out as one write for each
 A neighbour that takes nothing more holds back what would be sent to it: publications of this
 broker's clients and of its other neighbours wait where they are, and so does whoever sends them.
 
-An input may come with a `Custody`: the frames that it causes extend it, and whoever brought it is
-told when all of them are settled.
+An input may come with a `Custody`: the frames that it causes extend it, and so does a machine that
+is not done with it; whoever brought it is told when all of that is settled.
 
 Until the machine is ready, as it has just started and does not know its neighbours' tables yet,
 publications of clients wait, and what those clients ask behind them.
@@ -32,6 +32,7 @@ from shoal.broker.effects import (
     Deliver,
     Effect,
     Input,
+    Key,
     LinkChanged,
     LinkReady,
     Notify,
@@ -41,9 +42,11 @@ from shoal.broker.effects import (
     Requested,
     Send,
     SetTimer,
+    Settled,
     Started,
     TimerFired,
     TimerKey,
+    Unsettled,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, PublicationBatch, Publish
@@ -140,6 +143,8 @@ class Node:
         self._trace = trace
         self._clients: dict[ClientId, Client] = {}
         self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        # What the machine is not done with, and somebody waits for.
+        self._unsettled: dict[Key, Custody] = {}
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
         self._is_ready = machine.is_ready
         self._held_back = HeldBack()
@@ -258,6 +263,14 @@ class Node:
                 self._send(effect, custody)  # type: ignore[arg-type]
             elif kind is Deliver:
                 self._deliver(effect, now_us)  # type: ignore[arg-type]
+            elif kind is Unsettled:
+                if custody is not None:
+                    custody.extend()
+                    self._unsettled[effect.key] = custody  # type: ignore[union-attr]
+            elif kind is Settled:
+                settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr]
+                if settled is not None:
+                    settled.settle()
             else:
                 self._control(effect, now_us)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.broker.custody import Custody
 from shoal.broker.effects import (
     CancelTimer,
     Deliver,
@@ -21,9 +22,11 @@ from shoal.broker.effects import (
     Requested,
     Send,
     SetTimer,
+    Settled,
     Started,
     TimerFired,
     TimerKey,
+    Unsettled,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
@@ -59,6 +62,8 @@ class Cluster:
         self.notified: list[tuple[str, str, Message]] = []
         self.records: list[msgspec.Struct] = []
         self.sent: list[tuple[str, str, Message]] = []
+        # What brokers are not done with; those whose client waits are told when they are.
+        self.unsettled: dict[tuple[str, TimerKey], Custody | None] = {}
         # Messages of these types wait until they are let through.
         self.held: dict[type[Message], list[tuple[str, str, Message]]] = {}
         for name in (*set_by.dispatchers, *set_by.matchers, *later.split()):
@@ -78,12 +83,23 @@ class Cluster:
     def start(self, name: str) -> None:
         self.handle(name, Started())
 
-    def handle(self, name: str, input: Input) -> None:
+    def handle(self, name: str, input: Input, custody: Custody | None = None) -> None:
         for effect in self.nodes[name].handle(input, self.now_us):
-            self._carry_out(name, effect)
+            self._carry_out(name, effect, custody)
+        if custody is not None:
+            custody.settle()
 
-    def _carry_out(self, name: str, effect: Effect) -> None:
+    def _carry_out(self, name: str, effect: Effect, custody: Custody | None) -> None:
         match effect:
+            case Unsettled(key):
+                assert (name, key) not in self.unsettled
+                self.unsettled[name, key] = custody
+                if custody is not None:
+                    custody.extend()
+            case Settled(key):
+                waiting = self.unsettled.pop((name, key))
+                if waiting is not None:
+                    waiting.settle()
             case Send(other, message):
                 self.sent.append((name, other, message))
                 if type(message) in self.held:
@@ -167,6 +183,7 @@ class Cluster:
             if target == name:
                 self.handle(source, LinkChanged(name, False))
         self.links = {link for link in self.links if name not in link}
+        self.unsettled = {place: each for place, each in self.unsettled.items() if place[0] != name}
 
     def ask(self, name: str, client: str, *requests: Message) -> None:
         for request in requests:

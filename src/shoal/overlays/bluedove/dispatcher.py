@@ -8,6 +8,7 @@ joiners in and, where that is asked for, decides how many matchers there are.
 
 from __future__ import annotations
 
+from shoal.broker.custody import is_assured
 from shoal.broker.effects import Effect, Notify, Record, SetTimer
 from shoal.broker.messages import (
     Advertise,
@@ -89,7 +90,9 @@ class Dispatcher:
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:
             case Publish(publications):
-                if len(self.outbox) + len(publications) > MAX_KEPT:
+                is_full = len(self.outbox) + len(publications) > MAX_KEPT
+                # Of those that somebody waits for there are no more than clients may have open.
+                if is_full and not is_assured(request):
                     raise ProtocolError(f"{self._node.broker} keeps {MAX_KEPT} publications")
                 self.outbox.send(self._accept(client, publications, now_us, out), now_us, out)
             case Subscribe(subscription):
@@ -141,9 +144,9 @@ class Dispatcher:
             case Matched(found):
                 self.home.matched(sender, found, now_us, out)
             case Answer():
-                self.outbox.answered(message)
+                self.outbox.answered(message, out)
             case Receipt(message_ids):
-                self.outbox.receipt(sender, message_ids)
+                self.outbox.receipt(sender, message_ids, out)
             case NotServed(message_ids, member):
                 self._node.table.merge((member,), now_us)
                 self.outbox.not_served(sender, message_ids, now_us, out)

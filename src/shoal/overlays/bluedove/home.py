@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from shoal.broker.effects import Deliver, Effect, Notify
+from shoal.broker.effects import Deliver, Effect, Key, Notify, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, FilterError, MessageId, Subscription, SubscriptionId
@@ -83,6 +83,7 @@ class Home:
         wish = _Wish(row, ranges_of(self._node.dimensions, subscription.filter))
         self._wishes[subscription.id] = wish
         self._unstored[subscription.id] = None
+        out.append(Unsettled(_key(subscription.id)))
         self._ask(wish, now_us, out)
         self._settle(wish, out)
 
@@ -114,7 +115,9 @@ class Home:
     def _forget(self, wish: _Wish, now_us: int, out: list[Effect]) -> None:
         id = wish.row.subscription.id
         del self._wishes[id]
-        self._unstored.pop(id, None)
+        if id in self._unstored:
+            del self._unstored[id]
+            out.append(Settled(_key(id)))
         planned = copies(self._node.table, wish.ranges)
         holders = dict.fromkeys((*planned.searched, *planned.replicas, *wish.asked))
         for matcher in holders:
@@ -165,7 +168,10 @@ class Home:
         wish.asked.clear()
         subscription = wish.row.subscription
         del self._unstored[subscription.id]
-        out.append(Notify(subscription.client, SubscriptionStored(subscription.id)))
+        out += [
+            Notify(subscription.client, SubscriptionStored(subscription.id)),
+            Settled(_key(subscription.id)),
+        ]
 
     def members_changed(self, now_us: int, out: list[Effect]) -> None:
         """Other matchers may have to have what is not stored yet."""
@@ -238,6 +244,10 @@ class Home:
             delivery = Deliver(client, routed, tuple(ids), hops)
             if not self.mailboxes.keep(delivery, now_us, out):
                 out.append(delivery)
+
+
+def _key(subscription_id: SubscriptionId) -> Key:
+    return ("subscription", subscription_id)
 
 
 def are_covered(ranges: Iterable[Range], segments: Iterable[Segment]) -> bool:

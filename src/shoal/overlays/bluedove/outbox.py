@@ -3,14 +3,15 @@
 Each goes to one of its candidates, as the policy says.  It is done when that matcher has matched
 it and the homes it named have what they are to deliver.  When the matcher's link breaks, when it
 stays silent or says that it does not serve the place, the publication goes to another candidate;
-when there is none, it waits.  Homes know second copies by the publication's number.
+when there is none, it waits.  Homes know second copies by the publication's number.  A client that
+waits to hear of its publications waits until all that it sent together are done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from shoal.broker.effects import Effect
+from shoal.broker.effects import Effect, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, MessageId, Publication
@@ -19,13 +20,24 @@ from shoal.overlays.bluedove.messages import Answer, LoadReport, Match
 from shoal.overlays.bluedove.node import Node
 
 
+class _Request:
+    """Publications that a client sent together and waits for."""
+
+    __slots__ = ("key", "left")
+
+    def __init__(self, number: int, left: int) -> None:
+        self.key = ("publications", str(number))
+        self.left = left
+
+
 class _Pending:
-    """A publication that is not done."""
+    """A publication that is not done, of a request that somebody waits for or of none."""
 
-    __slots__ = ("homes", "matcher", "receipts", "routed", "since_us", "tried")
+    __slots__ = ("homes", "matcher", "receipts", "request", "routed", "since_us", "tried")
 
-    def __init__(self, routed: RoutedPublication) -> None:
+    def __init__(self, routed: RoutedPublication, request: _Request | None) -> None:
         self.routed = routed
+        self.request = request
         self.matcher: BrokerId | None = None
         self.since_us = 0
         self.tried: tuple[BrokerId, ...] = ()
@@ -45,6 +57,7 @@ class Outbox:
         self._silent: set[BrokerId] = set()
         self._loads: dict[tuple[BrokerId, int], tuple[Load, int]] = {}
         self.utilisations: dict[BrokerId, float] = {}
+        self._requests = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -60,7 +73,16 @@ class Outbox:
         self, publications: Iterable[RoutedPublication], now_us: int, out: list[Effect]
     ) -> None:
         """Take publications in, and send each to one of its candidates."""
-        pending = [_Pending(routed) for routed in publications]
+        taken = list(publications)
+        awaited = sum(routed.publication.assured for routed in taken)
+        request = None
+        if awaited:
+            self._requests += 1
+            request = _Request(self._requests, awaited)
+            out.append(Unsettled(request.key))
+        pending = [
+            _Pending(routed, request if routed.publication.assured else None) for routed in taken
+        ]
         for each in pending:
             self._pending[each.routed.message_id] = each
         self._forward(pending, now_us, out)
@@ -113,7 +135,7 @@ class Outbox:
         self._heard_us[matcher] = now_us
         self._silent.discard(matcher)
 
-    def answered(self, message: Answer) -> None:
+    def answered(self, message: Answer, out: list[Effect]) -> None:
         """Matched; done, unless homes have yet to confirm.  Any attempt's answer will do."""
         lost, pending = self._node.lost, self._pending
         waiting: dict[MessageId, set[BrokerId]] = {}
@@ -127,16 +149,16 @@ class Outbox:
                 continue
             each.homes = waiting.get(id, set()) - each.receipts if waiting else None
             if not each.homes:
-                self._done(each)
+                self._done(each, out)
 
-    def receipt(self, home: BrokerId, message_ids: Iterable[MessageId]) -> None:
+    def receipt(self, home: BrokerId, message_ids: Iterable[MessageId], out: list[Effect]) -> None:
         """A home has what it is to deliver."""
         for id in message_ids:
             each = self._pending.get(id)
             if each is None:
                 continue
             each.receipts.add(home)
-            self._confirm(each, home)
+            self._confirm(each, home, out)
 
     def not_served(
         self, matcher: BrokerId, ids: Iterable[MessageId], now_us: int, out: list[Effect]
@@ -148,19 +170,24 @@ class Outbox:
             del self._at[matcher][each.routed.message_id]
         self._forward(returned, now_us, out)
 
-    def _confirm(self, each: _Pending, home: BrokerId) -> None:
+    def _confirm(self, each: _Pending, home: BrokerId, out: list[Effect]) -> None:
         if each.homes is not None:
             each.homes.discard(home)
             if not each.homes:
-                self._done(each)
+                self._done(each, out)
 
-    def _done(self, each: _Pending) -> None:
+    def _done(self, each: _Pending, out: list[Effect]) -> None:
         id = each.routed.message_id
         del self._pending[id]
         if each.matcher is not None:
             self._at[each.matcher].pop(id, None)
         else:
             self._stranded.pop(id, None)
+        request = each.request
+        if request is not None:
+            request.left -= 1
+            if not request.left:
+                out.append(Settled(request.key))
 
     # --- load ---------------------------------------------------------------------------------
 
@@ -182,7 +209,7 @@ class Outbox:
         """What the matcher had goes elsewhere; the home's clients are gone with it."""
         self._again(self._at.get(broker, {}).values(), now_us, out)
         for each in list(self._pending.values()):
-            self._confirm(each, broker)
+            self._confirm(each, broker, out)
 
     def tick(self, now_us: int, out: list[Effect]) -> bool:
         """Pass over matchers that stay silent; whether any publication has no candidate."""

@@ -80,6 +80,11 @@ class Bluedove:
         """What comes before there are matchers waits for them."""
         return True
 
+    @property
+    def keeps_order(self) -> bool:
+        """A publisher's publications go to different matchers, which are not equally fast."""
+        return False
+
     def start(self, now_us: int, out: list[Effect]) -> None:
         self.node.table.merge(self.node.first_members, now_us)
         if self.dispatcher is not None:

@@ -51,6 +51,10 @@ class Relocation(ABC):
     def is_ready(self) -> bool:
         return self._tree.is_ready
 
+    @property
+    def keeps_order(self) -> bool:
+        return self._tree.keeps_order
+
     def start(self, now_us: int, out: list[Effect]) -> None:
         self._tree.start(now_us, out)
 

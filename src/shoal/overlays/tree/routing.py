@@ -56,6 +56,11 @@ class TreeRouting:
     def is_ready(self) -> bool:
         return self._exchange.is_ready
 
+    @property
+    def keeps_order(self) -> bool:
+        """There is one path between two brokers, and links keep their order."""
+        return True
+
     def start(self, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(now_us, out)
 
