@@ -87,14 +87,14 @@ def check_deliveries(testbed: LoadedCluster) -> None:
         names = delivered.setdefault(row.publication.key, set())
         names |= set(row.subscriptions)
     assert len(testbed.world.trace.published) == 60
-    wishes = {
-        id: wish.row.subscription.filter
+    subscriptions = {
+        id: placement.row.subscription.filter
         for home in ("D1", "D2")
-        for id, wish in testbed.strategies[home].dispatcher.home._wishes.items()
+        for id, placement in testbed.strategies[home].dispatcher.home._placements.items()
     }
     for row in testbed.world.trace.published:
         attributes = row.publication.attributes
-        expected = {id for id, filter in wishes.items() if matches(filter, attributes)}
+        expected = {id for id, filter in subscriptions.items() if matches(filter, attributes)}
         assert delivered.get(row.publication.key, set()) == expected
     assert delivered
     responses = testbed.responses()

@@ -125,7 +125,7 @@ def test_replacing_and_unsubscribing_reach_every_copy() -> None:
 def test_what_a_home_does_not_know_is_not_delivered_and_is_forgotten() -> None:
     cluster = made()
     subscribe(cluster, "s", "x < 200 AND y < 200")
-    cluster.strategies["D1"].dispatcher.home._wishes.clear()
+    cluster.strategies["D1"].dispatcher.home._placements.clear()
     cluster.publish("D1", 1, x=100, y=100)
     cluster.settle()
     assert cluster.delivered() == []
@@ -254,10 +254,10 @@ def test_the_dead_are_missed_and_their_segments_rebuilt_from_other_dimensions() 
     served = cluster.strategies["M2"].matcher.sets
     for dimension, rows in enumerate(served):
         expected = {
-            wish.row.subscription.id
+            placement.row.subscription.id
             for name in ("D1", "D2")
-            for wish in cluster.strategies[name].dispatcher.home._wishes.values()
-            if Segment(250.0, 750.0).meets(wish.ranges[dimension])
+            for placement in cluster.strategies[name].dispatcher.home._placements.values()
+            if Segment(250.0, 750.0).meets(placement.ranges[dimension])
         }
         assert rows.rows.keys() == expected
 

@@ -38,7 +38,7 @@ from shoal.overlays.bluedove.segments import Range
 MAX_REMEMBERED = 500_000
 
 
-class _Wish:
+class _Placement:
     """A subscription of a client here, and how far it is stored."""
 
     __slots__ = ("asked", "asked_us", "awaited", "is_stored", "kept", "ranges", "row")
@@ -60,7 +60,7 @@ class Home:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._wishes: dict[SubscriptionId, _Wish] = {}
+        self._placements: dict[SubscriptionId, _Placement] = {}
         self._unstored: dict[SubscriptionId, None] = {}
         self._version = 0
         self._delivered: dict[MessageId, None] = {}
@@ -73,36 +73,36 @@ class Home:
     ) -> None:
         """Store a subscription; one of the same id is replaced."""
         self._check(client, subscription)
-        known = self._wishes.get(subscription.id)
+        known = self._placements.get(subscription.id)
         if known is not None:
             if known.row.subscription == subscription:
                 return
             self._forget(known, now_us, out)
         self._version = max(self._version + 1, now_us)
         row = Row(subscription, self._node.broker, self._version)
-        wish = _Wish(row, ranges_of(self._node.dimensions, subscription.filter))
-        self._wishes[subscription.id] = wish
+        placement = _Placement(row, ranges_of(self._node.dimensions, subscription.filter))
+        self._placements[subscription.id] = placement
         self._unstored[subscription.id] = None
         out.append(Unsettled(_key(subscription.id)))
-        self._ask(wish, now_us, out)
-        self._settle(wish, out)
+        self._ask(placement, now_us, out)
+        self._settle(placement, out)
 
     def unsubscribe(
         self, client: ClientId, subscription_id: SubscriptionId, now_us: int, out: list[Effect]
     ) -> None:
-        wish = self._wishes.get(subscription_id)
-        if wish is None or wish.row.subscription.client != client:
+        placement = self._placements.get(subscription_id)
+        if placement is None or placement.row.subscription.client != client:
             raise ProtocolError(f"{client} has no subscription {subscription_id} here")
-        self._forget(wish, now_us, out)
+        self._forget(placement, now_us, out)
 
     def leave(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         """The client is gone, and with it all it asked for."""
-        for wish in [*self._wishes.values()]:
-            if wish.row.subscription.client == client:
-                self._forget(wish, now_us, out)
+        for placement in [*self._placements.values()]:
+            if placement.row.subscription.client == client:
+                self._forget(placement, now_us, out)
 
     def _check(self, client: ClientId, subscription: Subscription) -> None:
-        known = self._wishes.get(subscription.id)
+        known = self._placements.get(subscription.id)
         owner = subscription.client if known is None else known.row.subscription.client
         for name in (subscription.client, owner):
             if name != client:
@@ -112,16 +112,16 @@ class Home:
         except FilterError as error:
             raise ProtocolError(f"subscription {subscription.id}: {error}") from None
 
-    def _forget(self, wish: _Wish, now_us: int, out: list[Effect]) -> None:
-        id = wish.row.subscription.id
-        del self._wishes[id]
+    def _forget(self, placement: _Placement, now_us: int, out: list[Effect]) -> None:
+        id = placement.row.subscription.id
+        del self._placements[id]
         if id in self._unstored:
             del self._unstored[id]
             out.append(Settled(_key(id)))
-        planned = copies(self._node.table, wish.ranges)
-        holders = dict.fromkeys((*planned.searched, *planned.replicas, *wish.asked))
+        planned = copies(self._node.table, placement.ranges)
+        holders = dict.fromkeys((*planned.searched, *planned.replicas, *placement.asked))
         for matcher in holders:
-            self._node.send(matcher, Remove(id, wish.row.version), now_us, out)
+            self._node.send(matcher, Remove(id, placement.row.version), now_us, out)
 
     @property
     def unstored(self) -> list[SubscriptionId]:
@@ -130,43 +130,45 @@ class Home:
 
     # --- storing ------------------------------------------------------------------------------
 
-    def _ask(self, wish: _Wish, now_us: int, out: list[Effect]) -> None:
+    def _ask(self, placement: _Placement, now_us: int, out: list[Effect]) -> None:
         """Send the subscription to whom it concerns and who has not been asked."""
-        planned = copies(self._node.table, wish.ranges)
-        wish.asked_us = now_us
+        planned = copies(self._node.table, placement.ranges)
+        placement.asked_us = now_us
         for matcher in dict.fromkeys((*planned.searched, *planned.replicas)):
             searched = planned.searched.get(matcher, ())
-            if matcher not in wish.asked or set(searched) - set(wish.asked[matcher]):
-                wish.asked[matcher] = searched
+            if matcher not in placement.asked or set(searched) - set(placement.asked[matcher]):
+                placement.asked[matcher] = searched
                 replicas = planned.replicas.get(matcher, ())
-                self._node.send(matcher, Store(wish.row, searched, replicas), now_us, out)
+                self._node.send(matcher, Store(placement.row, searched, replicas), now_us, out)
 
     def stored(self, matcher: BrokerId, message: Stored, out: list[Effect]) -> None:
-        wish = self._wishes.get(message.subscription_id)
-        if wish is None or wish.row.version != message.version or wish.is_stored:
+        placement = self._placements.get(message.subscription_id)
+        if placement is None or placement.row.version != message.version or placement.is_stored:
             return
         for dimension, segment in message.segments.items():
-            wish.kept[dimension, matcher] = segment
-            wish.awaited.discard((dimension, matcher))
-        if not wish.awaited:
-            self._settle(wish, out)
+            placement.kept[dimension, matcher] = segment
+            placement.awaited.discard((dimension, matcher))
+        if not placement.awaited:
+            self._settle(placement, out)
 
-    def _settle(self, wish: _Wish, out: list[Effect]) -> None:
+    def _settle(self, placement: _Placement, out: list[Effect]) -> None:
         """Call it stored, when it is: all owners have it, and they leave no place out."""
         owners = [
             [(dimension, owner) for owner in self._node.table.owners_met(dimension, ranges)]
-            for dimension, ranges in enumerate(wish.ranges)
+            for dimension, ranges in enumerate(placement.ranges)
         ]
-        wish.awaited = {pair for pairs in owners for pair in pairs if pair not in wish.kept}
-        if wish.awaited:
+        placement.awaited = {
+            pair for pairs in owners for pair in pairs if pair not in placement.kept
+        }
+        if placement.awaited:
             return
-        for ranges, pairs in zip(wish.ranges, owners, strict=True):
-            if not are_covered(ranges, [wish.kept[pair] for pair in pairs]):
+        for ranges, pairs in zip(placement.ranges, owners, strict=True):
+            if not are_covered(ranges, [placement.kept[pair] for pair in pairs]):
                 return
-        wish.is_stored = True
-        wish.kept.clear()
-        wish.asked.clear()
-        subscription = wish.row.subscription
+        placement.is_stored = True
+        placement.kept.clear()
+        placement.asked.clear()
+        subscription = placement.row.subscription
         del self._unstored[subscription.id]
         out += [
             Notify(subscription.client, SubscriptionStored(subscription.id)),
@@ -176,18 +178,18 @@ class Home:
     def members_changed(self, now_us: int, out: list[Effect]) -> None:
         """Other matchers may have to have what is not stored yet."""
         for id in list(self._unstored):
-            wish = self._wishes[id]
-            self._ask(wish, now_us, out)
-            self._settle(wish, out)
+            placement = self._placements[id]
+            self._ask(placement, now_us, out)
+            self._settle(placement, out)
 
     def tick(self, now_us: int, out: list[Effect]) -> bool:
         """Ask again where no answer came; whether there is anything that is not stored yet."""
         before_us = now_us - self._node.parameters.answer_timeout_us
         for id in list(self._unstored):
-            wish = self._wishes[id]
-            if wish.asked_us <= before_us:
-                wish.asked.clear()
-                self._ask(wish, now_us, out)
+            placement = self._placements[id]
+            if placement.asked_us <= before_us:
+                placement.asked.clear()
+                self._ask(placement, now_us, out)
         return bool(self._unstored)
 
     def fetch(self, message: Fetch) -> list[Row]:
@@ -195,11 +197,11 @@ class Home:
         if not 0 <= message.dimension < len(self._node.dimensions):
             raise ProtocolError(f"dimension {message.dimension} of {len(self._node.dimensions)}")
         rows = []
-        for wish in self._wishes.values():
-            if wish.is_stored and message.segment.meets(wish.ranges[message.dimension]):
-                living = copies(self._node.table, wish.ranges).searched.keys()
+        for placement in self._placements.values():
+            if placement.is_stored and message.segment.meets(placement.ranges[message.dimension]):
+                living = copies(self._node.table, placement.ranges).searched.keys()
                 if not living - set(message.lost):
-                    rows.append(wish.row)
+                    rows.append(placement.row)
         return rows
 
     # --- deliveries ---------------------------------------------------------------------------
@@ -235,9 +237,9 @@ class Home:
     ) -> None:
         local: dict[ClientId, list[SubscriptionId]] = {}
         for id, version in subscriptions.items():
-            wish = self._wishes.get(id)
-            if wish is not None and wish.row.version == version:
-                local.setdefault(wish.row.subscription.client, []).append(id)
+            placement = self._placements.get(id)
+            if placement is not None and placement.row.version == version:
+                local.setdefault(placement.row.subscription.client, []).append(id)
             else:
                 self._node.send(matcher, Remove(id, version), now_us, out)
         for client, ids in local.items():
