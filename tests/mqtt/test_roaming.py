@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.controls import Ended, Item, SessionState, SubscriptionState, encode_control
+from shoal.mqtt.controls import Item, SessionState, SubscriptionState, encode_control
 from shoal.mqtt.packets import (
     Connect,
     Disconnect,
@@ -179,22 +179,12 @@ def test_of_two_that_connect_at_once_the_later_stays(network: Network) -> None:
     assert not second.closed
 
 
-def test_garbage_between_brokers_is_dropped(network: Network) -> None:
-    door = network["B1"].clients.door
-    bad_text = bytearray(encode_control(Ended("client", "B1")))
-    bad_text[bad_text.index(b"client")] = 0xFF
-    for body in (b"", b"\x00", b"\xc1", bytes(range(50)), bytes(bad_text)):
-        door.send("*", body, 0)
-    network["B1"].carry_out(network["B1"].clients.take_effects())
-    assert network["B3"].connect("c").connack.reason_code is CODES.SUCCESS
-
-
 def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Network) -> None:
     network["B1"].connect("c", **KEPT).lose()
     network.is_slow = True
     client = network["B3"].open()
     client.send(Connect("c", **KEPT))
-    [(journey, _)] = network["B3"].clients._roaming._waiting.items()
+    [(journey, _)] = network["B3"].clients._federation.roaming._waiting.items()
     rows = [
         SubscriptionState(topic_filter, topic_filter, where, 1, False, False, ())
         for topic_filter, where in (("a/#/b", ""), ("a", "x >"), ("b", "x > 1"), ("c", ""))

@@ -28,21 +28,10 @@ from shoal.mqtt.access import Access, Admission, Credentials, Everyone
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.content import read_advertisements
-from shoal.mqtt.controls import (
-    Hello,
-    Here,
-    Kept,
-    Members,
-    Shared,
-    Tell,
-    Told,
-    decode_control,
-)
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
-from shoal.mqtt.granting import GRANTING_TIMER, Granting
+from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Homes
-from shoal.mqtt.joining import Joining
 from shoal.mqtt.journal import Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
@@ -50,10 +39,8 @@ from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
-from shoal.mqtt.roaming import Roaming
 from shoal.mqtt.session import Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
-from shoal.mqtt.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscribing import Subscribing
 from shoal.mqtt.subscriptions import Subscriptions
@@ -94,18 +81,10 @@ class BrokerClients:
         self._access = access or Everyone()
         self._timers = Timers()
         self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
-        self._roaming = Roaming(self, self.door, self._timers) if self.door else None
-        self._joining: Joining | None = None
-        self._sharing: Sharing | None = None
-        self._granting: Granting | None = None
-        if self.door is not None and self._roaming is not None:
-            self._sharing = Sharing(
-                broker_id, self.door, self._timers, self.subscriptions, self._fan_out.hand
-            )
-            self._granting = Granting(broker_id, self.door, self._timers)
-            tellers = (self._roaming.tell_clients, self._sharing.tell)
-            self._joining = Joining(broker_id, self.door, self.retained, self._timers, tellers)
-            self._joining.join(now_us)
+        self._federation: Federation | None = None
+        if self.door is not None:
+            hand = self._fan_out.hand
+            self._federation = Federation(self, self.door, self._timers, hand, now_us)
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
         self._assigned = 0
@@ -146,14 +125,8 @@ class BrokerClients:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
                     self._sessions.publish_will(self._sessions[client_id], now_us)
-                case (str(kind), (str(), int()) as journey) if self._roaming is not None:
-                    self._roaming.due(kind, journey, now_us)
-                case (str(kind), int()) if kind == SHARING_TIMER and self._sharing is not None:
-                    self._sharing.due(now_us)
-                case (str(kind), int()) if kind == GRANTING_TIMER and self._granting is not None:
-                    self._granting.due(now_us)
-                case (str(kind), ()) if self._joining is not None:
-                    self._joining.due(kind, now_us)
+                case (str(kind), about) if self._federation is not None:
+                    self._federation.due(kind, about, now_us)
                 case _:
                     self._publish_statistics(now_us)
         return self.take_effects()
@@ -213,8 +186,8 @@ class BrokerClients:
         connection.session = session
         if self.door is not None:
             self.door.advertise(client_id, read_advertisements(connect.properties.user_properties))
-        if self._roaming is not None:
-            self._roaming.entered(session, now_us)
+        if self._federation is not None:
+            self._federation.roaming.entered(session, now_us)
         if self.journal is not None:
             self.journal.entered(session)
         session.outlet = connection.outlet
@@ -242,8 +215,8 @@ class BrokerClients:
     def _forget(self, session: Session, now_us: int) -> None:
         self._dropped += session.dropped
         self.subscriptions.forget(session)
-        if self._roaming is not None:
-            self._roaming.ended(session, now_us)
+        if self._federation is not None:
+            self._federation.roaming.ended(session, now_us)
 
     # --- sessions move between brokers --------------------------------------------------------
 
@@ -251,21 +224,21 @@ class BrokerClients:
         self, connection: Connection, connect: Connect, admission: Admission, now_us: int
     ) -> bool:
         """Whether the client's session has to come from another broker first."""
-        return self._roaming is not None and self._roaming.must_wait(
+        return self._federation is not None and self._federation.roaming.must_wait(
             connection, connect, admission, now_us
         )
 
     def redirected(self, connection: Connection, now_us: int) -> bool:
         """A client was sent to another broker; whether what it still says matters."""
-        if self._roaming is None or not self.is_kept(connection.client_id or ""):
+        if self._federation is None or not self.is_kept(connection.client_id or ""):
             return False
-        self._roaming.redirecting.add(connection, now_us)
+        self._federation.roaming.redirecting.add(connection, now_us)
         return True
 
     def hung_up(self, connection: Connection, now_us: int) -> None:
         """It has said all, or takes too long."""
-        if self._roaming is not None:
-            self._roaming.redirecting.ended(connection, now_us)
+        if self._federation is not None:
+            self._federation.roaming.redirecting.ended(connection, now_us)
 
     def is_kept(self, client_id: str) -> bool:
         """Whether a client has a session here that outlives its connection."""
@@ -312,8 +285,8 @@ class BrokerClients:
         """A session is here since before the broker started; its client is away."""
         if session.expiry_interval_s:
             session.journal = self.journal
-            if self._roaming is not None:
-                self._roaming.restored(session, now_us)
+            if self._federation is not None:
+                self._federation.roaming.restored(session, now_us)
         self._sessions.restored(session, now_us)
 
     def may_publish_again(self, key: tuple[str, int]) -> bool:
@@ -328,12 +301,12 @@ class BrokerClients:
     @property
     def homes(self) -> Homes:
         """Where the sessions of clients are that are not here."""
-        return self._roaming.homes if self._roaming is not None else Homes()
+        return self._federation.roaming.homes if self._federation is not None else Homes()
 
     def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
         """A session was elsewhere when the broker stopped."""
-        if self._roaming is not None:
-            self._roaming.restore_home(client_id, broker, at_us)
+        if self._federation is not None:
+            self._federation.roaming.restore_home(client_id, broker, at_us)
 
     def departed(self, session: Session) -> None:
         """All that came for a session that went elsewhere has been sent there."""
@@ -379,14 +352,15 @@ class BrokerClients:
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""
         assert self.door is not None
-        assert self._granting is not None
+        assert self._federation is not None
         self.door.unsettled.pop(subscription_id, None)
-        self._granting.stored(subscription_id)
+        self._federation.granting.stored(subscription_id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
         assert self.door is not None
-        journal = self.journal
+        assert self._federation is not None
+        journal, sharing = self.journal, self._federation.sharing
         for delivery in deliveries:
             publication = delivery.routed.publication
             if journal is not None and publication.assured:
@@ -394,44 +368,28 @@ class BrokerClients:
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:
                     self.settle()
-                    self._hear(publication.body, now_us)
+                    self._federation.hear(publication.body, now_us)
                 continue
             message = self.door.message(publication, now_us)
             if message is not None:
                 if message.retain:
                     self.retained.keep(message)
                 self._fan_out.gather(message, now_us)
-                if self._sharing is not None and self._sharing.has_left:
-                    self._sharing.hand_on(message, now_us)
+                if sharing.has_left:
+                    sharing.hand_on(message, now_us)
         return self.take_effects()
-
-    def _hear(self, body: bytes, now_us: int) -> None:
-        """Another broker's MQTT side says something; what cannot be read is dropped."""
-        control = decode_control(body)
-        if self._roaming is None or self._joining is None or self._sharing is None:
-            return
-        if control is None:
-            return
-        if isinstance(control, Members | Shared):
-            self._sharing.hear(control, now_us)
-        elif isinstance(control, Hello | Here | Tell | Kept | Told):
-            if isinstance(control, Hello):
-                self._sharing.forget(control.broker)
-            self._joining.hear(control, now_us)
-        else:
-            self._roaming.hear(control, now_us)
 
     def rejoin(self, now_us: int) -> None:
         """A link to the rest of the network is back: find out what was missed."""
-        if self._joining is not None:
-            self._joining.join(now_us)
+        if self._federation is not None:
+            self._federation.joining.join(now_us)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""
-        if self._granting is None:
+        if self._federation is None:
             answer(now_us)
         else:
-            self._granting.owe(answer, now_us)
+            self._federation.granting.owe(answer, now_us)
 
     # --- statistics ---------------------------------------------------------------------------
 

@@ -1,0 +1,70 @@
+"""What the MQTT side of one broker does together with those of the others in its network.
+
+Sessions follow their clients (`roaming`), shared subscriptions take turns (`sharing`), SUBACK comes
+when all have heard of a subscription (`granting`), and whoever joins is told what it missed
+(`joining`).  They speak through the door by controls; each goes to the part that it concerns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shoal.mqtt.controls import Hello, Here, Kept, Members, Shared, Tell, Told, decode_control
+from shoal.mqtt.granting import GRANTING_TIMER, Granting
+from shoal.mqtt.joining import Joining
+from shoal.mqtt.messages import Message
+from shoal.mqtt.network import Door
+from shoal.mqtt.roaming import Roaming
+from shoal.mqtt.session import ClientSubscription
+from shoal.mqtt.sharing import SHARING_TIMER, Sharing
+from shoal.mqtt.timers import Timers
+
+if TYPE_CHECKING:
+    from shoal.mqtt.broker_clients import BrokerClients
+
+
+class Federation:
+    """One broker's part.  `deliver` gives a message to a member of a group here."""
+
+    def __init__(
+        self,
+        clients: BrokerClients,
+        door: Door,
+        timers: Timers,
+        deliver: Callable[[Message, ClientSubscription, int], None],
+        now_us: int,
+    ) -> None:
+        broker_id = clients.broker_id
+        self.roaming = Roaming(clients, door, timers)
+        self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver)
+        self.granting = Granting(broker_id, door, timers)
+        tellers = (self.roaming.tell_clients, self.sharing.tell)
+        self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
+        self.joining.join(now_us)
+
+    def due(self, kind: str, about: object, now_us: int) -> None:
+        """A timer of one of the parts."""
+        match about:
+            case (str(client_id), int(at_us)):
+                self.roaming.due(kind, (client_id, at_us), now_us)
+            case int() if kind == SHARING_TIMER:
+                self.sharing.due(now_us)
+            case int() if kind == GRANTING_TIMER:
+                self.granting.due(now_us)
+            case ():
+                self.joining.due(kind, now_us)
+
+    def hear(self, body: bytes, now_us: int) -> None:
+        """Another broker's MQTT side says something; what cannot be read is dropped."""
+        control = decode_control(body)
+        if control is None:
+            return
+        if isinstance(control, Members | Shared):
+            self.sharing.hear(control, now_us)
+        elif isinstance(control, Hello | Here | Tell | Kept | Told):
+            if isinstance(control, Hello):
+                self.sharing.forget(control.broker)
+            self.joining.hear(control, now_us)
+        else:
+            self.roaming.hear(control, now_us)
