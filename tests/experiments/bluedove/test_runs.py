@@ -105,7 +105,7 @@ def check_deliveries(testbed: LoadedCluster) -> None:
 
 def test_a_cluster_starts_where_nothing_happens_for_seconds() -> None:
     # Dispatchers take a second for a message; loads are reported, and tables exchanged, rarely.
-    slow = msgspec.structs.replace(TINY, slowdown=1_000_000, search_ns=1, period_s=10)
+    slow = msgspec.structs.replace(TINY, slowdown=1_000_000, search_ns=1, report_s=10, gossip_s=10)
     testbed = LoadedCluster(slow)
     assert testbed.backlog == 0
     assert {len(table.serving()) for table in tables(testbed)} == {3}
@@ -188,11 +188,17 @@ def test_the_grid_has_every_run_once(name: str, tmp_path: Path) -> None:
     assert len(names) == len(set(names))
     assert {rate_name(system, 20) for system in SYSTEMS} <= set(names)
     assert rate_name("bluedove", 100) in names
-    assert (rate_name("bluedove", 500) in names) == (name == "paper")
+    assert {rate_name(system, 500) for system in ("bluedove", "peer-to-peer")} <= set(names)
     assert {engine_name(rate_name(system, 20)) for system in SYSTEMS} <= set(names)
-    assert data_name("positions", "bluedove", quantiles=True) in names
+    assert data_name("positions", "bluedove", 20, quantiles=True) in names
+    sizes = [
+        size
+        for size in (100, 500)
+        if data_name("flights", "bluedove", size, quantiles=True) in names
+    ]
+    assert sizes == ([100] if name == "small" else [100, 500])
     without = {made.name for made in grid(SCALES[name], tmp_path, 1)}
-    assert len(without) == len(names) - 10
+    assert len(without) == len(names) - 10 - 4 * len(sizes)
 
 
 def test_a_run_on_other_data_is_another_run(tmp_path: Path, points: Path) -> None:
@@ -241,6 +247,7 @@ def test_the_study_becomes_pages(tmp_path: Path) -> None:
     write_pages(tmp_path, read_study(tmp_path / "study.json"))
     text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
     assert "not run" in text
-    assert "| flights | quantiles |" in text
+    assert "| flights | 20 | quantiles |" in text
+    assert "| flights | 100 | quantiles |" in text
     assert "one at a time" in text
     assert (tmp_path / "figures" / "figure-6a.svg").is_file()

@@ -27,6 +27,26 @@ NARROW = 10.0
 # index of these costs: servers are slower by that, for as many messages per second, and there are
 # as many dispatchers as matchers, to keep up.
 ENGINE_SPEED, NARROW_SPEED = 5, 10
+# With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown,
+# and tables, which nothing changes, are exchanged once in a trial.
+REPORTS_SLOWDOWN = 400
+GOSSIP_S = 40
+
+
+class Beyond(NamedTuple):
+    """Clusters larger than the paper's: alike, but for the number of matchers.
+
+    A trial (`LEAST_TRIAL_S`) must be long against what the slowest messages take, and has as many
+    messages as the slowdown leaves; this is the compromise.
+
+    sizes        numbers of matchers
+    data_sizes   those with real data
+    """
+
+    sizes: tuple[int, ...]
+    data_sizes: tuple[int, ...]
+    subscriptions: int
+    slowdown: int
 
 
 class Scale(NamedTuple):
@@ -34,14 +54,14 @@ class Scale(NamedTuple):
 
     sizes        numbers of matchers
     most         the number for all that varies something else
-    beyond       numbers of matchers beyond the paper's: matchers, subscriptions, slowdown
+    beyond       numbers of matchers beyond the paper's
     messages     in one trial, at least
     """
 
     name: str
     slowdown: int
     sizes: tuple[int, ...]
-    beyond: tuple[tuple[int, int, int], ...]
+    beyond: Beyond
     subscriptions: int
     messages: int
     dimensions: tuple[int, ...]
@@ -55,7 +75,7 @@ class Scale(NamedTuple):
 
     @property
     def all_sizes(self) -> tuple[int, ...]:
-        return (*self.sizes, *(matchers for matchers, _, _ in self.beyond))
+        return (*self.sizes, *self.beyond.sizes)
 
 
 SCALES = {
@@ -63,7 +83,7 @@ SCALES = {
         name="small",
         slowdown=400,
         sizes=(5, 20),
-        beyond=((100, 1_000, 1_000),),
+        beyond=Beyond(sizes=(100, 500), data_sizes=(100,), subscriptions=1_000, slowdown=1_600),
         subscriptions=1_000,
         messages=5_000,
         dimensions=(1, 2, 4),
@@ -75,7 +95,7 @@ SCALES = {
         name="paper",
         slowdown=50,
         sizes=(5, 10, 15, 20),
-        beyond=((100, 4_000, 500), (500, 250, 4_000)),
+        beyond=Beyond(sizes=(100, 500), data_sizes=(100, 500), subscriptions=1_000, slowdown=1_000),
         subscriptions=PAPER_SUBSCRIPTIONS,
         messages=20_000,
         dimensions=(1, 2, 3, 4),
@@ -205,21 +225,39 @@ def _engine(maker: _Maker) -> Iterator[Run]:
 
 def _beyond(maker: _Maker) -> Iterator[Run]:
     for system in (BLUEDOVE, PEERS):
-        for matchers, subscriptions, slowdown in maker.scale.beyond:
-            yield maker.run(rate_name(system, matchers), "rate", 15.0, system=system,
-                            matchers=matchers, subscriptions=subscriptions, slowdown=slowdown,
-                            dispatchers=matchers // MATCHERS_PER_DISPATCHER,
-                            period_s=max(1, matchers // 50))  # fmt: skip
+        for matchers in maker.scale.beyond.sizes:
+            cost = matchers / (10 if system == BLUEDOVE else 20)
+            yield maker.run(rate_name(system, matchers), "rate", cost, system=system,
+                            **_larger(maker.scale, matchers))  # fmt: skip
+
+
+def _larger(scale: Scale, matchers: int) -> dict[str, object]:
+    beyond = scale.beyond
+    return {
+        "matchers": matchers,
+        "dispatchers": matchers // MATCHERS_PER_DISPATCHER,
+        "subscriptions": beyond.subscriptions,
+        "slowdown": beyond.slowdown,
+        "report_s": max(1, beyond.slowdown // REPORTS_SLOWDOWN),
+        "gossip_s": GOSSIP_S,
+    }
 
 
 def _data(maker: _Maker, data: Iterable[DataFile]) -> Iterator[Run]:
+    scale = maker.scale
     for name, file in data:
+        points = str(file)
         for system in SYSTEMS:
             for quantiles in (False, True):
                 if system != FULL or not quantiles:
-                    yield maker.run(data_name(name, system, quantiles=quantiles), "rate", 4.0,
-                                    system=system, points=str(file),
+                    yield maker.run(data_name(name, system, scale.most, quantiles=quantiles),
+                                    "rate", 4.0, system=system, points=points,
                                     quantiles=quantiles)  # fmt: skip
+        for matchers in scale.beyond.data_sizes:
+            for system in (BLUEDOVE, PEERS):
+                yield maker.run(data_name(name, system, matchers, quantiles=True), "rate",
+                                matchers / 12, system=system, points=points, quantiles=True,
+                                **_larger(scale, matchers))  # fmt: skip
 
 
 def rate_name(system: str, matchers: int) -> str:
@@ -258,5 +296,5 @@ def engine_name(name: str) -> str:
     return f"engine-{name}"
 
 
-def data_name(data: str, system: str, *, quantiles: bool) -> str:
-    return f"{data}-{system.replace(' ', '-')}{'-quantiles' if quantiles else ''}"
+def data_name(data: str, system: str, matchers: int, *, quantiles: bool) -> str:
+    return f"{data}-{system.replace(' ', '-')}-{matchers}{'-quantiles' if quantiles else ''}"

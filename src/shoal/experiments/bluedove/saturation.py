@@ -35,8 +35,8 @@ PRECISION = 0.04
 LEAST_TRIAL_S = 40.0
 # A trial is ended when messages of so much time wait.
 SLICES, HOPELESS_S = 5, 5.0
-# A guess is made from so many messages.
-GUESSED_FROM = 4_000
+# A guess is made from so many messages, and for each matcher so many.
+GUESSED_FROM, GUESSED_EACH = 4_000, 1_000
 # How far the next value is when the limit is not yet between two.
 STEP = 1.3
 
@@ -126,7 +126,8 @@ def expected_rate(testbed: LoadedCluster) -> float:
                 cost_us[name, dimension] = costs.work_us(Work(1, len(rows)))
     table = testbed.strategies[parameters.dispatchers[0]].node.table
     busy_us: dict[BrokerId, float] = defaultdict(float)
-    for _ in range(GUESSED_FROM):
+    count = max(GUESSED_FROM, GUESSED_EACH * len(parameters.matchers))
+    for _ in range(count):
         message = testbed.traffic.message()
         candidates = [
             (name, number)
@@ -137,7 +138,7 @@ def expected_rate(testbed: LoadedCluster) -> float:
             candidates = [min(candidates, key=cost_us.__getitem__)]
         for candidate in candidates:
             busy_us[candidate[0]] += cost_us[candidate] / len(candidates)
-    return GUESSED_FROM * testbed.setting.cores * 1e6 / max(1.0, *busy_us.values())
+    return count * testbed.setting.cores * 1e6 / max(1.0, *busy_us.values())
 
 
 def saturation_rate(testbed: LoadedCluster, messages: int) -> float:

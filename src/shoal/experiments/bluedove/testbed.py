@@ -70,7 +70,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     dimensions      so many of the four attributes are searchable (IV-F)
     points          a file of real data (`save_points`) instead of the evaluation's workload
     quantiles       segments by the quantiles of those data
-    period_s        matchers exchange tables, and report their loads, so often
+    report_s        matchers report their loads so often
+    gossip_s        they exchange tables so often
     """
 
     system: str = "bluedove"
@@ -91,22 +92,23 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     at_ends: bool = False
     points: str = ""
     quantiles: bool = False
-    period_s: int = 1
+    report_s: int = 1
+    gossip_s: int = 1
     seed: int = 1
 
 
 def parameters_of(setting: Setting, dimensions: tuple[Dimension, ...]) -> Parameters:
     """What every node is set by; the dispatchers are D1 and so on, the matchers M001."""
-    period_us = setting.period_s * SECOND_US
+    report_us, gossip_us = setting.report_s * SECOND_US, setting.gossip_s * SECOND_US
     options = {
         "dispatchers": tuple(f"D{number + 1}" for number in range(setting.dispatchers)),
         "matchers": tuple(f"M{number + 1:03}" for number in range(setting.matchers)),
         "cores": setting.cores,
         "publications_per_job": 1,
-        "gossip_interval_us": period_us,
-        "load_interval_us": period_us,
-        "rate_window_us": 5 * period_us,
-        "failure_us": 10 * period_us,
+        "gossip_interval_us": gossip_us,
+        "load_interval_us": report_us,
+        "rate_window_us": 5 * report_us,
+        "failure_us": 10 * gossip_us,
         "elastic": setting.spares > 0,
         # Those that are there at first stay, as idle as they are before the first message.
         "elasticity": Elasticity(least=setting.matchers),
@@ -259,7 +261,7 @@ class LoadedCluster:
             world.subscribe(at_us, homes[number % len(homes)], subscription)
         at_us = self._run_until(at_us + SECOND_US, self._is_all_stored)
         # Loads are reported before the first message.
-        world.run(at_us + 2 * self.setting.period_s * SECOND_US)
+        world.run(at_us + 2 * self.setting.report_s * SECOND_US)
 
     def _is_all_stored(self) -> bool:
         dispatchers = (strategy.dispatcher for strategy in self.strategies.values())

@@ -141,13 +141,16 @@ def points_digest(file: Path) -> str:
 class PointsWorkload:
     """Of real data.
 
-    quantiles   segments have equal numbers of messages, not equal lengths
+    quantiles   segments have equal numbers of messages, not equal lengths, on attributes that
+                have as many values
 
     >>> rows = Points(("x", "y"), np.array([[1.0, 5.0], [2.0, 9.0], [9.0, 7.0]]))
     >>> workload = PointsWorkload(rows, Random(1), quantiles=True)
     >>> workload.dimensions(3)[0].boundaries, workload.message() in ({"x": 1.0, "y": 5.0},
     ...     {"x": 2.0, "y": 9.0}, {"x": 9.0, "y": 7.0})
     ((2.0, 9.0), True)
+    >>> workload.dimensions(4)[0].boundaries
+    ()
     """
 
     def __init__(self, points: Points, random: Random, *, quantiles: bool) -> None:
@@ -165,12 +168,17 @@ class PointsWorkload:
                 attribute=name,
                 low=float(self._low[column]),
                 high=float(self._high[column]),
-                boundaries=quantile_cuts(self._values[:, column], segments)
-                if self._quantiles
-                else (),
+                boundaries=self._boundaries(column, segments),
             )
             for column, name in enumerate(self.attributes)
         )
+
+    def _boundaries(self, column: int, segments: int) -> tuple[float, ...]:
+        """None, for segments of equal lengths, also where there are too few values to cut at."""
+        if not self._quantiles:
+            return ()
+        cuts = quantile_cuts(self._values[:, column], segments)
+        return cuts if len(cuts) == segments - 1 else ()
 
     def filter(self) -> Filter:
         """A range around a row."""
