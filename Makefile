@@ -43,8 +43,9 @@ check: install ## style, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two processes; one of them has all that needs Spark (tests/conftest.py).
 tests: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # Same examples on every run and machine; a failure prints the example that failed.
 settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("shoal")
+
+NEED_SPARK = ("tests/pipeline/", "tests/cli/")
+
+
+class Files(LoadScopeScheduling):
+    """Deals files out to several test processes; those that need Spark all to one.
+
+    Each process would start a Spark of its own, which takes longer than most tests.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, *_ = nodeid.partition("::")
+        return "spark" if file.startswith(NEED_SPARK) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Files:
+    return Files(config, log)
