@@ -66,6 +66,17 @@ def test_a_subscription_is_granted_when_it_is_stored_as_well() -> None:
     assert ids(client) == [4]
 
 
+def test_who_is_sent_away_meanwhile_hears_no_more() -> None:
+    network = Network("B1", "B2")
+    properties = Properties(session_expiry_interval_s=100)
+    client = network["B1"].connect("c", properties=properties)
+    network.is_settling = False
+    ask(client, 1, "a")
+    network["B1"].carry_out(client.connection.redirect("B2", network["B1"].now_us))
+    settle(network)
+    assert ids(client) == []
+
+
 def test_those_that_come_meanwhile_share_a_mark() -> None:
     network = Network("B1", "B2")
     network.is_settling = False

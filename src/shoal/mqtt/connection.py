@@ -45,9 +45,7 @@ from shoal.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
-    Unsuback,
     Unsubscribe,
 )
 from shoal.mqtt.properties import NO_PROPERTIES, Properties
@@ -392,40 +390,24 @@ class Connection:
 
     def _on_subscribe(self, packet: Subscribe, now_us: int) -> None:
         assert self.session is not None
-        grants = [
-            self._clients.subscribing.subscribe(
-                self.session, self.permissions, request, packet.properties
-            )
-            for request in packet.requests
-        ]
-        reasons = [grant.reason for grant in grants if grant.reason is not None]
-        properties = Properties(reason_string="\n".join(reasons)) if reasons else NO_PROPERTIES
-        codes = tuple(grant.reason_code for grant in grants)
-        suback = Suback(packet.packet_id, codes, properties)
+        subscribing = self._clients.subscribing
+        suback, wanting = subscribing.subscribe(self.session, self.permissions, packet)
 
         def answer(now_us: int) -> None:
-            if self.state is State.CLOSED:
+            if self.is_closed:
                 return
             self.outlet.send_answer(suback)
-            for grant in grants:
-                if grant.retained is not None:
-                    self._clients.subscribing.send_retained(grant.retained, now_us)
+            for subscription in wanting:
+                subscribing.send_retained(subscription, now_us)
 
-        if any(code < FIRST_ERROR for code in codes):
+        if any(code < FIRST_ERROR for code in suback.reason_codes):
             self._clients.when_known(answer, now_us)
         else:
             answer(now_us)
 
     def _on_unsubscribe(self, packet: Unsubscribe, now_us: int) -> None:
-        session = self.session
-        assert session is not None
-        codes = tuple(
-            ReasonCode.SUCCESS
-            if self._clients.subscribing.unsubscribe(session, topic_filter)
-            else ReasonCode.NO_SUBSCRIPTION_EXISTED
-            for topic_filter in packet.topic_filters
-        )
-        self.outlet.send_answer(Unsuback(packet.packet_id, codes))
+        assert self.session is not None
+        self.outlet.send_answer(self._clients.subscribing.unsubscribe(self.session, packet))
 
     def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:
         self.outlet.send(_PINGRESP)

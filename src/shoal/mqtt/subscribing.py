@@ -4,10 +4,10 @@
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> subscriptions = Subscriptions()
 >>> subscribing = Subscribing(DEFAULT_LIMITS, subscriptions, RetainedStore(10))
->>> request = SubscriptionRequest("flights?dep_delay > 30")
->>> session = Session("me", DEFAULT_LIMITS)
->>> subscribing.subscribe(session, AllPermissions(), request, Properties()).reason_code.name
-'SUCCESS'
+>>> request = Subscribe(7, (SubscriptionRequest("flights?dep_delay > 30"),))
+>>> suback, _ = subscribing.subscribe(Session("me", DEFAULT_LIMITS), AllPermissions(), request)
+>>> [code.name for code in suback.reason_codes]
+['SUCCESS']
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from shoal.mqtt.access import Permissions
 from shoal.mqtt.content import ContentFilterError, attributes_of, read_subscription_filter
 from shoal.mqtt.journal import CANNOT_WRITE
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.packets import SubscriptionRequest
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
+from shoal.mqtt.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.session import ClientSubscription, Outgoing, Session
@@ -31,7 +31,7 @@ from shoal.mqtt.subscriptions import Subscriptions
 _RETAIN_IF_NEW = 1
 
 
-class Grant(NamedTuple):
+class _Grant(NamedTuple):
     """The answer to one topic filter of a SUBSCRIBE.
 
     `retained` is the subscription whose retained messages are to be sent now.
@@ -53,13 +53,27 @@ class Subscribing:
         self._retained = retained
 
     def subscribe(
+        self, session: Session, permissions: Permissions, packet: Subscribe
+    ) -> tuple[Suback, list[ClientSubscription]]:
+        """The answer, and the subscriptions that get what is retained once it is out."""
+        grants = [
+            self._grant(session, permissions, request, packet.properties)
+            for request in packet.requests
+        ]
+        reasons = [grant.reason for grant in grants if grant.reason is not None]
+        properties = Properties(reason_string="\n".join(reasons)) if reasons else NO_PROPERTIES
+        codes = tuple(grant.reason_code for grant in grants)
+        wanting = [grant.retained for grant in grants if grant.retained is not None]
+        return Suback(packet.packet_id, codes, properties), wanting
+
+    def _grant(
         self,
         session: Session,
         permissions: Permissions,
         request: SubscriptionRequest,
         properties: Properties,
-    ) -> Grant:
-        """Grant or refuse one topic filter of a SUBSCRIBE."""
+    ) -> _Grant:
+        """Grant or refuse one topic filter."""
         text = request.topic_filter
         try:
             filter = read_subscription_filter(
@@ -68,7 +82,7 @@ class Subscribing:
                 with_query=self._limits.queries_in_topic_filters,
             )
         except ContentFilterError as error:
-            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+            return _Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
         subscription = ClientSubscription(
             session,
             text,
@@ -80,33 +94,37 @@ class Subscribing:
             identifiers=properties.subscription_identifiers,
         )
         if not permissions.may_subscribe(subscription.wanted_topics):
-            return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
+            return _Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
         if (
             len(session.subscriptions) >= self._limits.maximum_subscriptions
             and text not in session.subscriptions
         ):
-            return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+            return _Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
         if session.journal is not None and session.journal.is_failing:
-            return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+            return _Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
         try:
             is_new = self._subscriptions.add(subscription)
         except TopicError as error:
-            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+            return _Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
         if session.journal is not None:
             session.journal.subscribed(subscription)
         handling = request.retain_handling
         wants_retained = not subscription.shared and (
             handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
         )
-        return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+        return _Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
 
-    def unsubscribe(self, session: Session, text: str) -> bool:
-        """Take a subscription back; whether there was one."""
+    def unsubscribe(self, session: Session, packet: Unsubscribe) -> Unsuback:
+        """Take subscriptions back; the answer says which there were."""
+        codes = [self._take_back(session, text) for text in packet.topic_filters]
+        return Unsuback(packet.packet_id, tuple(codes))
+
+    def _take_back(self, session: Session, text: str) -> ReasonCode:
         if self._subscriptions.remove(session, text) is None:
-            return False
+            return ReasonCode.NO_SUBSCRIPTION_EXISTED
         if session.journal is not None:
             session.journal.unsubscribed(session, text)
-        return True
+        return ReasonCode.SUCCESS
 
     def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
         """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
