@@ -95,12 +95,12 @@ async def test_what_a_client_that_is_sent_away_says_last_is_heard() -> None:
         assert session is not None
         await until(lambda: session.inflight == 1)
         client.send(Puback(second))
+        await until(lambda: session.inflight == 0)
         goodbye = await client.packet()
         assert isinstance(goodbye, Disconnect)
         assert goodbye.reason_code is ReasonCode.USE_ANOTHER_SERVER
         closing = await client.event()
         assert isinstance(closing, CloseConnection)
-        assert session.inflight == 0
         client.say(closing.response())
         await until(lambda: not door._half_closed)
         assert connection.is_closed
