@@ -38,7 +38,7 @@ class Beyond(NamedTuple):
 
     A trial (`LEAST_TRIAL_S`) must be long against what the slowest messages take, and has as many
     messages as the slowdown leaves; this is the compromise.  With real data some messages meet
-    most of the subscriptions, wherever they go, and take twice as long.
+    most of the subscriptions, wherever they go, and there servers are as with 20 matchers.
 
     sizes           numbers of matchers
     slowdown        of servers, there
@@ -92,7 +92,7 @@ SCALES = {
             sizes=(100, 500),
             slowdown=1_600,
             data_sizes=(100,),
-            data_slowdown=800,
+            data_slowdown=400,
         ),
         subscriptions=1_000,
         messages=5_000,
@@ -110,7 +110,7 @@ SCALES = {
             sizes=(100, 500),
             slowdown=1_200,
             data_sizes=(100, 500),
-            data_slowdown=800,
+            data_slowdown=400,
         ),
         subscriptions=PAPER_SUBSCRIPTIONS,
         messages=20_000,
