@@ -24,5 +24,6 @@ class Files(LoadScopeScheduling):
         return "spark" if file.startswith(NEED_SPARK) else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Files:
     return Files(config, log)
