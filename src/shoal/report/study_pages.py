@@ -158,12 +158,18 @@ def _claims(study: Study) -> Markup:
 def _claim(found: Sequence[Claim], names: Sequence[str]) -> Markup:
     why = reason(found)
     by_name = {one.dataset: one for one in found}
-    return tag(
+    row = tag(
         "tr",
-        tag("td", found[0].claim, tag("p", why, class_="reason") if why else None),
+        tag("td", found[0].claim),
         tag("td", found[0].paper),
         [tag("td", _verdict(by_name[name]) if name in by_name else None) for name in names],
         id_=found[0].id,
+        class_="explained" if why else None,
+    )
+    return (
+        join(row, tag("tr", tag("td", why, colspan=2 + len(names)), class_="reason"))
+        if why
+        else row
     )
 
 
