@@ -66,7 +66,8 @@ def write_study(
             f"{len(results)} runs",
             f"{scale.subscriptions:,} subscriptions",
             f"servers {scale.slowdown} times slower than the paper's",
-            f"{min(scale.sizes)} to {scale.most} matchers with 4 cores, 2 dispatchers",
+            f"{min(scale.sizes)} to {scale.most} matchers with 4 cores, 2 dispatchers;"
+            f" beyond the paper {max(scale.all_sizes)}",
         ],
         "notes": NOTES,
         "claims": [msgspec.to_builtins(one) for one in findings],
