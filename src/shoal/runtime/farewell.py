@@ -9,18 +9,41 @@ on reading, and closes when the client does, or a moment later.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 # Long enough for a client to read what was said and close; one that does not is cut off.
 LINGER_S = 1.0
 
 
-def half_close(transport: asyncio.Transport) -> None:
-    """Say behind what was written that no more will be, and read on."""
-    if transport.can_write_eof():
-        transport.write_eof()
-    transport.resume_reading()
+class Lingering(asyncio.Protocol):
+    """A client's connection, which the broker ends on its side first."""
 
+    _transport: asyncio.Transport
+    pause_reading: Callable[[], None]
 
-def close_soon(transport: asyncio.Transport) -> None:
-    """Close what is half closed; the caller ignores what still comes."""
-    asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+    def __init__(self) -> None:
+        self._is_half_closed = False
+        self._is_over = False
+
+    def half_close(self) -> None:
+        """Say no more behind what was written, and read on."""
+        if not self._is_half_closed and not self._transport.is_closing():
+            self._say_goodbye()
+            self._is_half_closed = True
+            self.pause_reading = self._go_on_reading
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Say no more, and hear no more."""
+        self.half_close()
+        if not self._is_over and not self._transport.is_closing():
+            self._is_over = True
+            asyncio.get_running_loop().call_later(LINGER_S, self._transport.close)
+
+    def _say_goodbye(self) -> None:
+        """What is said last."""
+
+    def _go_on_reading(self) -> None:
+        """What still comes is heard, or thrown away."""

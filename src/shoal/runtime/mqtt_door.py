@@ -27,7 +27,7 @@ from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.runtime.addresses import Address
-from shoal.runtime.farewell import close_soon, half_close
+from shoal.runtime.farewell import Lingering
 from shoal.runtime.journal_files import JournalFiles, Sync
 from shoal.runtime.journal_writer import JournalWriter
 from shoal.runtime.node import Node, Phase
@@ -187,8 +187,7 @@ class MqttDoor:
 
     def lost(self, connection: Connection) -> None:
         """A client's connection is gone."""
-        socket = self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
-        if socket is not None:
+        if self._forget(connection) is not None:
             self.carry_out(connection.lost(self.node.clock.now_us()))
             self.node.schedule_flush()
 
@@ -216,11 +215,12 @@ class MqttDoor:
                     self._half_closed[effect.connection] = socket
                     self._close(socket.half_close)
             elif type(effect) is Close:
-                connection = effect.connection
-                socket = self._sockets.pop(connection, None)
-                socket = socket or self._half_closed.pop(connection, None)
+                socket = self._forget(effect.connection)
                 if socket is not None:
                     self._close(socket.close)
+
+    def _forget(self, connection: Connection) -> Socket | None:
+        return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
 
     def _close(self, close: Callable[[], None]) -> None:
         """At once, or behind what is still to be written."""
@@ -381,13 +381,12 @@ class MqttDoor:
         self.node.schedule_flush()
 
 
-class MqttSocket(asyncio.Protocol):
+class MqttSocket(Lingering):
     """One client over TCP or TLS."""
 
     def __init__(self, door: MqttDoor) -> None:
+        super().__init__()
         self._door = door
-        self._is_half_closed = False
-        self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
@@ -402,26 +401,11 @@ class MqttSocket(asyncio.Protocol):
         if not self._is_over:
             self._door.received(self._connection, data)
 
-    def half_close(self) -> None:
-        """Say no more."""
-        if not self._is_half_closed and not self._transport.is_closing():
-            self._is_half_closed = True
-            self.write = self._write_nothing
-            self.pause_reading = self._go_on_reading
-            half_close(self._transport)
-
-    def close(self) -> None:
-        """Say no more, and hear no more."""
-        self.half_close()
-        if not self._is_over and not self._transport.is_closing():
-            self._is_over = True
-            close_soon(self._transport)
+    def _say_goodbye(self) -> None:
+        self.write = self._write_nothing
 
     def _write_nothing(self, data: bytes | bytearray | memoryview) -> None:
         """The last word has been said."""
-
-    def _go_on_reading(self) -> None:
-        """What still comes is heard, or thrown away."""
 
     def connection_lost(self, error: Exception | None) -> None:
         self._door.lost(self._connection)

@@ -19,7 +19,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from shoal.mqtt.connection import Connection
-from shoal.runtime.farewell import close_soon, half_close
+from shoal.runtime.farewell import Lingering
 from shoal.runtime.mqtt_door import WRITE_BUFFER_BYTES, MqttDoor
 
 SUBPROTOCOL = "mqtt"
@@ -27,15 +27,14 @@ SUBPROTOCOL = "mqtt"
 HANDSHAKE_TIMEOUT_S = 10.0
 
 
-class WebSocket(asyncio.Protocol):
+class WebSocket(Lingering):
     """One client over WebSocket."""
 
     def __init__(self, door: MqttDoor) -> None:
+        super().__init__()
         self._door = door
         self._protocol = WSConnection(ConnectionType.SERVER)
         self._connection: Connection | None = None
-        self._is_half_closed = False
-        self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
@@ -111,20 +110,5 @@ class WebSocket(asyncio.Protocol):
         if not self._is_half_closed:
             self._send(BytesMessage(data))
 
-    def half_close(self) -> None:
-        """Say no more."""
-        if not self._is_half_closed and not self._transport.is_closing():
-            self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
-            self._is_half_closed = True
-            self.pause_reading = self._go_on_reading
-            half_close(self._transport)
-
-    def close(self) -> None:
-        """Say no more, and hear no more."""
-        self.half_close()
-        if not self._is_over and not self._transport.is_closing():
-            self._is_over = True
-            close_soon(self._transport)
-
-    def _go_on_reading(self) -> None:
-        """What still comes is heard, or thrown away."""
+    def _say_goodbye(self) -> None:
+        self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
