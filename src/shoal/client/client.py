@@ -314,9 +314,10 @@ class Client:
 
     def received(self, socket: ClientSocket, data: bytes) -> None:
         """Bytes of the connection; SessionError when it must end."""
-        for event in self._session.receive(data):
+        events = self._session.receive(data)
+        self.flush()  # before one of them ends the connection: the broker wants to know what came
+        for event in events:
             self._handle(event, socket)
-        self.flush()
 
     def lost(self, socket: ClientSocket) -> None:
         if socket is self._socket:
@@ -341,7 +342,6 @@ class Client:
                 self._done(number, code, reason)
             case Elsewhere(server):
                 socket.elsewhere = server
-                self.flush()  # the broker that sends it away still wants to know what it got
                 socket.close()
 
     def _deliver(self, packet: Publish, numbers: tuple[int, ...], socket: ClientSocket) -> None:
