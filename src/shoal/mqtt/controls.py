@@ -204,26 +204,18 @@ def item_of(outgoing: Outgoing, journey: Journey, now_us: int) -> Item:
     )
 
 
-def message_of(item: Item, now_us: int) -> Message | None:
-    """The message that was sent on."""
-    message = read_body(item.body, item.published_us)
+def message_of(said: Item | Kept | Shared, now_us: int) -> Message | None:
+    """The message that was sent on, told or handed on; None if it is none of MQTT's."""
+    message = read_body(said.body, said.published_us)
     if message is not None:
-        message.key = item.key
-        message.expires_us = None if item.left_us is None else now_us + item.left_us
+        message.key = None if isinstance(said, Kept) else said.key
+        message.expires_us = None if said.left_us is None else now_us + said.left_us
     return message
 
 
 def kept_of(message: Message, now_us: int) -> Kept:
     """A retained message as it is told."""
     return Kept(write_body(message), message.published_us, _left_us(message, now_us))
-
-
-def message_of_kept(kept: Kept, now_us: int) -> Message | None:
-    """The retained message that was told."""
-    message = read_body(kept.body, kept.published_us)
-    if message is not None:
-        message.expires_us = None if kept.left_us is None else now_us + kept.left_us
-    return message
 
 
 def shared_of(
@@ -238,15 +230,6 @@ def shared_of(
         message.key,
         tried,
     )
-
-
-def message_of_shared(shared: Shared, now_us: int) -> Message | None:
-    """The message that was handed on."""
-    message = read_body(shared.body, shared.published_us)
-    if message is not None:
-        message.key = shared.key
-        message.expires_us = None if shared.left_us is None else now_us + shared.left_us
-    return message
 
 
 def _left_us(message: Message, now_us: int) -> int | None:

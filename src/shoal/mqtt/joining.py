@@ -29,7 +29,7 @@ from shoal.mqtt.controls import (
     Told,
     encode_control,
     kept_of,
-    message_of_kept,
+    message_of,
 )
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.network import EVERY_BROKER, Door
@@ -103,7 +103,7 @@ class Joining:
                     self._say(broker, kept_of(message, now_us), now_us)
                 self._say(broker, Told(self._broker_id), now_us)
             case Kept():
-                kept = message_of_kept(control, now_us)
+                kept = message_of(control, now_us)
                 if kept is not None:
                     self._retained.keep(kept)
             case Told(broker) if broker == self._asked:

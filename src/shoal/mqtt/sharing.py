@@ -33,7 +33,7 @@ from shoal.mqtt.controls import (
     Members,
     Shared,
     encode_control,
-    message_of_shared,
+    message_of,
     shared_of,
 )
 from shoal.mqtt.limits import MICROSECONDS
@@ -181,7 +181,7 @@ class Sharing:
                 if not total:
                     self._timers.set((SHARING_TIMER, 2), from_us + 2 * HOLD_US)
             case Shared(name, tried=tried):
-                message = message_of_shared(control, now_us)
+                message = message_of(control, now_us)
                 if message is not None:
                     self._take(name, message, (*tried, self._broker_id), now_us)
 
