@@ -53,7 +53,7 @@ def data_sets(quotes: Path | None, *, flights: bool, seed: int) -> list[DataSet]
     if quotes is not None:
         if not quotes.is_file():
             raise UserError(f"{quotes}: no such file; --quotes wants CSV, Parquet or PADRES text")
-        digest = _digest(quotes)
+        digest = file_digest(quotes)
         text = f"stock quotes from {quotes.name}"
         chosen.append(DataSet("quotes", text, digest, QUOTE_ATTRIBUTES, quotes))
     if flights:
@@ -66,7 +66,8 @@ def data_sets(quotes: Path | None, *, flights: bool, seed: int) -> list[DataSet]
     return chosen
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Of a file's contents."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.cli.errors import UserError
-from shoal.cli.reproduce_data import FLIGHT_ATTRIBUTES
+from shoal.cli.reproduce_data import FLIGHT_ATTRIBUTES, file_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,8 +47,7 @@ def point_sets(positions: Path | None, *, flights: bool) -> list[PointSet]:
 def _digest(path: Path) -> str:
     """Of a file, or of the names and sizes in a folder."""
     if path.is_file():
-        with path.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
+        return file_digest(path)
     inside = sorted((str(file), file.stat().st_size) for file in path.rglob("*.parquet"))
     return hashlib.sha256(repr(inside).encode()).hexdigest()
 

@@ -9,7 +9,7 @@ Source: Cheung and Jacobsen, publisher relocation, abstract and section 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import (
@@ -94,14 +94,18 @@ def alike(
                 larger = max(left[spread], right[spread])
                 difference = abs(left[spread] - right[spread])
                 apart[metric, spread] = difference / larger if larger else 0.0
-        if not apart:
-            return None
-        (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))
-        name = METRICS[metric]
-        text = f"at most {percent(most)} apart ({name}, X = {spread})"
-        return Outcome(text, most <= ALIKE)
+        return farthest_apart(apart)
 
     return judge
+
+
+def farthest_apart(apart: Mapping[tuple[str, int], float]) -> Outcome | None:
+    """Shares by which metrics differ at spreads: met if all count as alike."""
+    if not apart:
+        return None
+    (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))
+    text = f"at most {percent(most)} apart ({METRICS[metric]}, X = {spread})"
+    return Outcome(text, most <= ALIKE)
 
 
 def lowest(
@@ -127,12 +131,7 @@ def lowest(
             seen = [values[spread] for values in rivals.values() if spread in values]
             if len(seen) == len(others):
                 (won if value <= min(seen) * (1 + NOISE) else lost).append(spread)
-        if not won and not lost:
-            return None
-        text = f"at {len(won)} of {len(won) + len(lost)} spreads"
-        if lost:
-            text += f"; not at X = {', '.join(map(str, lost))}"
-        return Outcome(text, len(won) >= share * (len(won) + len(lost)))
+        return _where(won, lost, share)
 
     return judge
 
@@ -150,8 +149,6 @@ def between(
         own = evidence.results.values(where, setting, metric)
         left, right = (evidence.results.values(where, end, metric) for end in ends)
         common = [spread for spread in own if spread in left and spread in right]
-        if not common:
-            return None
         inside = [
             spread
             for spread in common
@@ -160,12 +157,20 @@ def between(
             <= max(left[spread], right[spread]) * (1 + NOISE)
         ]
         outside = [spread for spread in common if spread not in inside]
-        text = f"at {len(inside)} of {len(common)} spreads"
-        if outside:
-            text += f"; not at X = {', '.join(map(str, outside))}"
-        return Outcome(text, not outside)
+        return _where(inside, outside)
 
     return judge
+
+
+def _where(holds: Sequence[int], fails: Sequence[int], share: float = 1.0) -> Outcome | None:
+    """The spreads at which a comparison holds: met if it does at this share of them."""
+    count = len(holds) + len(fails)
+    if not count:
+        return None
+    text = f"at {len(holds)} of {count} spreads"
+    if fails:
+        text += f"; not at X = {', '.join(map(str, fails))}"
+    return Outcome(text, len(holds) >= share * count)
 
 
 def compared(
@@ -182,14 +187,9 @@ def compared(
     def judge(evidence: Evidence) -> Outcome | None:
         ratios = []
         for place in places:
-            against = evidence.results.values(evidence.where(*place), reference, metric)
             for setting in settings:
-                own = evidence.results.values(evidence.where(*place), setting, metric)
-                ratios += [
-                    own[spread] / against[spread]
-                    for spread in own
-                    if spread in spreads and against.get(spread)
-                ]
+                found = _ratios(evidence, place, setting, reference, metric)
+                ratios += [ratio for spread, ratio in found.items() if spread in spreads]
         if not ratios:
             return None
         least, most = min(ratios), max(ratios)
@@ -203,14 +203,23 @@ def longest_pop_ratio(place: Sequence[Place], most: float) -> Judge:
     """GRAPE's selections (with all ping times) take at most this many times POP's."""
 
     def judge(evidence: Evidence) -> Outcome | None:
-        ratios = []
+        ratios: list[float] = []
         for each in place:
-            where = evidence.where(*each)
-            pop = evidence.results.values(where, POP, "selection_us")
-            own = evidence.results.values(where, grape("delay", 1), "selection_us")
-            ratios += [own[spread] / pop[spread] for spread in own if pop.get(spread)]
+            found = _ratios(evidence, each, grape("delay", 1), POP, "selection_us")
+            ratios += found.values()
         if not ratios:
             return None
         return Outcome(f"up to {max(ratios):.1f} times as long", max(ratios) <= most)
 
     return judge
+
+
+def _ratios(
+    evidence: Evidence, place: Place, setting: Setting, reference: Setting, metric: str
+) -> dict[int, float]:
+    """A setting's metric over another's, at the spreads where there is something to divide by."""
+    own, against = (
+        evidence.results.values(evidence.where(*place), each, metric)
+        for each in (setting, reference)
+    )
+    return {spread: own[spread] / against[spread] for spread in own if against.get(spread)}

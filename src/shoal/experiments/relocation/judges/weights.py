@@ -8,8 +8,6 @@ from itertools import pairwise
 
 from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import (
-    ALIKE,
-    METRICS,
     NOISE,
     Evidence,
     Judge,
@@ -17,6 +15,7 @@ from shoal.experiments.relocation.evidence import (
     percent,
 )
 from shoal.experiments.relocation.grid import WEIGHTS, Priority, grape
+from shoal.experiments.relocation.judges.spreads import farthest_apart
 from shoal.experiments.relocation.results import Where
 
 # What gets better as a priority's weight falls.
@@ -59,11 +58,7 @@ def settings_alike(place: Place, metrics: Sequence[str]) -> Judge:
             for spread, values in found.items():
                 if len(values) == len(TRADES) * len(WEIGHTS):
                     apart[metric, spread] = 1 - min(values) / (max(values) or 1.0)
-        if not apart:
-            return None
-        (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))
-        text = f"at most {percent(most)} apart ({METRICS[metric]}, X = {spread})"
-        return Outcome(text, most <= ALIKE)
+        return farthest_apart(apart)
 
     return judge
 
