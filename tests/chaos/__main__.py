@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.chaos.run import Outcome, Run
-from tests.chaos.schedule import FAULTS, SYSTEMS, Plan, make_plan
+from tests.chaos.schedule import FAULTS, SYSTEMS, Plan, make_plan, read_action
 
 
 def main() -> int:
@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--faults", default="", help=f"only these, by commas: {', '.join(FAULTS)}")
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--folder", type=Path, help="where failed runs stay; else a temporary one")
+    parser.add_argument("--actions", type=Path, help="a file of actions instead, as printed")
     parser.add_argument("--plan", action="store_true", help="show plans and run nothing")
     given = parser.parse_args()
     faults = [each.strip() for each in given.faults.split(",") if each.strip()]
@@ -30,6 +31,9 @@ def main() -> int:
         for seed in range(given.seed, given.seed + given.count)
         for system in given.systems
     ]
+    if given.actions:
+        actions = tuple(sorted(map(read_action, given.actions.read_text().splitlines())))
+        plans = [plan._replace(actions=actions) for plan in plans]
     if given.plan:
         print(*plans, sep="\n\n")
         return 0

@@ -72,6 +72,7 @@ class Client:
         self._random = Random(f"{name} {seed}")
         self._visiting = ""
         self._away_until_s = float("-inf")
+        self._stalled_until_s = float("-inf")
         self._writer: asyncio.StreamWriter | None = None
         self._pong = asyncio.Event()
         self._vain = 0
@@ -87,6 +88,10 @@ class Client:
         """Hang up, and come back later."""
         self._away_until_s = self.world.now() + seconds
         self._hang_up(says_so=False)
+
+    def stall(self, seconds: float) -> None:
+        """Read nothing for a while."""
+        self._stalled_until_s = self.world.now() + seconds
 
     def look_in(self, broker: str, seconds: float) -> None:
         """Connect there for a moment, whatever comes of it, and then where it belongs."""
@@ -160,6 +165,7 @@ class Client:
             self.world.record(Asked(at_s=self.world.now(), client=self.name, broker=broker))
             self.at = broker
             while True:
+                await asyncio.sleep(self._stalled_until_s - self.world.now())
                 data = await reader.read(65_536)
                 if not data:
                     raise EOFError("closed")

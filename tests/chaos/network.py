@@ -140,10 +140,9 @@ class Brokers:
         self._paused.discard(broker)
         self._ready.discard(broker)
         self._record(Killed(at_s=self._now(), broker=broker))
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(how)
-            if how != signal.SIGKILL:
-                process.send_signal(signal.SIGCONT)
+        _send(process, how)
+        if how != signal.SIGKILL:
+            _send(process, signal.SIGCONT)
 
     async def stop(self, broker: str) -> None:
         """Let it drain; it is gone when this returns."""
@@ -156,7 +155,7 @@ class Brokers:
                 await process.wait()
         except TimeoutError:
             self._record(Logged(at_s=self._now(), broker=broker, line="does not stop when asked"))
-            process.kill()
+            _send(process, signal.SIGKILL)
         self._forget(broker, process)
 
     def pause(self, broker: str) -> None:
@@ -164,13 +163,13 @@ class Brokers:
         if process is not None and broker not in self._paused:
             self._paused.add(broker)
             self._record(Paused(at_s=self._now(), broker=broker))
-            process.send_signal(signal.SIGSTOP)
+            _send(process, signal.SIGSTOP)
 
     def resume(self, broker: str) -> None:
         process = self._processes.get(broker)
         if process is not None and broker in self._paused:
             self._paused.discard(broker)
-            process.send_signal(signal.SIGCONT)
+            _send(process, signal.SIGCONT)
             self._record(Resumed(at_s=self._now(), broker=broker))
 
     def set_disk(self, broker: str, delay_s: float = 0.0, *, is_full: bool = False) -> None:
@@ -273,8 +272,7 @@ class Brokers:
     def kill_all(self) -> None:
         """Whatever happened: leave no process behind."""
         for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            _send(process, signal.SIGKILL)
 
     def _read_log(self, broker: str) -> None:
         text = (self.folder / f"{broker}.log").read_text(encoding="utf-8", errors="replace")
@@ -283,6 +281,13 @@ class Brokers:
             is_bad = '"exception"' in line or any(level in line for level in BAD_LEVELS)
             if is_bad if is_json else not line.startswith(f"{broker} "):
                 self._record(Logged(at_s=self._now(), broker=broker, line=line))
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Not by the process's own methods, which would take its end from whoever waits for it."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -177,6 +177,8 @@ class Run:
                 self._clients[whom].look_in(action.where, action.value)
             case "leave":
                 self._clients[whom].leave(action.value)
+            case "stall":
+                self._clients[whom].stall(action.value)
             case kind:
                 raise ValueError(f"nobody knows how to {kind}")
 

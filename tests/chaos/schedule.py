@@ -25,6 +25,13 @@ LONGEST_AWAY_S = 15.0
 KNOWN_AGAIN_S = 3.0
 
 
+# What can be done; see `Run.play`.
+KINDS = (
+    "kill", "stop", "start", "pause", "resume", "slow disk", "full disk", "good disk", "hog",
+    "move", "jump", "look in", "leave", "stall",
+)  # fmt: skip
+
+
 class PublisherPlan(NamedTuple):
     """`advertises`: it says what it will publish, so it may be moved; `follows` in person."""
 
@@ -65,6 +72,20 @@ class Action(NamedTuple):
     def __str__(self) -> str:
         value = f"{self.value:g}" if self.value else ""
         return " ".join(filter(None, (f"{self.at_s:7.2f}", *self[1:4], value)))
+
+
+def read_action(line: str) -> Action:
+    """An action as it is printed.
+
+    >>> read_action("   2.50 look in S1 B2 0.3")
+    Action(at_s=2.5, kind='look in', whom='S1', where='B2', value=0.3)
+    """
+    at_s, *words = line.split()
+    kind = next(kind for kind in KINDS if kind.split() == words[: len(kind.split())])
+    rest = words[len(kind.split()) :]
+    value = float(rest.pop()) if rest and rest[-1].replace(".", "").isdecimal() else 0.0
+    whom, where = (*rest, "", "")[:2]
+    return Action(float(at_s), kind, whom, where, value)
 
 
 class Plan(NamedTuple):
@@ -137,6 +158,11 @@ def _subscribers(brokers: tuple[str, ...], random: Random) -> list[SubscriberPla
     found += [
         SubscriberPlan(f"G{number}", random.choice(brokers), 2, group="g", patience_s=15.0)
         for number in range(1, 4)
+    ]
+    # Of this group one has a session that lasts, the other none.
+    found += [
+        SubscriberPlan("H1", random.choice(brokers), 1, group="h"),
+        SubscriberPlan("H2", random.choice(brokers), 1, group="h", lasts=False),
     ]
     return [*found, SubscriberPlan("F1", random.choice(brokers), 1, lasts=False)]
 
@@ -263,6 +289,10 @@ class _Maker:
             if action.kind != "full disk" or (action.whom, action.at_s) not in spoilt
         ]
 
+    def stall(self, at_s: float) -> None:
+        """A client reads nothing for a while."""
+        self._do(at_s, "stall", self._client(), value=self._random.choice((0.5, 2.0, 5.0)))
+
     # --- parts --------------------------------------------------------------------------------
 
     @staticmethod
@@ -306,4 +336,5 @@ FAULTS = {
     "ask elsewhere": (2, _Maker.ask_elsewhere),
     "hang up": (2, _Maker.hang_up),
     "leave": (2, _Maker.leave),
+    "stall": (1, _Maker.stall),
 }

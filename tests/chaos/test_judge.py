@@ -18,6 +18,7 @@ from tests.chaos.history import (
     Got,
     Granted,
     Killed,
+    Left,
     Logged,
     Measured,
     Ready,
@@ -155,6 +156,16 @@ def test_one_member_of_a_group_must_get_it() -> None:
     others = [e for e in WELL if not (isinstance(e, Got) and e.client == "G1")]
     assert kinds(others) == [("lost", "group g")]
     assert kinds([*others, *(got(n + 0.5, "G2", "P1", n, 40 + 5 * n) for n in range(1, 6))]) == []
+
+
+def test_who_leaves_a_group_for_good_takes_what_it_is_being_sent() -> None:
+    fickle = SubscriberPlan("G3", "B1", 2, group="g", lasts=False)
+    plan = PLAN._replace(subscribers=(*PLAN.subscribers, fickle))
+    others = [e for e in to_all(5, "P1", 1) if not (isinstance(e, Got) and e.client == "G1")]
+    for left_s, found in ((1, True), (4.4, True), (4.6, False), (8, False), (8.2, True)):
+        left = Left(at_s=left_s, client="G3", broker="B1", why="")
+        assert kinds([*others, left], plan) == [("lost", "group g")] * found
+    assert kinds([*others, got(5.1, "G3", "P1", 1)], plan) == []
 
 
 def test_twice_at_qos_2_is_doubled() -> None:
