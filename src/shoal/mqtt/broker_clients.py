@@ -73,7 +73,9 @@ class BrokerClients:
         self.touched: list[Connection] = []
         # Whether the driver reads from no client for now.
         self.is_held = False
-        self.retained = RetainedStore(limits.maximum_retained_messages)
+        self.retained = RetainedStore(
+            limits.maximum_retained_messages, limits.maximum_retained_bytes
+        )
         self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained)

@@ -24,6 +24,7 @@ _RANGES = (
     ("maximum_session_expiry_s", 0, NEVER_S),
     ("maximum_subscriptions", 1, _LARGE),
     ("maximum_retained_messages", 0, _LARGE),
+    ("maximum_retained_bytes", 0, _LARGE),
     ("server_keep_alive_s", 0, 65_535),
     ("connect_timeout_s", 1, _LARGE),
     ("maximum_connections", 1, _LARGE),
@@ -51,8 +52,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_session_expiry_s: int = 7 * 86_400
     # Subscriptions of one client (0x97).
     maximum_subscriptions: int = 100_000
-    # Retained messages of the broker; what is published to a new topic beyond is not retained.
+    # Retained messages of the broker; what is published beyond either is not retained.
     maximum_retained_messages: int = 1_000_000
+    maximum_retained_bytes: int = 512 * 1_048_576
     # A longer keep alive than this, or none, is replaced by it in MQTT 5: whoever vanishes without
     # a word is noticed after one and a half times as long.  0 takes what the client says.
     server_keep_alive_s: int = 60

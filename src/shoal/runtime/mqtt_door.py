@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from socket import SO_KEEPALIVE, SOL_SOCKET
 from typing import Protocol, cast
@@ -48,8 +48,8 @@ class LateAccess(Access, Protocol):
     def take_owed(self) -> Credentials | None:
         """Whom `admit` has just left without an answer."""
 
-    async def answer(self, credentials: Credentials) -> Admission:
-        """The answer that `admit` owes."""
+    async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
+        """The answer that `admit` owes; `is_gone` says whether the client has hung up."""
 
 
 class Socket(Protocol):
@@ -64,6 +64,9 @@ class Socket(Protocol):
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+    def is_gone(self) -> bool:
+        """Whether the client has hung up, even if what it said before is not read yet."""
 
 
 class MqttDoor:
@@ -314,15 +317,13 @@ class MqttDoor:
         socket.pause_reading()
         credentials = self._access.take_owed() if self._access is not None else None
         if self._access is not None and credentials is not None:
-            task = asyncio.create_task(self._admit(connection, credentials, self._access))
+            answer = self._access.answer(credentials, socket.is_gone)
+            task = asyncio.create_task(self._admit(connection, answer))
             self._admissions.add(task)
             task.add_done_callback(self._admissions.discard)
 
-    async def _admit(
-        self, connection: Connection, credentials: Credentials, access: LateAccess
-    ) -> None:
-        admission = await access.answer(credentials)
-        self.carry_out(connection.admitted(admission, self.node.clock.now_us()))
+    async def _admit(self, connection: Connection, answer: Awaitable[Admission]) -> None:
+        self.carry_out(connection.admitted(await answer, self.node.clock.now_us()))
         self.node.schedule_flush()
 
     def _go_on(self) -> None:
