@@ -38,10 +38,10 @@ START_S = 60.0
 # Once every broker runs: until all are ready again, and until nothing is owed to anybody.
 READY_S = 40.0
 REST_S = 40.0
-# Publishers go on for so long when all is well again; what comes late comes within this.
-AFTER_S = 1.5
-LATE_S = 1.0
+# Publishers go on for so long when all is well again.
+AFTER_S = 1.0
 PING_S = 5.0
+# Brokers are watched at rest; what comes twice comes within this, too.
 MEASURE_S = 2.0
 POLL_S = 0.25
 HOG = "import sys, time\nend = time.time() + float(sys.argv[1])\nwhile time.time() < end: pass"
@@ -211,7 +211,6 @@ class Run:
                 while not self._is_at_rest:
                     await asyncio.sleep(POLL_S)
         self._rest_s = self.now() - calm_s
-        await asyncio.sleep(LATE_S)
         await asyncio.gather(*(each.ping(PING_S) for each in self._clients.values()))
         await self._processes.measure(MEASURE_S)
 
