@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.model.like import elements
 from shoal.model.values import Kind, Value, check_value, kind_of
 
 # A routing table tests every conjunction apart; past this a filter costs more than it says.
@@ -129,9 +130,18 @@ def predicate(
     if len(kinds) > 1:
         raise FilterError(f"{where}: the values of one list must be of one kind")
     kind = kinds.pop()
-    if operator in (Operator.LIKE, Operator.NOT_LIKE) and kind is not Kind.STRING:
-        raise FilterError(f"{where}: the pattern must be a string")
+    if operator in (Operator.LIKE, Operator.NOT_LIKE):
+        _check_pattern(operand, where)
     return Predicate(attribute, operator, operand, kind)
+
+
+def _check_pattern(operand: object, where: str) -> None:
+    if not isinstance(operand, str):
+        raise FilterError(f"{where}: the pattern must be a string")
+    try:
+        elements(operand)
+    except ValueError as error:
+        raise FilterError(f"{where}: {error}") from None
 
 
 class Filter:
