@@ -71,6 +71,8 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
+        # What came for a session and cannot be kept, in words; whoever logs it takes it out.
+        self.problems: list[str] = []
         # Whether the driver reads from no client for now.
         self.is_held = False
         self.retained = RetainedStore(limits.maximum_retained_messages)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from shoal.broker.wire import MAX_PARTS, WireError, check_size
 from shoal.language import FilterSyntaxError, parse, parse_topic_query, read_plain_value
 from shoal.model import (
     EVERYTHING,
@@ -49,6 +50,8 @@ MAX_LEVEL_ATTRIBUTES = 8
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
 ADVERTISE = "$advertise"
+# What a filter may have, so that there is room for the tests of its topic (see `network`).
+MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
 _JSON = "application/json"
 # Names that begin so are not the client's to give.
 _RESERVED = "$"
@@ -153,16 +156,25 @@ def read_subscription_filter(
         content = Filter(And(tuple(part.expression for part in parts)))
     elif parts:
         content = parts[0]
-    try:
-        content.normal_form  # noqa: B018  # computed here so that its error is met here
-    except FilterError as error:
-        raise ContentFilterError(f"{WHERE}: {error}") from None
+    _check(content, WHERE)
     return SubscriptionFilter(topic_filter, content)
 
 
 def read_advertisements(user_properties: UserProperties) -> tuple[Filter, ...]:
     """What the user properties of a CONNECT advertise; ContentFilterError if it cannot be read."""
     try:
-        return tuple(parse(text) for name, text in user_properties if name == ADVERTISE)
+        filters = tuple(parse(text) for name, text in user_properties if name == ADVERTISE)
     except FilterSyntaxError as error:
         raise ContentFilterError(f"{ADVERTISE}: {error}") from None
+    for each in filters:
+        _check(each, ADVERTISE)
+    return filters
+
+
+def _check(content: Filter, what: str) -> None:
+    """ContentFilterError for what no index can take in, or no link carry."""
+    try:
+        content.normal_form  # noqa: B018  # computed here so that its error is met here
+        check_size(content.expression, MAX_FILTER_PARTS)
+    except (FilterError, WireError) as error:
+        raise ContentFilterError(f"{what}: {error}") from None
