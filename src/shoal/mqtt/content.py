@@ -144,14 +144,14 @@ def read_subscription_filter(
     try:
         topic_filter, content = parse_topic_query(text) if with_query else (text, EVERYTHING)
     except FilterSyntaxError as error:
-        raise ContentFilterError(f"topic filter: {error}") from None
+        raise ContentFilterError(f"topic filter: {error.one_line}") from None
     parts = [content] if content != EVERYTHING else []
     for name, where in user_properties:
         if name == WHERE:
             try:
                 parts.append(parse(where))
             except FilterSyntaxError as error:
-                raise ContentFilterError(f"{WHERE}: {error}") from None
+                raise ContentFilterError(f"{WHERE}: {error.one_line}") from None
     if len(parts) > 1:
         content = Filter(And(tuple(part.expression for part in parts)))
     elif parts:
@@ -165,7 +165,7 @@ def read_advertisements(user_properties: UserProperties) -> tuple[Filter, ...]:
     try:
         filters = tuple(parse(text) for name, text in user_properties if name == ADVERTISE)
     except FilterSyntaxError as error:
-        raise ContentFilterError(f"{ADVERTISE}: {error}") from None
+        raise ContentFilterError(f"{ADVERTISE}: {error.one_line}") from None
     for each in filters:
         _check(each, ADVERTISE)
     return filters

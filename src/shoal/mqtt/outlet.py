@@ -232,9 +232,12 @@ class Outlet:
 
 def _shortened(packet: Answer) -> Answer:
     reason = packet.properties.reason_string
-    if reason is None or (len(reason) <= MAX_REASON_CHARACTERS and "\0" not in reason):
+    if reason is None or (len(reason) <= MAX_REASON_CHARACTERS and reason.isprintable()):
         return packet
-    reason = reason.replace("\0", " ")[: MAX_REASON_CHARACTERS - 1] + "…"
+    # One line: there are clients that take a line break for a malformed packet.
+    reason = "".join(each if each.isprintable() else " " for each in reason[:MAX_REASON_CHARACTERS])
+    if len(reason) == MAX_REASON_CHARACTERS:
+        reason = reason[:-1] + "…"
     properties = msgspec.structs.replace(packet.properties, reason_string=reason)
     return msgspec.structs.replace(packet, properties=properties)
 

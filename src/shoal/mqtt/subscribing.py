@@ -61,7 +61,11 @@ class Subscribing:
             for request in packet.requests
         ]
         reasons = [grant.reason for grant in grants if grant.reason is not None]
-        properties = Properties(reason_string="\n".join(reasons)) if reasons else NO_PROPERTIES
+        properties = (
+            Properties(reason_string="; ".join(dict.fromkeys(reasons)))
+            if reasons
+            else NO_PROPERTIES
+        )
         codes = tuple(grant.reason_code for grant in grants)
         wanting = [grant.retained for grant in grants if grant.retained is not None]
         return Suback(packet.packet_id, codes, properties), wanting
