@@ -60,12 +60,9 @@ class Subscribing:
             self._grant(session, permissions, request, packet.properties)
             for request in packet.requests
         ]
-        reasons = [grant.reason for grant in grants if grant.reason is not None]
-        properties = (
-            Properties(reason_string="; ".join(dict.fromkeys(reasons)))
-            if reasons
-            else NO_PROPERTIES
-        )
+        # Each once: many topic filters may be refused for one reason.
+        reasons = dict.fromkeys(grant.reason for grant in grants if grant.reason is not None)
+        properties = Properties(reason_string="; ".join(reasons)) if reasons else NO_PROPERTIES
         codes = tuple(grant.reason_code for grant in grants)
         wanting = [grant.retained for grant in grants if grant.retained is not None]
         return Suback(packet.packet_id, codes, properties), wanting
