@@ -36,7 +36,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # A packet is held in memory until it is complete (0x95).
     maximum_packet_size: int = 1_048_576
-    # QoS 2 publications of one client that wait for their PUBREL: an identifier each (0x93).
+    # QoS 2 publications of one client that wait for their PUBREL: an identifier each (0x93).  Of
+    # 3.1.1, which has no word for it, as many as there are identifiers.
     receive_maximum: int = 1_024
     # Topics that a client may shorten to a number: a string each (0x94).
     topic_alias_maximum: int = 64
