@@ -32,6 +32,7 @@ from shoal.mqtt.fields import (
 from shoal.mqtt.packet_readers import (
     READERS,
     UnsupportedVersionError,
+    is_3_1,
     read_connect,
     read_connect_version,
 )
@@ -173,7 +174,9 @@ class Decoder:
     def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
         """Any packet but those of the fast path, which PUBLISH is when the version is known."""
         packet_type = self._check_kind(first)
-        if first & 15 != RESERVED_FLAGS[packet_type]:
+        # 3.1 gives these flags of a CONNECT no meaning, and clients of its time set them.
+        is_old = packet_type is PacketType.CONNECT and is_3_1(data, body)
+        if first & 15 != RESERVED_FLAGS[packet_type] and not is_old:
             raise malformed(f"{packet_type.name}: the reserved flags are wrong [MQTT-2.1.3-1]")
         reader = Reader(data, packet_type.name, body, stop)
         if packet_type is PacketType.CONNECT:
@@ -186,7 +189,7 @@ class Decoder:
                 raise
             if self.version == MQTT_5 and body - start > 2:
                 _check_shortest(data[body - 1])
-            packet: Packet = read_connect(reader, self.version)
+            packet: Packet = read_connect(reader, self.version, is_lenient=is_old)
         else:
             assert self.version is not None
             packet = READERS[packet_type](reader, self.version)

@@ -46,6 +46,7 @@ _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
 )  # fmt: skip
 # Served as 3.1.1, which is the same but for these and what it leaves open.
 _MQTT_3_1 = ("MQIsdp", 3)
+_MQTT_3_1_NAME = b"\0\6MQIsdp"
 _NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
@@ -55,6 +56,11 @@ class UnsupportedVersionError(MqttError):
     def __init__(self, version: int, message: str) -> None:
         super().__init__(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, message)
         self.version = version
+
+
+def is_3_1(data: bytes, body: int) -> bool:
+    """Whether a CONNECT, whose body begins there, is of MQTT 3.1, which calls itself otherwise."""
+    return data.startswith(_MQTT_3_1_NAME, body)
 
 
 def read_connect_version(reader: Reader) -> int:
@@ -71,9 +77,11 @@ def read_connect_version(reader: Reader) -> int:
     raise UnsupportedVersionError(answer, f"protocol version {level} is not supported; use 5 or 4")
 
 
-def read_connect(reader: Reader, version: int) -> Connect:
-    """What follows the protocol version."""
+def read_connect(reader: Reader, version: int, *, is_lenient: bool = False) -> Connect:
+    """What follows the protocol version; `is_lenient`: flags that mean nothing are ignored."""
     flags = reader.byte("connect flags")
+    if is_lenient:
+        flags = _meaningful(flags)
     _check_connect_flags(flags, version)
     keep_alive_s = reader.two_bytes("keep alive")
     properties = _properties(reader, version, PacketType.CONNECT)
@@ -94,6 +102,14 @@ def read_connect(reader: Reader, version: int) -> Connect:
         will=will,
         properties=properties,
     )
+
+
+def _meaningful(flags: int) -> int:
+    """Without what 3.1 forbids nobody to set, as other brokers take it."""
+    flags &= ~_RESERVED
+    if not flags & _WILL:
+        flags &= ~(_WILL_QOS | _WILL_RETAIN)
+    return flags
 
 
 def _check_connect_flags(flags: int, version: int) -> None:
