@@ -171,6 +171,11 @@ def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
         topic_alias_maximum=64,
         server_keep_alive_s=30,
         response_information="responses/c/",
+        user_properties=(
+            ("$maximum_topic_filters", "1000"),
+            ("$maximum_filter_bytes", "8192"),
+            ("$maximum_filter_tests", "1000"),
+        ),
     )
 
 

@@ -105,6 +105,11 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
     return group + topic_filter, Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
 
 
+def may_have_query(text: str) -> bool:
+    """Whether a topic filter could have one; cheap, and right where it says no."""
+    return "?" in text or LEADING in text
+
+
 def _split_group(text: str) -> tuple[str, str]:
     """`$share/group/`, if the topic filter begins so, and what follows."""
     end = text.find("/", len(_SHARED)) + 1 if text.startswith(_SHARED) else 0

@@ -23,6 +23,9 @@ _RANGES = (
     ("maximum_queued_bytes", 0, _LARGE),
     ("maximum_session_expiry_s", 0, NEVER_S),
     ("maximum_subscriptions", 1, _LARGE),
+    ("maximum_topic_filters", 1, 100_000),
+    ("maximum_filter_bytes", 0, 65_536),
+    ("maximum_filter_tests", 0, 4_000),
     ("maximum_retained_messages", 0, _LARGE),
     ("server_keep_alive_s", 0, 65_535),
     ("connect_timeout_s", 1, _LARGE),
@@ -52,6 +55,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_session_expiry_s: int = 7 * 86_400
     # Subscriptions of one client (0x97).
     maximum_subscriptions: int = 100_000
+    # What one packet may ask for, so that none holds the broker up for 100 ms: the topic filters of
+    # a SUBSCRIBE or UNSUBSCRIBE; the text of its content filters, or of those that a CONNECT
+    # advertises; and their tests in normal form, together.  What is beyond is refused (0x97); a
+    # CONNACK names these three as user properties (`$maximum_filter_bytes`).
+    maximum_topic_filters: int = 1_000
+    maximum_filter_bytes: int = 8_192
+    maximum_filter_tests: int = 1_000
     # Retained messages of the broker; what is published to a new topic beyond is not retained.
     maximum_retained_messages: int = 1_000_000
     # A longer keep alive than this, or none, is replaced by it in MQTT 5: whoever vanishes without

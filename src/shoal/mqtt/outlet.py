@@ -63,6 +63,7 @@ class Outlet:
         "_is_touched",
         "_maximum_packet_size",
         "_touched",
+        "_wants_more",
         "_with_reasons",
         "chunks",
         "connection",
@@ -82,6 +83,7 @@ class Outlet:
         self._touched = touched
         self._is_touched = False
         self._gathered_bytes = 0
+        self._wants_more = False
         self._maximum_packet_size = MAX_PACKET_BYTES
         self._with_reasons = True
         self._aliases: dict[str, int] = {}
@@ -107,13 +109,18 @@ class Outlet:
         self.writable = not is_paused
 
     @property
-    def is_full(self) -> bool:
-        """Whether what is gathered must be taken before there is more."""
-        return self._gathered_bytes > MAX_GATHERED_BYTES
+    def has_more(self) -> bool:
+        """Whether the session is to be pumped again when what is gathered is taken."""
+        return self._wants_more or self._gathered_bytes > MAX_GATHERED_BYTES
+
+    def pump_again(self) -> None:
+        """The session has more to do, when others have had their turn."""
+        self._wants_more = True
+        self.touch()
 
     def take(self) -> bytes:
         """All that is to be written, in one piece."""
-        self._is_touched = False
+        self._is_touched = self._wants_more = False
         self._gathered_bytes = 0
         self.writable = not self.is_paused
         chunks = self.chunks

@@ -165,15 +165,16 @@ def _reads_acknowledgement(
     return read
 
 
-def _read_subscribe(reader: Reader, version: int) -> Subscribe:
+def _read_subscribe(reader: Reader, version: int, maximum: int) -> Subscribe:
+    """At most so many topic filters; those beyond are counted."""
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.SUBSCRIBE)
     if len(properties.subscription_identifiers) > 1:
         raise protocol_error("SUBSCRIBE has its subscription identifier twice")
     if reader.at_end:
         raise protocol_error("SUBSCRIBE without a topic filter [MQTT-3.8.3-2]")
-    requests = []
-    while not reader.at_end:
+    requests: list[SubscriptionRequest] = []
+    while not reader.at_end and len(requests) < maximum:
         topic_filter = _topic_filter(reader, "SUBSCRIBE")
         options = reader.byte("subscription options")
         if version == MQTT_3_1_1:
@@ -182,7 +183,8 @@ def _read_subscribe(reader: Reader, version: int) -> Subscribe:
             requests.append(SubscriptionRequest(topic_filter, options))
         else:
             requests.append(_subscription_request(topic_filter, options))
-    return Subscribe(packet_id, tuple(requests), properties)
+    beyond = reader.skip_strings("topic filter", behind=1)
+    return Subscribe(packet_id, tuple(requests), properties, beyond)
 
 
 def _subscription_request(topic_filter: str, options: int) -> SubscriptionRequest:
@@ -208,15 +210,17 @@ def _read_suback(reader: Reader, version: int) -> Suback:
     return Suback(packet_id, codes, properties)
 
 
-def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+def _read_unsubscribe(reader: Reader, version: int, maximum: int) -> Unsubscribe:
+    """As SUBSCRIBE's."""
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBSCRIBE)
     if reader.at_end:
         raise protocol_error("UNSUBSCRIBE without a topic filter [MQTT-3.10.3-2]")
-    topic_filters = []
-    while not reader.at_end:
+    topic_filters: list[str] = []
+    while not reader.at_end and len(topic_filters) < maximum:
         topic_filters.append(_topic_filter(reader, "UNSUBSCRIBE"))
-    return Unsubscribe(packet_id, tuple(topic_filters), properties)
+    beyond = reader.skip_strings("topic filter")
+    return Unsubscribe(packet_id, tuple(topic_filters), properties, beyond)
 
 
 def _read_unsuback(reader: Reader, version: int) -> Unsuback:
@@ -306,15 +310,18 @@ def _code(number: int, packet_type: PacketType) -> ReasonCode:
     return code
 
 
+REQUEST_READERS: dict[int, Callable[[Reader, int, int], Packet]] = {
+    PacketType.SUBSCRIBE: _read_subscribe,
+    PacketType.UNSUBSCRIBE: _read_unsubscribe,
+}
+
 READERS: dict[int, Callable[[Reader, int], Packet]] = {
     PacketType.CONNACK: _read_connack,
     PacketType.PUBACK: _reads_acknowledgement(Puback, PacketType.PUBACK),
     PacketType.PUBREC: _reads_acknowledgement(Pubrec, PacketType.PUBREC),
     PacketType.PUBREL: _reads_acknowledgement(Pubrel, PacketType.PUBREL),
     PacketType.PUBCOMP: _reads_acknowledgement(Pubcomp, PacketType.PUBCOMP),
-    PacketType.SUBSCRIBE: _read_subscribe,
     PacketType.SUBACK: _read_suback,
-    PacketType.UNSUBSCRIBE: _read_unsubscribe,
     PacketType.UNSUBACK: _read_unsuback,
     PacketType.PINGREQ: _read_pingreq,
     PacketType.PINGRESP: _read_pingresp,
