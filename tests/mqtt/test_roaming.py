@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shoal.language import parse
 from shoal.mqtt.controls import Item, SessionState, SubscriptionState, encode_control
 from shoal.mqtt.packets import (
     Connect,
@@ -197,6 +198,24 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     network.settle()
     assert client.take()[0].session_present
     assert list(client.connection.session.subscriptions) == ["b", "c"]
+    problems = network["B3"].clients.problems
+    assert [each.split(" of ")[0] for each in problems] == [
+        "subscription 'a/#/b'",
+        "subscription 'a'",
+    ]
+
+
+def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -> None:
+    where = "NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50
+    asked = Properties(user_properties=(("$where", where),))
+    client = network["B1"].connect("c", **KEPT)
+    client.subscribe("a", properties=asked)
+    client.lose()
+    network.settle()
+    client = network["B3"].open()
+    client.send(Connect("c", **KEPT))
+    network.settle()
+    assert client.connection.session.subscriptions["a"].content == parse(where)
 
 
 # --- at random ------------------------------------------------------------------------------------

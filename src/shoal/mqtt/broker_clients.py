@@ -27,7 +27,6 @@ from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
-from shoal.mqtt.content import read_advertisements
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
@@ -71,6 +70,8 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
+        # What came for a session and cannot be kept, in words; whoever logs it takes it out.
+        self.problems: list[str] = []
         # Whether the driver reads from no client for now.
         self.is_held = False
         self.retained = RetainedStore(
@@ -149,8 +150,8 @@ class BrokerClients:
         if self.door is not None:
             effects += map(Ask, self.door.take())
         for connection in self.touched:
-            if connection.outlet.is_full:
-                # There is more, once this is written and unless the driver pauses: at once.
+            if connection.outlet.has_more:
+                # Once this is written and unless the driver pauses: at once.
                 self._timers.set((_MORE_TIMER, connection), 0)
             self.statistics.packets_sent += len(connection.outlet.chunks)
             data = connection.outlet.take()
@@ -187,7 +188,7 @@ class BrokerClients:
         session, present = self._sessions.enter(connect, client_id, terms.session_expiry_s, now_us)
         connection.session = session
         if self.door is not None:
-            self.door.advertise(client_id, read_advertisements(connect.properties.user_properties))
+            self.door.advertise(client_id, connection.promises)
         if self._federation is not None:
             self._federation.roaming.entered(session, now_us)
         if self.journal is not None:

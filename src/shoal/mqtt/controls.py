@@ -14,8 +14,9 @@ from typing import Annotated
 
 import msgspec
 
-from shoal.language import format_filter, parse
-from shoal.model import EVERYTHING, BrokerId
+from shoal.broker.wire import read_filter
+from shoal.language import parse
+from shoal.model import EVERYTHING, BrokerId, Expression, Filter
 from shoal.mqtt.fields import MAX_VARIABLE
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import read_body, write_body
@@ -68,11 +69,15 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription; `where` is its content filter in SQL, empty if it asks for none."""
+    """One subscription; `where` is its content filter, empty if it asks for none.
+
+    It is written as an expression, since what was granted must come back, and SQL has limits.  As
+    SQL it is read: journals had it so.
+    """
 
     text: str
     topic_filter: str
-    where: str
+    where: Expression | str
     qos: Qos
     no_local: bool
     retain_as_published: bool
@@ -250,7 +255,7 @@ def row_of(subscription: ClientSubscription) -> SubscriptionState:
     return SubscriptionState(
         subscription.text,
         subscription.topic_filter,
-        "" if content == EVERYTHING else format_filter(content),
+        "" if content == EVERYTHING else content.expression,
         subscription.qos,
         subscription.no_local,
         subscription.retain_as_published,
@@ -264,9 +269,15 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
         session,
         row.text,
         row.topic_filter,
-        parse(row.where) if row.where else EVERYTHING,
+        _content_of(row.where),
         qos=row.qos,
         no_local=row.no_local,
         retain_as_published=row.retain_as_published,
         identifiers=row.identifiers,
     )
+
+
+def _content_of(where: Expression | str) -> Filter:
+    if not isinstance(where, str):
+        return read_filter(where)
+    return parse(where) if where else EVERYTHING

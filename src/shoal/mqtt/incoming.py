@@ -107,7 +107,7 @@ class Incoming:
         self._session = session
         self._permissions = permissions
         self._outlet = outlet
-        # QoS 2 publications of this connection that are not released yet.
+        # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
         self._receiving: set[int] = set()
         self._aliases: dict[int, str] = {}
         self._may_publish: dict[str, bool] = {}
@@ -133,7 +133,12 @@ class Incoming:
             if packet_id in session.received:
                 self._answer_again(packet_id, topic)
                 return
-            if len(self._receiving) >= self._clients.limits.receive_maximum:
+            # 3.1.1 knows no receive maximum: its bound are the packet identifiers, 65,535 of them
+            # and 4 MB.  To stop reading would never end: PUBREL comes behind the publications.
+            if (
+                self._outlet.version == MQTT_5
+                and len(self._receiving) >= self._clients.limits.receive_maximum
+            ):
                 raise MqttError(
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                     f"{len(self._receiving)} publications of QoS 2 are not released yet",
@@ -217,7 +222,8 @@ class Incoming:
         """QoS 2: from now on this is no new publication."""
         if code < FIRST_ERROR or self._outlet.version != MQTT_5:
             self._session.received.add(packet_id)
-            self._receiving.add(packet_id)
+            if self._outlet.version == MQTT_5:
+                self._receiving.add(packet_id)
 
     def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
         """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""

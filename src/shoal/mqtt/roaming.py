@@ -26,7 +26,6 @@ A journey is known by the client and the time at which it entered the broker it 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -312,9 +311,11 @@ class Roaming:
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
                 session.restore(outgoing)
         for row in state.subscriptions:
-            # What another version of this software wrote may mean nothing here.
-            with suppress(ValueError):
+            try:
                 self._clients.subscriptions.add(subscription_of(session, row))
+            except ValueError as error:  # of another version of this software
+                problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
+                self._clients.problems.append(problem)
 
     def _expect(self, session: Session, journey: Journey, now_us: int) -> Move:
         """More may come for a session, from where it was."""

@@ -187,7 +187,7 @@ class Session:
         # Those of QoS 0 among them, which must not be overtaken by others.
         self._waiting_at_0 = 0
         # Retained messages that are still to be sent, by the name of the subscription they are for.
-        self._feeds: dict[str, Iterator[Outgoing]] | None = None
+        self._feeds: dict[str, Iterator[Outgoing | None]] | None = None
         self._queued_bytes = 0
 
     @property
@@ -239,7 +239,7 @@ class Session:
             return
         self._keep(Outgoing(message, qos, retain, identifiers))
 
-    def feed(self, name: str, messages: Iterator[Outgoing], now_us: int) -> None:
+    def feed(self, name: str, messages: Iterator[Outgoing | None], now_us: int) -> None:
         """Send these behind all else, as fast as the client takes them; ends an older feed."""
         self._feeds = {**(self._feeds or {}), name: messages}
         self.pump(now_us)
@@ -292,11 +292,15 @@ class Session:
         assert self._feeds is not None
         while self._feeds and outlet.writable and len(self._inflight) < outlet.window:
             name, messages = next(iter(self._feeds.items()))
-            outgoing = next(messages, None)
-            if outgoing is None:
+            try:
+                outgoing = next(messages)
+            except StopIteration:
                 del self._feeds[name]
-            else:
-                self._send(outgoing, outlet, now_us)
+                continue
+            if outgoing is None:
+                outlet.pump_again()
+                return
+            self._send(outgoing, outlet, now_us)
 
     def _send(self, outgoing: Outgoing, outlet: Outlet, now_us: int) -> None:
         if outgoing.qos:

@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import load_client_context, load_contexts
-from shoal.runtime.websocket import WebSocket
+from shoal.runtime.websocket import WebSocket, is_same_host
 
 if TYPE_CHECKING:
     from shoal.runtime.trace_writer import TraceWriter
@@ -119,12 +120,18 @@ class BrokerService:
                 case "peers":
                     self.listening[key] = await self.links.start(address)
                 case _:
-                    protocol = WebSocket if key in ("websocket", "wss") else MqttSocket
+                    is_web = key in ("websocket", "wss")
+                    protocol = partial(WebSocket, allows=self._allows) if is_web else MqttSocket
                     context = self._client_context if key in ("mqtts", "wss") else None
                     self.listening[key] = await self.door.listen(address, protocol, context)
         except OSError as error:
             problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
             raise OSError(problem) from None
+
+    def _allows(self, origin: str, host: str) -> bool:
+        """Whether web pages of an origin may connect to this host."""
+        origins = self.network.access.origins
+        return "*" in origins or origin in origins or is_same_host(origin, host)
 
     async def stop(self) -> None:
         """Drain and close."""

@@ -362,7 +362,11 @@ class MqttDoor:
                 socket.close()
 
     def _look_after(self) -> None:
-        """Read on from those that wait, and see to the time."""
+        """Read on from those that wait, and see to the time and to what must be said."""
+        if self.clients.problems:
+            for problem in self.clients.problems:
+                _log.error("not kept", extra={"problem": problem})
+            self.clients.problems.clear()
         if self._waiting:
             self._go_on()
         deadline_us = self.clients.deadline_us

@@ -115,10 +115,13 @@ class AccessSection(Section, frozen=True, kw_only=True):
 
     anonymous   clients that do not say who they are
     passwords   a file made by `shoal password`
+    origins     where web pages that connect over WebSocket may come from, besides the listener's
+                own host (`https://app.example.org`; `*` is anywhere)
     """
 
     anonymous: bool = False
     passwords: str = ""
+    origins: tuple[str, ...] = ()
     rules: tuple[RuleSection, ...] = ()
 
 
