@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -104,6 +104,21 @@ def processes(folder: Path, brokers: int = 1, **changes: Any) -> Iterator[Proces
         found.kill(*found.running)
 
 
+class Paho(paho.Client):
+    """paho, but for one mistake in its QoS 2.
+
+    What it has released it sends anew, as a publication, when two attempts to connect have
+    failed, though [MQTT-4.3.3-6] forbids it: then no broker can know that it is the same.
+    """
+
+    def _messages_reconnect_reset_out(self) -> None:
+        released = (MessageState.MQTT_MS_WAIT_FOR_PUBCOMP, MessageState.MQTT_MS_RESEND_PUBREL)
+        kept = [each for each in self._out_messages.values() if each.state in released]
+        super()._messages_reconnect_reset_out()
+        for message in kept:
+            message.state = MessageState.MQTT_MS_RESEND_PUBREL
+
+
 class Client:
     """An MQTT 5 client with a session that stays; it connects again whenever it has to."""
 
@@ -113,7 +128,7 @@ class Client:
         self._where = (host, port)
         self._is_connected = threading.Event()
         self._expiry_s = expiry_s
-        self.paho = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        self.paho = Paho(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
         self.paho.max_inflight_messages_set(50)
         self.paho.reconnect_delay_set(1, 1)
         self.paho.on_message = lambda client, data, message: self.payloads.append(message.payload)
