@@ -121,6 +121,7 @@ class MqttDoor:
             node.at_flush(Phase.RECORD, self._record)
         node.at_flush(Phase.CLIENTS, self._write)
         node.at_hold.append(self._hold)
+        node.at_link.append(self._linked)
 
     def start(self) -> None:
         """Say to the machine what the door itself wants."""
@@ -270,6 +271,10 @@ class MqttDoor:
                 socket.pause_reading()
             elif self._may_read(connection):
                 socket.resume_reading()
+
+    def _linked(self, neighbour: BrokerId, is_ready: bool) -> None:
+        self.clients.linked(neighbour, is_ready, self.node.clock.now_us())
+        self.node.schedule_flush()
 
     def _may_read(self, connection: Connection) -> bool:
         if self.node.is_holding or not connection.wants_reading:

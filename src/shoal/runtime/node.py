@@ -121,7 +121,8 @@ class Node:
 
     `counts` has what happened since the start: publications in, deliveries, messages to
     neighbours, refusals.  `trace`, if there is one, is told what happens.  Whoever brings
-    clients' requests asks `is_holding` first, and is told by `at_hold` when that changes.
+    clients' requests asks `is_holding` first, and is told by `at_hold` when that changes; `at_link`
+    is told which links are ready to carry publications, and which are given up.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Node:
         self.counts: Counter[str] = Counter()
         self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
         self.at_hold: list[Callable[[bool], None]] = []
+        self.at_link: list[Callable[[BrokerId, bool], None]] = []
         self._held_by: set[str] = set()
         self._room = asyncio.Event()
         self._room.set()
@@ -160,9 +162,9 @@ class Node:
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def start(self) -> None:
+    def start(self, started: Started | None = None) -> None:
         """Begin: the machine starts, the monitor reports."""
-        self.bring(Started())
+        self.bring(started or Started())
         self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
 
     def stop(self) -> None:
@@ -313,6 +315,7 @@ class Node:
                 self.record(row)
             case LinkReady(neighbour) if self.links is not None:
                 self.links.ready(neighbour)
+                self._tell_of_link(neighbour, True)
             case OpenLink(neighbour, address) if self.links is not None:
                 self.links.open(neighbour, address)
             case CloseLink(neighbour) if self.links is not None:
@@ -415,6 +418,12 @@ class Node:
             event = "link up" if change.up else "link down"
             _log.info(event, extra={"broker": self.id, "neighbour": change.neighbour})
             self.bring(change)
+            if not change.up:
+                self._tell_of_link(change.neighbour, False)
+
+    def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
+        for tell in self.at_link:
+            tell(neighbour, is_ready)
 
 
 def _publications(input: Input) -> int:
