@@ -21,6 +21,7 @@ import enum
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -56,6 +57,7 @@ from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.held_back import HeldBack
 from shoal.runtime.monitor import Monitor
+from shoal.runtime.pauses import put_off_s
 
 MONITOR_INTERVAL_S = 1.0
 
@@ -334,7 +336,12 @@ class Node:
         delay_s = max(0, at_us - now_us) / _MICROSECONDS
         self._timers[key] = self.loop.call_later(delay_s, self._fire, key, at_us)
 
-    def _fire(self, key: TimerKey, at_us: int) -> None:
+    def _fire(self, key: TimerKey, at_us: int, *, is_put_off: bool = False) -> None:
+        pause_s = 0.0 if is_put_off else put_off_s(at_us, self.clock.now_us())
+        if pause_s:
+            fire = partial(self._fire, key, at_us, is_put_off=True)
+            self._timers[key] = self.loop.call_later(pause_s, fire)
+            return
         del self._timers[key]
         # A loop's clock is coarser than ours: a timer never fires before its time.
         self._last_us = max(self._last_us, at_us)
