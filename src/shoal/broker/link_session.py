@@ -400,6 +400,11 @@ class LinkSession:
             return self.give_up()
         return []
 
+    def excuse(self, missed_us: int) -> None:
+        """This end did not look for so long; it does not count against the other."""
+        self._heard_us += missed_us
+        self._changed_us += missed_us
+
     def is_silent(self, now_us: int) -> bool:
         """Whether nothing came for so long that the connection must be dead."""
         return self.state is State.UP and now_us - self._heard_us > self._limits.silence_us

@@ -90,6 +90,8 @@ class BrokerClients:
             self._federation = Federation(self, self.door, self._timers, hand, now_us)
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
+        # Neighbours whose links were given up and have not come back.
+        self._apart: set[BrokerId] = set()
         self._assigned = 0
         # Publications that sessions which have ended could not keep.
         self._dropped = 0
@@ -382,10 +384,16 @@ class BrokerClients:
                     sharing.hand_on(message, now_us)
         return self.take_effects()
 
-    def rejoin(self, now_us: int) -> None:
-        """A link to the rest of the network is back: find out what was missed."""
-        if self._federation is not None:
-            self._federation.joining.join(now_us)
+    def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
+        """A link can carry publications now, or was given up, and the network fell in two."""
+        if not is_ready:
+            self._apart.add(neighbour)
+            return
+        if self.journal is not None:
+            self.journal.linked(neighbour)
+        if neighbour in self._apart and self._federation is not None:
+            self._apart.discard(neighbour)
+            self._federation.joining.rejoin(now_us)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""

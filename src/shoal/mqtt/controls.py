@@ -110,6 +110,12 @@ class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
     broker: BrokerId
 
 
+class Rejoined(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker is linked again to a part of the network that was given up."""
+
+    broker: BrokerId
+
+
 class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """This broker is there; the digest is of all that it has retained."""
 
@@ -171,6 +177,7 @@ Control = (
     | SessionState
     | Departed
     | Hello
+    | Rejoined
     | Here
     | Tell
     | Kept

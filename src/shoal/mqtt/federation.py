@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shoal.mqtt.controls import Hello, Here, Kept, Members, Shared, Tell, Told, decode_control
+from shoal.mqtt.controls import (
+    Hello,
+    Here,
+    Kept,
+    Members,
+    Rejoined,
+    Shared,
+    Tell,
+    Told,
+    decode_control,
+)
 from shoal.mqtt.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.joining import Joining
 from shoal.mqtt.messages import Message
@@ -62,7 +72,7 @@ class Federation:
             return
         if isinstance(control, Members | Shared):
             self.sharing.hear(control, now_us)
-        elif isinstance(control, Hello | Here | Tell | Kept | Told):
+        elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):
             if isinstance(control, Hello):
                 self.sharing.forget(control.broker)
             self.joining.hear(control, now_us)

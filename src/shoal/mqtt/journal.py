@@ -165,6 +165,12 @@ class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
     client_id: str
 
 
+class NeighbourPut(msgspec.Struct, frozen=True, tag=20, array_like=True, gc=False):
+    """A broker that this one has been linked to."""
+
+    broker: BrokerId
+
+
 Record = (
     SessionPut
     | SessionEnd
@@ -180,6 +186,7 @@ Record = (
     | HeardPut
     | HomePut
     | HomeEnd
+    | NeighbourPut
 )
 
 _encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
@@ -199,6 +206,8 @@ class Journal:
         # of it, if anything did.
         self.heard: dict[ClientId, int] = {}
         self._to_hear: dict[ClientId, None] = {}
+        # The brokers that this one was ever linked to.
+        self.neighbours: dict[BrokerId, None] = {}
         self._records: list[Record] = []
         self._last_serial = last_serial
         self._last_message = last_message
@@ -313,6 +322,12 @@ class Journal:
         """A topic's retained message is another, or none."""
         self._records.append(RetainedPut(message.topic, self._number(message)))
 
+    def linked(self, neighbour: BrokerId) -> None:
+        """A link to another broker is up."""
+        if neighbour not in self.neighbours:
+            self.neighbours[neighbour] = None
+            self._records.append(NeighbourPut(neighbour))
+
     def home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
         self._records.append(HomePut(client_id, broker, at_us))
 
@@ -386,6 +401,9 @@ class Journal:
             if publisher in self.heard:
                 self._to_hear[publisher] = None
                 yield _RECORD_BYTES
+        for neighbour in tuple(self.neighbours):
+            self._records.append(NeighbourPut(neighbour))
+            yield _RECORD_BYTES
         for client_id in tuple(homes):
             home = homes.entry(client_id)
             if home is not None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.model import ClientId
+from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import SubscriptionState, subscription_of
 from shoal.mqtt.incoming import Owed, owed_to_nobody
@@ -30,6 +30,7 @@ from shoal.mqtt.journal import (
     ItemPut,
     Journal,
     MessagePut,
+    NeighbourPut,
     ReceivedEnd,
     ReceivedPut,
     Record,
@@ -72,6 +73,7 @@ class Remembered:
         self.retained: dict[str, int] = {}
         self.homes: dict[str, HomePut] = {}
         self.heard: dict[ClientId, int] = {}
+        self.neighbours: dict[BrokerId, None] = {}
         self.messages: dict[int, MessagePut] = {}
         self.last_serial = 0
         self.last_message = 0
@@ -93,6 +95,8 @@ class Remembered:
                     self.retained[topic] = message
                 case HeardPut(publisher, sequence):
                     self.heard[publisher] = sequence
+                case NeighbourPut(broker):
+                    self.neighbours[broker] = None
                 case HomePut():
                     self.homes[record.client_id] = record
                 case HomeEnd(client_id):
@@ -134,6 +138,7 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
         clients.restore_home(home.client_id, home.broker, home.at_us)
     journal = Journal(remembered.last_serial, remembered.last_message)
     journal.heard.update(remembered.heard)
+    journal.neighbours.update(remembered.neighbours)
     clients.begin_journal(journal)
     for session in sessions:
         clients.restored(session, now_us)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shoal.broker.effects import Started
 from shoal.broker.link_session import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
@@ -102,7 +103,8 @@ class BrokerService:
         await self._listen("admin", section.address("admin"))
         if self.trace is not None:
             self.trace.start()
-        self.node.start()
+        former = self.door.journal.neighbours if self.door.journal is not None else ()
+        self.node.start(Started(former, self.network.link_limits.give_up_us))
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         self.couriers.start()

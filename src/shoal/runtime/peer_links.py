@@ -26,6 +26,7 @@ from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.node import Node, Phase
+from shoal.runtime.pauses import Rounds
 from shoal.runtime.peer_connections import Door, PeerConnection, dial
 from shoal.runtime.tls import TlsContexts
 
@@ -89,6 +90,7 @@ class PeerLinks:
         self._to_flush: dict[_Link, None] = {}
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
+        self._rounds = Rounds(TICK_S)
         self._is_stopping = False
         # Where connections go that are no links.
         self.couriers: Door | None = None
@@ -268,7 +270,9 @@ class PeerLinks:
 
     def _tick(self) -> None:
         now_us = self._node.clock.now_us()
+        missed_us = self._rounds.missed_us(now_us)
         for link in list(self._links.values()):
+            link.session.excuse(missed_us)
             self._node.changed(link.session.tick(now_us))
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
