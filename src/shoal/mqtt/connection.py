@@ -25,7 +25,7 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.access import ALL_PERMISSIONS, ANOTHER_USERS, Admission, Credentials, Permissions
 from shoal.mqtt.connecting import Terms, agree, check_connect, connack_properties
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.effects import ClientEffect
@@ -94,6 +94,7 @@ class Connection:
         "session",
         "state",
         "terms",
+        "user",
     )
 
     def __init__(
@@ -108,6 +109,8 @@ class Connection:
         self.terms: Terms | None = None
         self.session: Session | None = None
         self.permissions: Permissions = ALL_PERMISSIONS
+        # Who the client is (see `Admission`).
+        self.user = ""
         self.last_received_us = now_us
         self._clients = clients
         self._decoder = Decoder(None, clients.limits.maximum_packet_size)
@@ -342,6 +345,10 @@ class Connection:
             topic = connect.will.topic
             if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
                 code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
+        if code is ReasonCode.SUCCESS and self._clients.is_anothers(
+            connect.client_id, admission.user
+        ):
+            code, reason = ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
         if code >= FIRST_ERROR:
             self.disconnect(code, reason, now_us)
         elif not self._clients.must_wait(self, connect, admission, now_us):
@@ -350,7 +357,7 @@ class Connection:
     def _enter(self, admission: Admission, now_us: int) -> None:
         connect = self._connect
         assert connect is not None
-        self.permissions = admission.permissions
+        self.permissions, self.user = admission.permissions, admission.user
         terms = self.terms
         assert terms is not None
         client_id = connect.client_id or self._clients.new_client_id()
