@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shoal.model import Filter
-from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.access import ALL_PERMISSIONS, ANOTHER_USERS, Admission, Credentials, Permissions
 from shoal.mqtt.connecting import (
     Terms,
     agree,
@@ -102,6 +102,7 @@ class Connection:
         "session",
         "state",
         "terms",
+        "user",
     )
 
     def __init__(
@@ -118,6 +119,8 @@ class Connection:
         self.permissions: Permissions = ALL_PERMISSIONS
         # What it advertises, once it is admitted.
         self.promises: tuple[Filter, ...] = ()
+        # Who the client is (see `Admission`).
+        self.user = ""
         self.last_received_us = now_us
         self._clients = clients
         limits = clients.limits
@@ -358,6 +361,10 @@ class Connection:
             topic = connect.will.topic
             if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
                 code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
+        if code is ReasonCode.SUCCESS and self._clients.is_anothers(
+            connect.client_id, admission.user
+        ):
+            code, reason = ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
         if code >= FIRST_ERROR:
             self.disconnect(code, reason, now_us)
         elif not self._clients.must_wait(self, connect, admission, now_us):
@@ -366,7 +373,7 @@ class Connection:
     def _enter(self, admission: Admission, now_us: int) -> None:
         connect = self._connect
         assert connect is not None
-        self.permissions = admission.permissions
+        self.permissions, self.user = admission.permissions, admission.user
         terms = self.terms
         assert terms is not None
         client_id = connect.client_id or self._clients.new_client_id()

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.language import format_filter
-from shoal.model import EVERYTHING, Filter
+from shoal.model import EVERYTHING, BrokerId, Filter
 from shoal.mqtt.errors import protocol_error
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
@@ -58,7 +58,9 @@ class Outgoing:
 
 
 class Diversion(Protocol):
-    """Takes a session's messages in its place."""
+    """Takes a session's messages in its place; `known` are the keys of those that came before."""
+
+    known: dict[tuple[str, int], None]
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
@@ -143,11 +145,13 @@ class Session:
         "_waiting",
         "_waiting_at_0",
         "arriving_us",
+        "began_us",
         "client_id",
         "diversion",
         "dropped",
         "entered_us",
         "expiry_interval_s",
+        "going",
         "is_remembered",
         "journal",
         "left_us",
@@ -155,18 +159,25 @@ class Session:
         "received",
         "subscriptions",
         "unsettled",
+        "user",
         "will",
     )
 
     def __init__(self, client_id: str, limits: Limits) -> None:
         self.client_id = client_id
+        # Whose it is; nobody else may connect to it.
+        self.user = ""
         self.outlet: Outlet | None = None
         self.expiry_interval_s = 0
+        # When it began, at whichever broker, by that broker's stamp: no other session has it.
+        self.began_us = 0
         # When its client came to this broker, as others know it, and when it went, if it did.
         self.entered_us = 0
         self.left_us: int | None = None
         # The stamp of its journey, while something may still come from where it was.
         self.arriving_us: int | None = None
+        # Where it was sent, and the stamp of that journey; it is kept until it is there.
+        self.going: tuple[BrokerId, int] | None = None
         self.journal: Journal | None = None
         self.is_remembered = False
         self.will: Will | None = None
