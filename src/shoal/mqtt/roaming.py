@@ -474,12 +474,11 @@ class Roaming:
         for row in waiting.subscriptions.values():
             try:
                 subscription = subscription_of(session, row)
+                if may_subscribe(subscription.wanted_topics):
+                    self._clients.subscriptions.add(subscription)
             except ValueError as error:  # of another version of this software
                 problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
                 self._clients.problems.append(problem)
-                continue
-            if may_subscribe(subscription.wanted_topics):
-                self._clients.subscriptions.add(subscription)
         self._spread(move, now_us)
 
     def _spread(self, move: Move, now_us: int) -> None:
