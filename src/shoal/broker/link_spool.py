@@ -113,8 +113,8 @@ class Spool:
         self._last = max(self._segments, default=0)
 
     @property
-    def bytes(self) -> int:
-        """On disk."""
+    def size(self) -> int:
+        """Bytes on disk."""
         return sum(segment.size for segment in self._segments.values())
 
     @property
