@@ -141,6 +141,7 @@ class LinksSection(Section, frozen=True, kw_only=True):
     limit_bytes: Positive = 128 * 2**20
     silence_us: Positive = 5_000_000
     give_up_us: Positive = 60_000_000
+    park_us: Positive = 2_000_000
 
     def __post_init__(self) -> None:
         if not self.low_bytes < self.high_bytes < self.limit_bytes:
