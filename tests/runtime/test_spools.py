@@ -1,4 +1,4 @@
-"""A broker that is away holds nobody back: what is for it lies on disk, and comes when it is back."""
+"""A broker that is away holds nobody back: what is for it is on disk, and comes when it is back."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_session import CONTROLS, Debt, LinkSession, State
-from shoal.broker.link_spool import Spool, SpoolRecord
+from shoal.broker.link_spool import Spool
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
 from shoal.broker.stand_in import stand_in
@@ -35,32 +35,9 @@ from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscrip
 from shoal.mqtt.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
+from tests.broker.memory_disk import Disk
 
 LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
-
-
-class Disk:
-    """The segments of one spool, in memory."""
-
-    def __init__(self) -> None:
-        self.kept: dict[int, list[SpoolRecord]] = {}
-
-    def segments(self) -> dict[int, int]:
-        return {number: _size(records) for number, records in self.kept.items()}
-
-    def append(self, segment: int, records: list[SpoolRecord]) -> int:
-        self.kept.setdefault(segment, []).extend(records)
-        return _size(records)
-
-    def load(self, segment: int) -> list[SpoolRecord]:
-        return list(self.kept[segment])
-
-    def remove(self, segment: int) -> None:
-        del self.kept[segment]
-
-
-def _size(records: list[SpoolRecord]) -> int:
-    return sum(len(record.data) for record in records)
 
 
 class Door:
