@@ -269,6 +269,21 @@ def test_what_cannot_be_kept_is_refused() -> None:
     assert publisher.publish("a", b"5", qos=1)[0].reason_code is ReasonCode.SUCCESS
 
 
+def test_what_there_is_no_room_for_is_refused() -> None:
+    """On the disk of a broker that keeps what others are to get."""
+    house = RememberingHouse([])
+    publisher, old = house.connect("p"), house.connect("old", version=4)
+    house.clients.refuse("too much waits for broker B3")
+    (pubrec,) = publisher.publish("a", b"2", qos=2)
+    assert pubrec.reason_code is ReasonCode.QUOTA_EXCEEDED
+    assert pubrec.properties.reason_string == "too much waits for broker B3"
+    assert publisher.publish("a", b"3") == []
+    old.send(Publish("a", b"3", 1, packet_id=3))
+    assert old.closed
+    house.clients.refuse("")
+    assert publisher.publish("a", b"5", qos=1)[0].reason_code is not ReasonCode.QUOTA_EXCEEDED
+
+
 # --- in a network ---------------------------------------------------------------------------------
 
 

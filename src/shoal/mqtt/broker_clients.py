@@ -74,6 +74,8 @@ class BrokerClients:
         self.problems: list[str] = []
         # Whether the driver reads from no client for now.
         self.is_held = False
+        # Why publications above QoS 0 are refused; empty while they are not.
+        self.refusal = ""
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
@@ -109,6 +111,10 @@ class BrokerClients:
         deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
         self._timers.set((_SILENCE_TIMER, connection), deadline_us)
         return connection
+
+    def refuse(self, refusal: str) -> None:
+        """Refuse publications above QoS 0 for this reason, or with an empty text do not."""
+        self.refusal = refusal
 
     @property
     def deadline_us(self) -> int | None:

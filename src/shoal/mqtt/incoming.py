@@ -11,7 +11,8 @@
 PUBREL forgets what is remembered, and is answered by PUBCOMP.
 
 In a network PUBACK and PUBREC are owed until the publication is settled: until it is in the
-sessions of all its subscribers, wherever they are.  They go out in the order of the publications
+sessions of all its subscribers, wherever they are, or on a disk for those behind a broker that is
+away.  They go out in the order of the publications
 [MQTT-4.6.0-2, MQTT-4.6.0-3], so those behind one that is not settled wait with it, and a client
 that is owed more than its receive maximum is read no more.
 
@@ -144,9 +145,11 @@ class Incoming:
                     f"{len(self._receiving)} publications of QoS 2 are not released yet",
                 )
         journal = self._clients.journal
-        if qos and journal is not None and journal.is_failing:
-            self._refuse(qos, packet_id)
-            return
+        if qos and journal is not None:
+            refusal = CANNOT_WRITE if journal.is_failing else self._clients.refusal
+            if refusal:
+                self._refuse(qos, packet_id, refusal)
+                return
         code = ReasonCode.SUCCESS
         number: int | None = None
         if self._is_allowed(topic):
@@ -175,13 +178,13 @@ class Incoming:
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
 
-    def _refuse(self, qos: int, packet_id: int) -> None:
+    def _refuse(self, qos: int, packet_id: int, refusal: str) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
         self._clients.statistics.publications_refused += 1
         if self._outlet.version != MQTT_5:
-            raise MqttError(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, refusal)
         kind = Puback if qos == 1 else Pubrec
-        properties = Properties(reason_string=CANNOT_WRITE)
+        properties = Properties(reason_string=refusal)
         self._outlet.send_answer(kind(packet_id, ReasonCode.QUOTA_EXCEEDED, properties))
 
     def _topic(self, packet: Publish) -> str:
