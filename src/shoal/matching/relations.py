@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from shoal.matching.compiled import RISING, shape, threshold
+from shoal.matching.compiled import RISING, threshold
 from shoal.matching.domains import END, after_prefix
 from shoal.matching.ordered_sets import (
     NUMBERS,
@@ -34,6 +34,7 @@ from shoal.matching.ordered_sets import (
     ordered_set,
 )
 from shoal.matching.semantics import evaluate_predicate
+from shoal.matching.shapes import shape
 from shoal.matching.string_search import AtLeast, Below, Like, OneOf, Wanted, exists
 from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
 from shoal.model.like import Wildcard, elements
