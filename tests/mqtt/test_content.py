@@ -147,6 +147,8 @@ def test_where_and_a_query_must_both_hold() -> None:
         ({"maximum_filter_bytes": 8}, ("a?x=1", "b", "b?x=1"), (), [True, True, False]),
         ({"maximum_filter_tests": 3}, ("a", "b", "c", "d"), ("x > 1",), [True] * 3 + [False]),
         ({"maximum_filter_tests": 3}, ("a?x=1&y=2", "b?x=1&y=2", "c"), (), [True, False, True]),
+        ({"maximum_filter_tests": 3}, ("a",), (f"x IN ({', '.join(['1'] * 47)})",), [True]),
+        ({"maximum_filter_tests": 3}, ("a",), (f"x IN ({', '.join(['1'] * 48)})",), [False]),
         # Two alternatives of two tests.
         ({"maximum_filter_tests": 4}, ("a?n=1",), ("x OR y",), [True]),
         ({"maximum_filter_tests": 3}, ("a?n=1",), ("x OR y",), [False]),

@@ -60,6 +60,8 @@ MAX_LEVEL_ATTRIBUTES = 8
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
 ADVERTISE = "$advertise"
+# Values of a list that are looked at in about the time of a test.
+VALUES_PER_TEST = 16
 # What a filter may have, so that there is room for the tests of its topic (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
 _JSON = "application/json"
@@ -161,7 +163,7 @@ class FilterReader:
         self._limits = limits
         self._left_bytes = limits.maximum_filter_bytes
         self._left_tests = limits.maximum_filter_tests
-        self._where = EVERYTHING
+        self._where, self._where_tests = EVERYTHING, 0
         self._problem: ContentFilterError | None = None
         try:
             texts = [text for name, text in user_properties if name == WHERE]
@@ -171,6 +173,8 @@ class FilterReader:
                 parts = [_parse(text, WHERE) for text in texts]
                 self._where = parts[0] if len(parts) == 1 else _all_of(parts)
                 _check(self._where, WHERE)
+                self._where_tests = _count_tests(self._where)
+                self._take_tests(0, self._where_tests)
         except ContentFilterError as error:
             self._problem = error
 
@@ -178,10 +182,11 @@ class FilterReader:
         """What one topic filter lets through; ContentFilterError if unreadable or too much."""
         if self._problem is not None:
             raise self._problem
-        topic_filter, content = text, self._where
+        topic_filter, content, tests = text, self._where, self._where_tests
         if self._limits.queries_in_topic_filters and may_have_query(text):
             topic_filter, content = self._read_query(text)
-        self._take_tests(_count_tests(content))
+            tests = tests if content is self._where else _count_tests(content)
+        self._take_tests(tests)
         return SubscriptionFilter(topic_filter, content)
 
     def _read_query(self, text: str) -> tuple[str, Filter]:
@@ -198,7 +203,7 @@ class FilterReader:
             _check(query, WHERE)
             return topic_filter, query
         # Before any work is done on them together, which then is little.
-        needed = _count_tests(where) + len(where.normal_form) * _count_tests(query)
+        needed = self._where_tests + len(where.normal_form) * _count_tests(query)
         self._take_tests(0, needed)
         content = _all_of([query, Filter(Or(tuple(And(each) for each in where.normal_form)))])
         _check(content, WHERE)
@@ -224,7 +229,12 @@ def _all_of(parts: list[Filter]) -> Filter:
 
 
 def _count_tests(content: Filter) -> int:
-    return sum(map(len, content.normal_form))
+    """How many tests there are in a filter's normal form; a long list of values is several."""
+    return sum(
+        1 + (len(test.operand) // VALUES_PER_TEST if isinstance(test.operand, tuple) else 0)
+        for conjunction in content.normal_form
+        for test in conjunction
+    )
 
 
 def read_advertisements(user_properties: UserProperties, limits: Limits) -> tuple[Filter, ...]:
