@@ -37,6 +37,8 @@ class Hostile(NamedTuple):
     name: str
     is_connected: bool
     packets: tuple[bytes, ...]
+    # How long there may be something to do when all is answered.
+    lasts_s: float = 0.05
 
 
 def hostile_inputs() -> Iterator[Hostile]:
@@ -57,6 +59,20 @@ def hostile_inputs() -> Iterator[Hostile]:
         unsubscribe = b"\0\1\0" + text * count
         yield Hostile(f"SUBSCRIBE: {name}", True, (_raw(0x82, subscribe),))
         yield Hostile(f"UNSUBSCRIBE: {name}", True, (_raw(0xA2, unsubscribe),))
+
+    kept = [
+        b"".join(_encode(_retained(number)) for number in range(first, first + 100))
+        for first in range(0, 1_000, 100)
+    ]
+    subscribe = _encode(_subscribe(["kept/#"], dict(filters())["tests"]))
+    yield Hostile("tests of retained messages", True, (*kept, subscribe), lasts_s=2)
+
+
+def _retained(number: int) -> Publish:
+    # The last attribute that it is tested for is missing.
+    names = ((f"a{each}", "2") for each in range(FILTER_BYTES // 14 - 1))
+    properties = Properties(user_properties=tuple(names) if number < 100 else ())
+    return Publish(f"kept/{number}", b"x", 1, True, packet_id=number + 1, properties=properties)
 
 
 def filters() -> Iterator[tuple[str, str]]:

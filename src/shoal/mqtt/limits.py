@@ -61,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # beyond is refused (0x97); a CONNACK names these three as user properties
     # (`$maximum_filter_bytes`).
     maximum_topic_filters: int = 500
-    maximum_filter_bytes: int = 8_192
+    maximum_filter_bytes: int = 4_096
     maximum_filter_tests: int = 1_000
     # Retained messages of the broker; what is published to a new topic beyond is not retained.
     maximum_retained_messages: int = 1_000_000
