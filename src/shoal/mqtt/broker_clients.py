@@ -132,6 +132,28 @@ class BrokerClients:
                     self._publish_statistics(now_us)
         return self.take_effects()
 
+    def renew(
+        self, limits: Limits, access: Access, stays: Callable[[Credentials], bool], now_us: int
+    ) -> list[ClientEffect]:
+        """From now on these hold; clients that do not stay are closed and come back, if they may.
+
+        What a client was told when it connected holds as long as it is connected.
+        """
+        self.limits = self.subscribing.limits = self._sessions.limits = limits
+        self.retained.maximum = limits.maximum_retained_messages
+        self._access = access
+        for session in list(self._sessions):
+            session.limits = limits
+            connection = session.outlet.connection if session.outlet is not None else None
+            if connection is not None and not stays(connection.credentials):
+                reason = "what you may do has changed"
+                connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
+        if limits.statistics_interval_s:
+            self._timers.set((_STATISTICS_TIMER,), now_us)
+        else:
+            self._timers.cancel((_STATISTICS_TIMER,))
+        return self.take_effects()
+
     def shut_down(self, now_us: int) -> list[ClientEffect]:
         """Say goodbye to every client; wills are published, sessions stay."""
         for session in list(self._sessions):

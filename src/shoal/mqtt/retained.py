@@ -41,7 +41,7 @@ class RetainedStore:
     def __init__(self, maximum: int) -> None:
         # Is told what changes, if there is one.
         self.journal: Journal | None = None
-        self._maximum = maximum
+        self.maximum = maximum
         self._messages: TopicStore[Message] = TopicStore()
         # The message that removed each topic's, oldest first.
         self._removals: dict[str, Message] = {}
@@ -77,7 +77,7 @@ class RetainedStore:
         replaced = self._messages.get(topic)
         if replaced is not None:
             self._fold(replaced)
-        elif len(self._messages) >= self._maximum:
+        elif len(self._messages) >= self.maximum:
             return False
         self._removals.pop(topic, None)
         self._messages[topic] = message

@@ -57,7 +57,7 @@ class Subscribing:
     def __init__(
         self, limits: Limits, subscriptions: Subscriptions, retained: RetainedStore
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._subscriptions = subscriptions
         self._retained = retained
 
@@ -65,13 +65,13 @@ class Subscribing:
         self, session: Session, permissions: Permissions, packet: Subscribe
     ) -> tuple[Suback, list[ClientSubscription]]:
         """The answer, and the subscriptions that get what is retained once it is out."""
-        reader = FilterReader(packet.properties.user_properties, self._limits)
+        reader = FilterReader(packet.properties.user_properties, self.limits)
         grants = [
             self._grant(session, permissions, request, reader, packet.properties)
             for request in packet.requests
         ]
         if packet.beyond:
-            most = self._limits.maximum_topic_filters
+            most = self.limits.maximum_topic_filters
             refusal = _Grant(ReasonCode.QUOTA_EXCEEDED, f"more than {most} topic filters")
             grants += [refusal] * packet.beyond
         # Each once: many topic filters may be refused for one reason.
@@ -110,7 +110,7 @@ class Subscribing:
         if not permissions.may_subscribe(subscription.wanted_topics):
             return _Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
         if (
-            len(session.subscriptions) >= self._limits.maximum_subscriptions
+            len(session.subscriptions) >= self.limits.maximum_subscriptions
             and text not in session.subscriptions
         ):
             return _Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")

@@ -145,6 +145,14 @@ class MqttDoor:
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
 
+    def renew(
+        self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
+    ) -> None:
+        """From now on these hold (see `BrokerClients.renew`)."""
+        self._access = access
+        self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
+        self.node.schedule_flush()
+
     def stop_listening(self) -> None:
         """Take nobody in any more."""
         for server in self._servers:
