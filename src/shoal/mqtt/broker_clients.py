@@ -27,6 +27,7 @@ from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
@@ -65,6 +66,7 @@ class BrokerClients:
         limits: Limits = DEFAULT_LIMITS,
         access: Access | None = None,
         networked: bool = False,
+        json: Json = "auto",
     ) -> None:
         self.broker_id = broker_id
         self.limits = limits
@@ -75,9 +77,9 @@ class BrokerClients:
         # Whether the driver reads from no client for now.
         self.is_held = False
         self.retained = RetainedStore(limits.maximum_retained_messages)
-        self.door = Door(broker_id, now_us) if networked else None
-        self.subscriptions = Subscriptions(self.door)
-        self.subscribing = Subscribing(limits, self.subscriptions, self.retained)
+        self.door = Door(broker_id, now_us, json) if networked else None
+        self.subscriptions = Subscriptions(self.door, json)
+        self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()

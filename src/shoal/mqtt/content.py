@@ -1,7 +1,7 @@
 """What of an MQTT message a content filter sees, and where clients say what they want or promise.
 
-The attributes of a message are its user properties, the top-level fields of its payload if its
-content type is application/json, and those of its topic: `` `$topic` `` whole, `` `$topic.0` `` and
+The attributes of a message are its user properties, the top-level fields of its payload if that is
+JSON (see `Json`), and those of its topic: `` `$topic` `` whole, `` `$topic.0` `` and
 so on level by level, `` `$levels` `` how many there are; `` `$retain` `` is TRUE if it is to be
 retained.  A user property has no type, so its value is
 read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -62,6 +62,11 @@ WHERE = "$where"
 ADVERTISE = "$advertise"
 # Values of a list that are looked at in about the time of a test.
 VALUES_PER_TEST = 16
+# Which payloads are JSON: those whose content type says so (`declared`), also those without content
+# type that begin as an object (`auto`: 3.1.1 has no content types), or none.
+Json = Literal["auto", "declared", "never"]
+# White space in front of an object that is looked through.
+_WHITE_SPACE = 64
 # What a filter may have, so that there is room for the tests of its topic (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
 _JSON = "application/json"
@@ -86,11 +91,11 @@ class SubscriptionFilter(NamedTuple):
     content: Filter
 
 
-def attributes_of(message: Message) -> Attributes:
+def attributes_of(message: Message, json: Json = "auto") -> Attributes:
     """What filters see, read when it is first asked for; a broker that routed it has read it."""
     attributes = message.attributes
     if attributes is None:
-        attributes = message.attributes = _read_attributes(message)
+        attributes = message.attributes = _read_attributes(message, json)
     return attributes
 
 
@@ -99,13 +104,13 @@ def level_attribute(number: int) -> str:
     return f"{TOPIC_ATTRIBUTE}.{number}"
 
 
-def _read_attributes(message: Message) -> Attributes:
+def _read_attributes(message: Message, json: Json) -> Attributes:
     """Whatever cannot be an attribute is left out."""
     attributes = _topic_attributes(message.topic).copy()
     if message.retain:
         attributes[RETAIN_ATTRIBUTE] = True
     properties = message.properties
-    if properties.content_type is not None and _is_json(properties.content_type):
+    if json != "never" and _is_json(message, json):
         _add_fields(message.payload, attributes)
     for name, text in properties.user_properties:
         if name and name[0] != _RESERVED:
@@ -124,8 +129,11 @@ def _topic_attributes(topic: str) -> dict[str, Value]:
     return attributes
 
 
-def _is_json(content_type: str) -> bool:
+def _is_json(message: Message, json: Json) -> bool:
     """Also with parameters (`application/json; charset=utf-8`) and in capitals."""
+    content_type = message.properties.content_type
+    if content_type is None:
+        return json == "auto" and message.payload[:_WHITE_SPACE].lstrip()[:1] == b"{"
     if content_type == _JSON:
         return True
     return content_type.partition(";")[0].strip().lower() == _JSON

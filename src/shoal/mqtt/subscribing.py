@@ -22,6 +22,7 @@ from shoal.mqtt.content import (
     ContentFilterError,
     FilterQuotaError,
     FilterReader,
+    Json,
     attributes_of,
 )
 from shoal.mqtt.journal import CANNOT_WRITE
@@ -55,11 +56,16 @@ class Subscribing:
     """Takes clients' subscriptions in, as far as `limits` and permissions allow."""
 
     def __init__(
-        self, limits: Limits, subscriptions: Subscriptions, retained: RetainedStore
+        self,
+        limits: Limits,
+        subscriptions: Subscriptions,
+        retained: RetainedStore,
+        json: Json = "auto",
     ) -> None:
         self.limits = limits
         self._subscriptions = subscriptions
         self._retained = retained
+        self._json = json
 
     def subscribe(
         self, session: Session, permissions: Permissions, packet: Subscribe
@@ -168,6 +174,6 @@ class Subscribing:
                 return
             if subscription.no_local and session.client_id == message.publisher:
                 continue
-            if content == EVERYTHING or matches(content, attributes_of(message)):
+            if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
                 qos = min(message.qos, subscription.qos)
                 yield Outgoing(message, qos, True, subscription.identifiers)

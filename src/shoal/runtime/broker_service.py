@@ -99,6 +99,7 @@ class BrokerService:
             servers=_servers(network),
             files=_journal_files(network, name),
             sync=network.storage.sync,
+            json=network.json,
         )
         self.admin = AdminServer(self.status, self.missing)
 

@@ -23,6 +23,7 @@ from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
@@ -80,11 +81,17 @@ class MqttDoor:
         servers: Mapping[BrokerId, str] | None = None,
         files: JournalFiles | None = None,
         sync: Sync = "never",
+        json: Json = "auto",
     ) -> None:
         """With `files` it is again what they say; JournalError if they cannot be read."""
         self.node = node
         self.clients = BrokerClients(
-            node.id, node.clock.now_us(), limits=limits, access=access, networked=networked
+            node.id,
+            node.clock.now_us(),
+            limits=limits,
+            access=access,
+            networked=networked,
+            json=json,
         )
         self._access = access
         self._publishers = publishers
