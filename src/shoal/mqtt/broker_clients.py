@@ -27,6 +27,7 @@ from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
@@ -65,6 +66,7 @@ class BrokerClients:
         limits: Limits = DEFAULT_LIMITS,
         access: Access | None = None,
         networked: bool = False,
+        json: Json = "auto",
     ) -> None:
         self.broker_id = broker_id
         self.limits = limits
@@ -79,9 +81,9 @@ class BrokerClients:
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
-        self.door = Door(broker_id, now_us) if networked else None
-        self.subscriptions = Subscriptions(self.door)
-        self.subscribing = Subscribing(limits, self.subscriptions, self.retained)
+        self.door = Door(broker_id, now_us, json) if networked else None
+        self.subscriptions = Subscriptions(self.door, json)
+        self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()
@@ -140,6 +142,29 @@ class BrokerClients:
                     self._federation.due(kind, about, now_us)
                 case _:
                     self._publish_statistics(now_us)
+        return self.take_effects()
+
+    def renew(
+        self, limits: Limits, access: Access, stays: Callable[[Credentials], bool], now_us: int
+    ) -> list[ClientEffect]:
+        """From now on these hold; clients that do not stay are closed and come back, if they may.
+
+        What a client was told when it connected holds as long as it is connected.
+        """
+        self.limits = self.subscribing.limits = self._sessions.limits = limits
+        self.retained.maximum = limits.maximum_retained_messages
+        self.retained.maximum_bytes = limits.maximum_retained_bytes
+        self._access = access
+        for session in list(self._sessions):
+            session.limits = limits
+            connection = session.outlet.connection if session.outlet is not None else None
+            if connection is not None and not stays(connection.credentials):
+                reason = "what you may do has changed"
+                connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
+        if limits.statistics_interval_s:
+            self._timers.set((_STATISTICS_TIMER,), now_us)
+        else:
+            self._timers.cancel((_STATISTICS_TIMER,))
         return self.take_effects()
 
     def shut_down(self, now_us: int) -> list[ClientEffect]:

@@ -48,6 +48,7 @@ from shoal.mqtt.content import (
     MAX_LEVEL_ATTRIBUTES,
     RETAIN_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
+    Json,
     attributes_of,
     level_attribute,
 )
@@ -110,8 +111,9 @@ class Door:
     goes on at another broker goes on above what it had reached.
     """
 
-    def __init__(self, broker_id: BrokerId, started_us: int) -> None:
+    def __init__(self, broker_id: BrokerId, started_us: int, json: Json = "auto") -> None:
         self._broker_id = broker_id
+        self._json = json
         self.client: ClientId = f"{RESERVED_CLIENT_IDS}{broker_id}"
         self._requests: list[Requested] = []
         self._batch: list[Publication] = []
@@ -187,7 +189,7 @@ class Door:
         publication = self._publication(
             client,
             message.published_us,
-            attributes_of(message),
+            attributes_of(message, self._json),
             write_body(message),
             assured=message.qos > 0,
         )
@@ -210,7 +212,7 @@ class Door:
                 publisher=publisher,
                 sequence=sequence,
                 published_us=message.published_us,
-                attributes=attributes_of(message),
+                attributes=attributes_of(message, self._json),
                 body=write_body(message),
                 assured=True,
                 again=True,

@@ -139,7 +139,6 @@ class Session:
         "_feeds",
         "_inflight",
         "_last_id",
-        "_limits",
         "_queued_bytes",
         "_resend",
         "_waiting",
@@ -155,6 +154,7 @@ class Session:
         "is_remembered",
         "journal",
         "left_us",
+        "limits",
         "outlet",
         "received",
         "subscriptions",
@@ -189,7 +189,7 @@ class Session:
         self.dropped = 0
         # Where messages go while the session moves between brokers (see `roaming`).
         self.diversion: Diversion | None = None
-        self._limits = limits
+        self.limits = limits
         self._last_id = 0
         # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
         self._inflight: dict[int, Outgoing] = {}
@@ -423,8 +423,8 @@ class Session:
             self._waiting = deque()
         size = outgoing.message.size
         if (
-            len(self._waiting) >= self._limits.maximum_queued_messages
-            or self._queued_bytes + size > self._limits.maximum_queued_bytes
+            len(self._waiting) >= self.limits.maximum_queued_messages
+            or self._queued_bytes + size > self.limits.maximum_queued_bytes
         ):
             self.dropped += 1
             return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from shoal.matching import TopicIndex
 from shoal.model import Attributes
-from shoal.mqtt.content import attributes_of
+from shoal.mqtt.content import Json, attributes_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import Door
 from shoal.mqtt.session import ClientSubscription, Session
@@ -30,8 +30,9 @@ _REMEMBERED_TOPICS = 65_536
 class Subscriptions:
     """The subscriptions of all sessions of a broker; `door` is told of each that comes or goes."""
 
-    def __init__(self, door: Door | None = None) -> None:
+    def __init__(self, door: Door | None = None, json: Json = "auto") -> None:
         self._door = door
+        self._json = json
         self._index = TopicIndex()
         # The members of each group, present or not.
         self._groups: dict[str, dict[ClientSubscription, None]] = {}
@@ -125,7 +126,9 @@ class Subscriptions:
             if len(self._asks_for_content) >= _REMEMBERED_TOPICS:
                 self._asks_for_content.clear()
             asks = self._asks_for_content[topic] = self._index.asks_for_content(topic)
-        attributes = [attributes_of(each) if asks else _NO_ATTRIBUTES for each in messages]
+        attributes = [
+            attributes_of(each, self._json) if asks else _NO_ATTRIBUTES for each in messages
+        ]
         answers = self._index.match_each(topic, attributes)
         sharing = self.sharing
         if sharing is None or not self._groups:
