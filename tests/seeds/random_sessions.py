@@ -55,6 +55,9 @@ from shoal.runtime.batches import joined
 from tests.mqtt.house import SECOND, Client, House
 
 LIMITS = LinkLimits(silence_us=2**60)
+# How long brokers are down, at most; longer than a client waits for its session, or not.
+SHORT_US = 6 * SECOND
+LONG_US = 30 * SECOND
 KEPT = Properties(session_expiry_interval_s=100_000)
 CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
 
@@ -424,6 +427,7 @@ class Life:
             person.go_to(random.choice(self.network.names))
         self._come_in(3)
         assert all(each.is_subscribed for each in self.subscribers)
+        # Who must be there again by when.
         self.down: dict[str, int] = {}
 
     @property
@@ -461,25 +465,45 @@ class Life:
                 case "look":
                     random.choice(self.people).look()
                 case "kill":
-                    if len(network.sites) > 1:
-                        network.kill(random.choice(list(network.sites)))
+                    self.kill()
                 case "start":
-                    for name in network.names:
-                        if name not in network.sites and random.random() < 0.5:
-                            network.start(name)
+                    for name in list(self.down):
+                        if random.random() < 0.3:
+                            self.start(name)
                     for person in self.publishers:
                         if not person.is_here:
                             person.go_to(person.home)
                 case "wait":
-                    network.pass_time(random.choice((0.001, 0.01, 0.1, 0.5, 2)))
+                    seconds = random.choice((0.001, 0.01, 0.1, 0.5, 2))
+                    if seconds > 0.1:  # no link is slower than that
+                        network.settle(seconds)
+                    else:
+                        network.pass_time(seconds)
+                    for name, until_us in list(self.down.items()):
+                        if until_us <= network.now_us:
+                            self.start(name)
         self._end()
+
+    def kill(self) -> None:
+        """One, or several for a short time: a broker that starts does not wait long for others."""
+        network = self.network
+        if len(network.sites) > 1 and not any(
+            until_us > network.now_us + SHORT_US for until_us in self.down.values()
+        ):
+            name = self.random.choice(list(network.sites))
+            is_long = not self.down and self.random.random() < 0.3
+            network.kill(name)
+            self.down[name] = network.now_us + (LONG_US if is_long else SHORT_US)
+
+    def start(self, name: str) -> None:
+        del self.down[name]
+        self.network.start(name)
 
     def _end(self) -> None:
         """All brokers run, all clients are there until nothing more comes."""
         network = self.network
-        for name in network.names:
-            if name not in network.sites:
-                network.start(name)
+        for name in list(self.down):
+            self.start(name)
         self._come_in(15)
         for person in self.subscribers:
             for _ in range(5):

@@ -39,7 +39,7 @@ from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
-from shoal.mqtt.session import Session
+from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscribing import Subscribing
@@ -327,10 +327,12 @@ class BrokerClients:
         if self._federation is not None:
             self._federation.roaming.restore_home(client_id, home)
 
-    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
-        """A session that had just come when the broker stopped has got these messages."""
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
         if self._federation is not None:
-            self._federation.roaming.remember(session, keys)
+            self._federation.roaming.remember(session, came, held)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""

@@ -97,7 +97,8 @@ class MessagePut(msgspec.Struct, frozen=True, tag=4, array_like=True, gc=False):
 class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     """A message on its way to a client; in flight if it has a packet identifier.
 
-    Items of a session are in the order of their serial numbers.
+    Items of a session are in the order of their serial numbers.  One that is `held` may still
+    come from where the session was.
     """
 
     client_id: str
@@ -108,6 +109,7 @@ class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     identifiers: tuple[int, ...]
     packet_id: PacketId
     released: bool
+    held: bool = False
 
 
 class ItemEnd(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
@@ -297,6 +299,7 @@ class Journal:
                 outgoing.identifiers,
                 outgoing.packet_id,
                 outgoing.released,
+                outgoing.is_held,
             )
         )
 
@@ -438,7 +441,8 @@ class Journal:
             if session.subscriptions.get(subscription.text) is subscription:
                 self.subscribed(subscription)
                 yield _RECORD_BYTES + len(subscription.text)
-        for outgoing in tuple(session.on_its_way()):
+        held = session.diversion.held if session.diversion is not None else ()
+        for outgoing in (*session.on_its_way(), *held):
             if outgoing.serial:
                 self.item(session, outgoing)
                 yield _RECORD_BYTES + outgoing.message.size

@@ -146,7 +146,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     clients.begin_journal(journal)
     for session in sessions:
         clients.restored(session, now_us)
-        clients.remember(session, tuple(remembered.sessions[session.client_id].came))
+        came = tuple(remembered.sessions[session.client_id].came)
+        clients.remember(session, came, restoring.held.get(session.client_id, []))
     restoring.publish_again()
     return restoring.problems
 
@@ -154,6 +155,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
 class _Restoring:
     def __init__(self, clients: BrokerClients, remembered: Remembered) -> None:
         self.problems: list[str] = []
+        # By client: what may still come to its session from where that was.
+        self.held: dict[str, list[Outgoing]] = {}
         self._clients = clients
         self._remembered = remembered
         self._messages: dict[int, Message] = {}
@@ -196,7 +199,11 @@ class _Restoring:
                 outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
                 outgoing.serial = item.serial
-                session.restore(outgoing)
+                if item.held:
+                    outgoing.is_held = True
+                    self.held.setdefault(put.client_id, []).append(outgoing)
+                else:
+                    session.restore(outgoing)
         for packet_id, number in known.unsettled.items():
             message = self.message(number, f"from {put.client_id!r}")
             if message is not None:

@@ -37,6 +37,7 @@ refused (0x88), and may try again, or start clean.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ OPEN_US = 600 * MICROSECONDS
 WAITING_TIMER = "waiting"
 ARRIVING_TIMER = "arriving"
 OPEN_TIMER = "open"
+SPREADING_TIMER = "spreading"
 
 
 class Roaming:
@@ -165,8 +167,10 @@ class Roaming:
         If it had just come, more may still come from where it was; if it was to go, it is kept.
         """
         if session.arriving_us is not None:
-            move = self._expect(session, (session.client_id, session.arriving_us), now_us)
-            self._spread(move, now_us)
+            journey = (session.client_id, session.arriving_us)
+            self._expect(session, journey, now_us)
+            # Behind what is published again, which has lower numbers.
+            self._timers.set((SPREADING_TIMER, journey), now_us)
         if session.going is not None:
             broker, at_us = session.going
             self._entered[session.client_id] = (at_us, broker)
@@ -179,11 +183,14 @@ class Roaming:
         self.homes.put(client_id, home)
         self._entered[client_id] = (home.at_us, home.broker)
 
-    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
-        """A session that had just come when the broker stopped has got these."""
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
         move = session.diversion
         if isinstance(move, Move) and move.arrival is not None:
-            move.known.update(dict.fromkeys(keys))
+            move.known.update(dict.fromkeys(came))
+            move.held += held
 
     def ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
@@ -219,6 +226,8 @@ class Roaming:
             self._giving.due(journey, now_us)
         elif kind == ARRIVING_TIMER:
             self._arriving[journey].arrive(now_us)
+        elif kind == SPREADING_TIMER and journey in self._arriving:
+            self._spread(self._arriving[journey], now_us)
         elif kind == OPEN_TIMER:
             self._close(journey, now_us)
         elif kind == REDIRECTED_TIMER:
