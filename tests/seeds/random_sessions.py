@@ -50,6 +50,7 @@ from shoal.mqtt.packets import (
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
+from shoal.mqtt.roaming import ARRIVING_US
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
 from tests.mqtt.house import SECOND, Client, House
@@ -429,6 +430,9 @@ class Life:
         assert all(each.is_subscribed for each in self.subscribers)
         # Who must be there again by when.
         self.down: dict[str, int] = {}
+        self.long: set[str] = set()
+        # A session that has come does not wait longer for what a broker that is down has of it.
+        self.is_in_order = True
 
     @property
     def people(self) -> list[Person]:
@@ -493,10 +497,15 @@ class Life:
             name = self.random.choice(list(network.sites))
             is_long = not self.down and self.random.random() < 0.3
             network.kill(name)
+            self.long.discard(name)
+            if is_long:
+                self.long.add(name)
             self.down[name] = network.now_us + (LONG_US if is_long else SHORT_US)
 
     def start(self, name: str) -> None:
-        del self.down[name]
+        self.network.now_us += SECOND // 5  # no process starts in less
+        killed_us = self.down.pop(name) - (LONG_US if name in self.long else SHORT_US)
+        self.is_in_order &= self.network.now_us - killed_us < ARRIVING_US
         self.network.start(name)
 
     def _end(self) -> None:
@@ -523,6 +532,17 @@ class Life:
                 acknowledged = set(publisher.acknowledged)
                 lost = [each for each in acknowledged if each not in taken]
                 assert not lost, f"{subscriber.name} lost {sorted(lost)}"
+                for qos in (1, 2) if self.is_in_order else ():
+                    # A broker that was killed sends those of QoS 2 again, the client the others.
+                    numbers = [
+                        number
+                        for number, sent in publisher.sent.items()
+                        if sent in taken and sent[1] == qos
+                    ]
+                    first = [each for each in dict.fromkeys(subscriber.taken) if each[1] == qos]
+                    order = [publisher.sent[number] for number in numbers]
+                    found = [each for each in first if each in order]
+                    assert found == order, f"{subscriber.name} out of order: {found}"
             twice = [each for each, count in taken.items() if each[1] == 2 and count > 1]
             assert not twice, f"{subscriber.name} got twice {twice}"
 
