@@ -210,13 +210,23 @@ class Roaming:
 
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
-        for client_id, (at_us, at_broker) in self._entered.items():
+        for client_id, (_, at_broker) in self._entered.items():
             session = self._clients.session(client_id)
             if at_broker == self._broker_id and session is not None:
-                is_kept = session.expiry_interval_s > 0
-                user, began_us = session.user, session.began_us
-                entered = Entered(client_id, self._broker_id, at_us, is_kept, None, user, began_us)
-                self._say(broker, entered, now_us)
+                self._tell(session, broker, now_us)
+
+    def _tell(self, session: Session, to: str, now_us: int) -> None:
+        """Say where a client is."""
+        entered = Entered(
+            session.client_id,
+            self._broker_id,
+            session.entered_us,
+            session.expiry_interval_s > 0,
+            None,
+            session.user,
+            session.began_us,
+        )
+        self._say(to, entered, now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
@@ -297,6 +307,7 @@ class Roaming:
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
             self._say(control.broker, Refused(journey), now_us)
+            self._tell(session, control.broker, now_us)
             return
         if session is None and home is not None and home.user != control.user:
             if control.asked == self._broker_id:
@@ -428,16 +439,7 @@ class Roaming:
             # Later than that journey, and before any other.
             session.entered_us = at_us + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
-            entered = Entered(
-                client_id,
-                self._broker_id,
-                session.entered_us,
-                True,
-                None,
-                session.user,
-                session.began_us,
-            )
-            self._say(EVERY_BROKER, entered, now_us)
+            self._tell(session, EVERY_BROKER, now_us)
         self._clients.resume(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------
