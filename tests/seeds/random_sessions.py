@@ -420,14 +420,16 @@ class Life:
         self.random = random = Random(seed)
         self.network = Network(random, random.randint(2, 4))
         self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
+        # Of what comes to a group each gets a part.
+        self.workers = [Subscriber(self.network, f"w{n}", "$share/g/a") for n in range(2)]
         self.publishers = [
             Publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
         ]
         self.network.settle(3)
-        for person in self.subscribers:
+        for person in self.roamers:
             person.go_to(random.choice(self.network.names))
         self._come_in(3)
-        assert all(each.is_subscribed for each in self.subscribers)
+        assert all(each.is_subscribed for each in self.roamers)
         # Who must be there again by when.
         self.down: dict[str, int] = {}
         self.long: set[str] = set()
@@ -437,8 +439,12 @@ class Life:
         self.killed_us = 0
 
     @property
+    def roamers(self) -> list[Subscriber]:
+        return [*self.subscribers, *self.workers]
+
+    @property
     def people(self) -> list[Person]:
-        return [*self.subscribers, *self.publishers]
+        return [*self.roamers, *self.publishers]
 
     def _come_in(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -465,9 +471,9 @@ class Life:
                 case "flush":
                     random.choice(list(network.sites.values())).flush()
                 case "go":
-                    random.choice(self.subscribers).go_to(random.choice(network.names))
+                    random.choice(self.roamers).go_to(random.choice(network.names))
                 case "leave":
-                    random.choice(self.subscribers).leave()
+                    random.choice(self.roamers).leave()
                 case "look":
                     random.choice(self.people).look()
                 case "kill":
@@ -518,7 +524,7 @@ class Life:
         for name in list(self.down):
             self.start(name)
         self._come_in(15)
-        for person in self.subscribers:
+        for person in self.roamers:
             for _ in range(5):
                 if not person.is_in:
                     person.go_to(self.random.choice(network.names))
@@ -530,6 +536,12 @@ class Life:
             assert person.is_in, f"{person.name} was not let in"
         for publisher in self.publishers:
             assert not publisher._unacknowledged, publisher.name
+        together = Counter(each for worker in self.workers for each in worker.taken)
+        for publisher in self.publishers:
+            lost = [each for each in publisher.acknowledged if each not in together]
+            assert not lost, f"the group lost {lost}"
+        twice = [each for each, count in together.items() if each[1] == 2 and count > 1]
+        assert not twice, f"the group got twice {twice}"
         for subscriber in self.subscribers:
             taken = Counter(subscriber.taken)
             for publisher in self.publishers:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shoal.model import SubscriptionId
-from shoal.mqtt.controls import Hello, Here, Kept, Members, Shared, Tell, Told, decode_control
+from shoal.mqtt.controls import Hello, Here, Kept, Members, Shared, Tell, Told, Took, decode_control
 from shoal.mqtt.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.joining import Joining
 from shoal.mqtt.messages import Message
@@ -39,7 +39,7 @@ class Federation:
         broker_id = clients.broker_id
         self._spreading = Granting(broker_id, door, None)
         self.roaming = Roaming(clients, door, timers, self._spreading)
-        self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver)
+        self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver, now_us)
         self.granting = Granting(broker_id, door, timers)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
         self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
@@ -50,13 +50,19 @@ class Federation:
         self.granting.stored(subscription_id)
         self._spreading.stored(subscription_id)
 
+    def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
+        """Answer when every broker knows what the door has asked for, and who is in which group."""
+        for number in self.sharing.tell_changes(now_us):
+            self.granting.wait_for(number)
+        self.granting.owe(answer, now_us)
+
     def due(self, kind: str, about: object, now_us: int) -> None:
         """A timer of one of the parts."""
         match about:
             case (str(client_id), int(at_us)):
                 self.roaming.due(kind, (client_id, at_us), now_us)
-            case int() if kind == SHARING_TIMER:
-                self.sharing.due(now_us)
+            case int(what) if kind == SHARING_TIMER:
+                self.sharing.due(what, now_us)
             case int() if kind == GRANTING_TIMER:
                 self.granting.due(now_us)
             case ():
@@ -67,7 +73,7 @@ class Federation:
         control = decode_control(body)
         if control is None:
             return
-        if isinstance(control, Members | Shared):
+        if isinstance(control, Members | Shared | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Here | Tell | Kept | Told):
             if isinstance(control, Hello):

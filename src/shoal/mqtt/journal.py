@@ -136,12 +136,14 @@ class ReceivedEnd(msgspec.Struct, frozen=True, tag=8, array_like=True, gc=False)
 class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=False):
     """A QoS 2 publication of the client is under way to other brokers, and not acknowledged.
 
-    Until a `ReceivedPut` says that it has arrived everywhere.
+    Until a `ReceivedPut` says that it has arrived everywhere.  `shares` are the groups it is for,
+    and the brokers that were chosen.
     """
 
     client_id: str
     packet_id: PacketId
     message: int
+    shares: tuple[tuple[str, BrokerId], ...] = ()
 
 
 class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
@@ -314,7 +316,7 @@ class Journal:
 
     def unsettled(self, session: Session, packet_id: int, message: Message) -> None:
         number = self._number(message)
-        self._records.append(UnsettledPut(session.client_id, packet_id, number))
+        self._records.append(UnsettledPut(session.client_id, packet_id, number, message.shares))
 
     def hear(self, publication: Publication) -> None:
         """Something was delivered here that may come a second time."""
