@@ -32,6 +32,7 @@ from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Home, Homes
+from shoal.mqtt.incoming import Owed
 from shoal.mqtt.journal import Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
@@ -39,7 +40,7 @@ from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
-from shoal.mqtt.session import Session
+from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscribing import Subscribing
@@ -341,6 +342,7 @@ class BrokerClients:
             session.journal = self.journal
             if self._federation is not None:
                 self._federation.roaming.restored(session, now_us)
+                self._federation.sharing.restored(session)
         if session.going is None:
             self._sessions.restored(session, now_us)
 
@@ -363,10 +365,12 @@ class BrokerClients:
         if self._federation is not None:
             self._federation.roaming.restore_home(client_id, home)
 
-    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
-        """A session that had just come when the broker stopped has got these messages."""
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
         if self._federation is not None:
-            self._federation.roaming.remember(session, keys)
+            self._federation.roaming.remember(session, came, held)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""
@@ -382,12 +386,22 @@ class BrokerClients:
         self.statistics.publications_received += 1
         if message.retain:
             self.retained.date(message)
-        if self.door is not None:
+        if self.door is not None and self._federation is not None:
             self.door.publish(message)
+            self._federation.sharing.share(message, now_us)
             return 1
         if message.retain:
             self.retained.keep(message)
         return self._fan_out.route(message, now_us)
+
+    def publish_again(self, owed: Owed, now_us: int) -> None:
+        """Send on what was under way when the broker stopped."""
+        if self.door is None or self._federation is None:
+            owed.incoming.settled(owed)
+            return
+        self.door.publish_again(owed)
+        assert owed.message is not None
+        self._federation.sharing.share_again(owed.message, now_us)
 
     def publish_soon(self, message: Message, now_us: int) -> None:
         """As `publish`, for what nobody waits for; with what comes next, until `settle`."""
@@ -417,7 +431,7 @@ class BrokerClients:
         """The machine delivers to this broker's door."""
         assert self.door is not None
         assert self._federation is not None
-        journal, sharing = self.journal, self._federation.sharing
+        journal = self.journal
         for delivery in deliveries:
             publication = delivery.routed.publication
             if journal is not None and publication.assured:
@@ -432,8 +446,6 @@ class BrokerClients:
                 if message.retain:
                     self.retained.keep(message)
                 self._fan_out.gather(message, now_us)
-                if sharing.has_left:
-                    sharing.hand_on(message, now_us)
         return self.take_effects()
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
@@ -452,7 +464,7 @@ class BrokerClients:
         if self._federation is None:
             answer(now_us)
         else:
-            self._federation.granting.owe(answer, now_us)
+            self._federation.when_known(answer, now_us)
 
     # --- statistics ---------------------------------------------------------------------------
 

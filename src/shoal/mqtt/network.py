@@ -129,6 +129,9 @@ class Door:
         # What clients wait for, by the number of the publication.
         self._owed: dict[int, Owed] = {}
         self._noticed: dict[int, Callable[[int], None]] = {}
+        # Publications that are not done with when they are settled, how often; and those that are.
+        self._kept_back: dict[int, int] = {}
+        self._settled: set[int] = set()
         self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
         everyone = Or(
             (
@@ -233,9 +236,28 @@ class Door:
             tell = self._noticed.pop(publication.sequence, None)
             if tell is not None:
                 tell(publication.sequence)
-            owed = self._owed.pop(publication.sequence, None)
-            if owed is not None:
-                owed.incoming.settled(owed)
+            if publication.sequence in self._kept_back:
+                self._settled.add(publication.sequence)
+            else:
+                self._answer(publication.sequence)
+
+    def _answer(self, number: int) -> None:
+        owed = self._owed.pop(number, None)
+        if owed is not None:
+            owed.incoming.settled(owed)
+
+    def keep_back(self, number: int) -> None:
+        """Do not answer for this publication until it is let go as often."""
+        self._kept_back[number] = self._kept_back.get(number, 0) + 1
+
+    def let_go(self, number: int) -> None:
+        """One thing less to wait for."""
+        self._kept_back[number] -= 1
+        if not self._kept_back[number]:
+            del self._kept_back[number]
+            if number in self._settled:
+                self._settled.discard(number)
+                self._answer(number)
 
     def send(self, to: str, body: bytes, now_us: int) -> int:
         """Say something to the MQTT side of another broker, or of EVERY_BROKER; its number."""

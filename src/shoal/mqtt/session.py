@@ -40,10 +40,20 @@ MAX_PACKET_ID = 65_535
 class Outgoing:
     """One message on its way to one client.  `released`: QoS 2, and the client has it.
 
-    `serial` is its number in the journal, 0 if it is not written there.
+    `serial` is its number in the journal, 0 if it is not written there; `is_held` says that a
+    `Diversion` holds it back.
     """
 
-    __slots__ = ("identifiers", "message", "packet_id", "qos", "released", "retain", "serial")
+    __slots__ = (
+        "identifiers",
+        "is_held",
+        "message",
+        "packet_id",
+        "qos",
+        "released",
+        "retain",
+        "serial",
+    )
 
     def __init__(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]
@@ -55,12 +65,17 @@ class Outgoing:
         self.packet_id = 0
         self.released = False
         self.serial = 0
+        self.is_held = False
 
 
 class Diversion(Protocol):
-    """Takes a session's messages in its place; `known` are the keys of those that came before."""
+    """Takes a session's messages in its place.
+
+    `known` are the keys of those that came before, `held` those that are held back.
+    """
 
     known: dict[tuple[str, int], None]
+    held: list[Outgoing]
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
