@@ -127,20 +127,23 @@ class Matcher:
         if not self._before_shrinking[dimension]:
             self.sets[dimension].keep(self.segments[dimension], self.incoming[dimension])
 
-    def forget(self, now_us: int, out: list[Effect]) -> None:
-        """Serve and know nothing, as one who has been taken for dead must."""
+    def forget(self) -> list[Waiting]:
+        """Serve and know nothing, as one taken for dead must; what was to be matched."""
+        waiting: list[Waiting] = []
         for dimension, rows in enumerate(self.sets):
             self.segments[dimension] = self.incoming[dimension] = NOTHING
             rows.keep()
             rows.replicas.clear()
             self._before_shrinking[dimension] = 0
-            queue = self.queues[dimension]
-            self._hand_back(queue.clear(), now_us, out)
+            waiting += self.queues[dimension].clear()
         for job in self._jobs.values():
+            if not job.is_void:
+                waiting += job.taken
             job.is_void = True
-            self._hand_back(job.taken, now_us, out)
+        return waiting
 
-    def _hand_back(self, waiting: Iterable[Waiting], now_us: int, out: list[Effect]) -> None:
+    def hand_back(self, waiting: Iterable[Waiting], now_us: int, out: list[Effect]) -> None:
+        """Tell dispatchers that these are not matched here, and what is served here."""
         member = self._node.table.members[self._node.broker]
         ids: dict[BrokerId, list[MessageId]] = {}
         for dispatcher, routed in waiting:
@@ -165,7 +168,7 @@ class Matcher:
                     self.forget_report(dispatcher)  # the next one shows that we are here
             else:
                 elsewhere.append(Waiting(dispatcher, routed))
-        self._hand_back(elsewhere, now_us, out)
+        self.hand_back(elsewhere, now_us, out)
         self._start_work(now_us, out)
 
     def _start_work(self, now_us: int, out: list[Effect]) -> None:

@@ -10,6 +10,7 @@
 
 A matcher that was known before it started (it crashed) is not given its first segments again:
 others may serve them by now.  One that hears that it is dead gives everything up and joins anew.
+What it serves nobody else says: news of an earlier life is answered by a newer entry.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Membership:
             status=status,
             segments=segments,
         )
-        self._node.table.merge([member], now_us)
+        self._node.table.write(member, now_us)
         return member
 
     def announce(self, now_us: int, out: list[Effect], also_tell: Iterable[BrokerId] = ()) -> None:
@@ -199,17 +200,32 @@ class Membership:
             found = (table.members.get(name) for name in message.wanted)
             members = tuple(member for member in found if member is not None)
             self._node.send(partner, News(members), now_us, out)
-        mine = table.members[self._node.broker]
-        if mine.status is Status.DEAD and self.state is not State.STARTING:
+
+    def contested(self, now_us: int, out: list[Effect]) -> None:
+        """Others say of this matcher what it did not say in this life: its own word counts."""
+        table = self._node.table
+        said, table.contested = table.contested, None
+        if said is None or said <= table.ages[self._node.broker] or self.state is State.LEFT:
+            return
+        if self.state is State.STARTING:
+            # It served in an earlier life; others must not take it for one who still does.
+            self._is_known = True
+            self._generation = max(self._generation, said.generation + 1)
+            self._write(now_us)
+        elif said.generation == self._generation:
             self._rise_again(now_us, out)
+        else:  # the clock has gone back between two lives
+            self._generation = said.generation + 1
+            self.announce(now_us, out)
 
     def _rise_again(self, now_us: int, out: list[Effect]) -> None:
         """Others took this matcher for dead: what it serves is theirs by now."""
         self._generation = max(self._generation + 1, now_us)
         self.handover.forget()
         self.state = State.JOINING
-        self._matcher.forget(now_us, out)
+        waiting = self._matcher.forget()
         self.announce(now_us, out)
+        self._matcher.hand_back(waiting, now_us, out)
 
     # --- joining ------------------------------------------------------------------------------
 
@@ -264,6 +280,7 @@ class Membership:
                 continue
             if self._node.parameters.replicated:
                 self._matcher.serve(dimension, NOTHING, now_us, out)
+                self.announce(now_us, out)
                 continue
             found = heirs(self._node.table, dimension, self._node.broker)
             if found:

@@ -40,7 +40,8 @@ class Node:
         alone = sorted({*context.neighbours, context.broker})
         self.expected = parameters.matchers or tuple(alone)
         self.dispatchers = dict.fromkeys(parameters.dispatchers or alone)
-        self.table = MemberTable(len(self.dimensions))
+        own = self.broker if parameters.role(self.broker).matches else None
+        self.table = MemberTable(len(self.dimensions), own)
         self.first_members = _first_members(
             self.dimensions, self.expected, replicated=parameters.replicated
         )

@@ -163,12 +163,12 @@ class Outbox:
     def not_served(
         self, matcher: BrokerId, ids: Iterable[MessageId], now_us: int, out: list[Effect]
     ) -> None:
-        """The matcher serves other places by now, as the member table says already."""
+        """The matcher serves other places by now: others are tried, it not before the next tick.
+
+        The matcher may be this broker: then nothing goes back and forth within one input.
+        """
         returned = [self._pending[id] for id in ids if id in self._pending]
-        returned = [each for each in returned if each.matcher == matcher]
-        for each in returned:
-            del self._at[matcher][each.routed.message_id]
-        self._forward(returned, now_us, out)
+        self._again([each for each in returned if each.matcher == matcher], now_us, out)
 
     def _confirm(self, each: _Pending, home: BrokerId, out: list[Effect]) -> None:
         if each.homes is not None:

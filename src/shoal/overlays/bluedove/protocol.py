@@ -146,6 +146,12 @@ class Bluedove:
             self._listen_to_self(now_us, out)
 
     def _take(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+        self._hand(sender, message, now_us, out)
+        if self.membership is not None and self.node.table.contested is not None:
+            self.membership.contested(now_us, out)
+
+    def _hand(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+        """To whichever part it is for."""
         if self.dispatcher is not None:
             if type(message) is News:
                 self.dispatcher.news(sender, message, now_us, out)
