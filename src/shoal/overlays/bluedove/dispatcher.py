@@ -42,6 +42,7 @@ from shoal.overlays.bluedove.messages import (
     Poll,
     Pull,
     Receipt,
+    Results,
     Stored,
     Welcome,
 )
@@ -142,7 +143,9 @@ class Dispatcher:
         self.outbox.heard(sender, now_us)
         match message:
             case Matched(found):
-                self.home.matched(sender, found, now_us, out)
+                self.home.matched(found, now_us, out)
+            case Results(results):
+                self.outbox.matched(sender, results, now_us, out)
             case Answer():
                 self.outbox.answered(message, out)
             case Receipt(message_ids):
@@ -273,6 +276,7 @@ class Dispatcher:
 
     def link(self, broker: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         if up:
+            self.outbox.link_up(broker, now_us, out)
             return
         self._greeting.pop(broker, None)
         self.outbox.link_down(broker, now_us, out)
