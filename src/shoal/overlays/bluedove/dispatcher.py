@@ -151,7 +151,7 @@ class Dispatcher:
             case Receipt(message_ids):
                 self.outbox.receipt(sender, message_ids, out)
             case NotServed(message_ids, member):
-                self._node.table.merge((member,), now_us)
+                self._node.learn((member,), now_us, out)
                 self.outbox.not_served(sender, message_ids, now_us, out)
             case LoadReport():
                 self.outbox.load_reported(sender, message, now_us)
@@ -171,7 +171,7 @@ class Dispatcher:
 
     def news(self, sender: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
         """A table that was pulled, or what a matcher announces."""
-        self._node.table.merge(message.members, now_us)
+        self._node.learn(message.members, now_us, out)
         self._told(sender, now_us, out)
 
     # --- starting and joining -----------------------------------------------------------------

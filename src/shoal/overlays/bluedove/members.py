@@ -136,7 +136,9 @@ class MemberTable:
     def __init__(self, dimensions: int, own: BrokerId | None = None) -> None:
         self.dimensions = dimensions
         self._own = own
-        # What others say of the own matcher and it has not said itself, not in this life.
+        # The generation with which the own matcher's life began.
+        self.born = 0
+        # What others say of the own matcher, and it has not said itself in this life.
         self.contested: Age | None = None
         self.members: dict[BrokerId, Member] = {}
         # Of the members, each, by name in order; asked for at every exchange.
@@ -156,18 +158,30 @@ class MemberTable:
             if known is member:
                 continue  # most of a table that comes is here already
             age = member.age
-            if known is not None and self.ages[member.broker] >= age:
+            is_newer = known is None or self.ages[member.broker] < age
+            if member.broker == self._own and age.generation:
+                if is_newer or age.generation < self.born:
+                    self.contested = age if self.contested is None else max(age, self.contested)
+                continue
+            if not is_newer:
                 continue
             if len(member.segments) != self.dimensions:
                 continue  # of another configuration: it cannot be used here
-            if member.broker == self._own and age.generation:
-                self.contested = age if self.contested is None else max(age, self.contested)
-                continue
             if self._put(member, age, now_us):
                 changed.append(member.broker)
         if len(self.ages) > count:
             self.ages = dict(sorted(self.ages.items()))
         return changed
+
+    def replaced(self, members: Iterable[Member]) -> list[Member]:
+        """The entries of earlier lives that these would replace."""
+        return [
+            known
+            for member in members
+            if (known := self.members.get(member.broker)) is not None
+            and 0 < known.generation < member.generation
+            and known.broker != self._own
+        ]
 
     def write(self, member: Member, now_us: int) -> None:
         """Take in the entry that the own matcher writes."""
