@@ -209,6 +209,18 @@ def test_a_link_given_up_is_a_fresh_link() -> None:
     assert wire.ends["A"].to_write() == b""
 
 
+def test_time_in_which_this_end_did_not_look_does_not_count() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.ends["A"].excuse(50_000)
+    assert not wire.ends["A"].is_silent(50_000 + SMALL.silence_us)
+    assert wire.ends["A"].is_silent(50_001 + SMALL.silence_us)
+    wire.cut()
+    wire.ends["A"].excuse(50_000)
+    assert wire.ends["A"].tick(50_000 + SMALL.give_up_us) == []
+    assert changes(wire.ends["A"].tick(50_001 + SMALL.give_up_us)) == [DOWN]
+
+
 def test_a_link_is_full_until_the_other_end_has_handled_enough() -> None:
     wire = Wire()
     wire.connect()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from shoal.broker.effects import Deliver, Input, Notify, Received, Send
+from shoal.broker.effects import Deliver, Input, LinkChanged, LinkReady, Notify, Received, Send
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Publish, Subscribe
 from shoal.model import Publication, SubscriptionId
@@ -70,6 +70,8 @@ class Site(House):
                     self.carry_out(self.clients.deliver([effect], self.now_us))
                 case Notify():
                     self.notices.append(effect)
+                case LinkReady(neighbour):
+                    self.clients.linked(neighbour, True, self.now_us)
 
 
 class Network:
@@ -111,6 +113,19 @@ class Network:
         """Time passes everywhere."""
         for site in self.sites.values():
             site.after(seconds)
+
+    def cut(self, one: str, other: str) -> None:
+        """A link is given up: two parts go on by themselves."""
+        for name, neighbour in ((one, other), (other, one)):
+            self.links[name, neighbour].clear()
+            self[name].handle(LinkChanged(neighbour, False))
+            self[name].clients.linked(neighbour, False, self[name].now_us)
+
+    def heal(self, one: str, other: str) -> None:
+        """It is up again."""
+        for name, neighbour in ((one, other), (other, one)):
+            self[name].handle(LinkChanged(neighbour, True))
+        self.settle()
 
     def _arrive(self, sender: str, receiver: str) -> None:
         message = self.links[sender, receiver].popleft()

@@ -22,6 +22,7 @@ def test_garbage_between_brokers_is_dropped() -> None:
 def test_a_broker_by_itself_grants_at_once_and_has_nobody_to_join() -> None:
     clients, granted = BrokerClients("B1", now_us=0), list[int]()
     clients.when_known(granted.append, 5)
-    clients.rejoin(6)
+    clients.linked("B2", False, 6)
+    clients.linked("B2", True, 7)
     assert granted == [5]
     assert clients.take_effects() == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.controls import decode_control
 from shoal.mqtt.properties import Properties
 from tests.mqtt.network_house import Network
 
@@ -30,6 +32,25 @@ def restart(network: Network, name: str) -> None:
 def retained(network: Network, name: str) -> dict[str, bytes]:
     store = network[name].clients.retained
     return {each.topic: each.payload for each in store.matching("#", network[name].now_us)}
+
+
+def digest(network: Network, name: str) -> int:
+    return network[name].clients.retained.digest
+
+
+def controls_said(network: Network) -> list[str]:
+    """The names of the controls that brokers say from now on."""
+    said: list[str] = []
+    for site in network.sites.values():
+        door = site.clients.door
+        assert door is not None
+
+        def send(to: str, body: bytes, now_us: int, send: Any = door.send) -> int:
+            said.append(type(decode_control(body)).__name__)
+            return int(send(to, body, now_us))
+
+        door.send = send  # type: ignore[method-assign]
+    return said
 
 
 def test_retained_messages_are_learnt(network: Network) -> None:
@@ -68,17 +89,45 @@ def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
 def test_what_was_removed_meanwhile_does_not_come_back(network: Network) -> None:
     publisher = network["B1"].connect("p")
     publisher.publish("a", b"x", retain=True)
-    network.is_slow = True
+    network.cut("B1", "B2")
     publisher.publish("a", b"", retain=True)
     publisher.publish("b", b"y", retain=True)
-    for link in network.links.values():
-        link.clear()
-    network.is_slow = False
     assert retained(network, "B3") == {"a": b"x"}
-    for name in NAMES:
-        network[name].clients.rejoin(network[name].now_us)
-    network.after(20)
+    network.heal("B1", "B2")
+    network.after(2)
     assert [retained(network, name) for name in NAMES] == [{"b": b"y"}] * 3
+
+
+def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
+    network = Network("B1", "B2", "B3", "B4")
+    kept = Properties(session_expiry_interval_s=1_000)
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    network.after(20)
+    network.cut("B2", "B3")
+    for name in network.sites:
+        publisher = network[name].connect(f"p{name}")
+        for number in range(20):
+            publisher.publish(f"{name}/{number}", b"x", retain=True)
+    away = network["B4"].connect("c", properties=kept)
+    away.subscribe("b", qos=1)
+    said = controls_said(network)
+    network.heal("B2", "B3")
+    network.after(20)
+    assert len({digest(network, name) for name in network.sites}) == 1
+    assert len(retained(network, "B1")) == 81
+    # All goes over the link once each way; through the tree, what each part had alone.
+    assert said.count("Tell") == 2
+    assert said.count("Kept") <= 2 * (81 + 40)
+    assert said.count("Entered") == 2 * 6
+    back = network["B1"].connect("c", clean_start=False, properties=kept)
+    assert back.connack.session_present
+
+
+def test_a_link_that_was_not_given_up_makes_nobody_join_again(network: Network) -> None:
+    said = controls_said(network)
+    network.heal("B1", "B2")
+    network.after(20)
+    assert said == []
 
 
 def test_what_expires_goes_on_expiring(network: Network) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.supervisor import free_ports, get_json
 from tests.runtime.live import PATIENCE_S
@@ -48,12 +51,14 @@ class Processes:
         self.path = folder / "network.toml"
         self.path.write_text(dump_network(self.network), encoding="utf-8")
         self.running: dict[str, subprocess.Popen[str]] = {}
+        # Network files of brokers that reach others by another way.
+        self._paths: dict[str, Path] = {}
 
     def start(self, *names: str) -> None:
         for name in names:
             with (self.folder / f"{name}.log").open("a", encoding="utf-8") as log:
                 self.running[name] = subprocess.Popen(
-                    (*SHOAL, "serve", str(self.path), "--broker", name),
+                    (*SHOAL, "serve", str(self._paths.get(name, self.path)), "--broker", name),
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
@@ -63,6 +68,18 @@ class Processes:
             assert stdout is not None
             listening = [stdout.readline() for _ in range(3)]
             assert listening[-1].startswith(f"{name} mqtt "), self.log(name)
+
+    def lay_cable(self, name: str, other: str) -> Cable:
+        """From now on a broker that is started, with the smaller name, dials another over this."""
+        cable = Cable(read_address(self.network.broker(other).peers))
+        brokers = [
+            msgspec.structs.replace(each, peers=str(cable.address)) if each.name == other else each
+            for each in self.network.brokers
+        ]
+        self._paths[name] = self.folder / f"{name}.toml"
+        network = msgspec.structs.replace(self.network, brokers=tuple(brokers))
+        self._paths[name].write_text(dump_network(network), encoding="utf-8")
+        return cable
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8")
@@ -96,12 +113,91 @@ class Processes:
 
 @contextmanager
 def processes(folder: Path, brokers: int = 1, **changes: Any) -> Iterator[Processes]:
+    with not_started(folder, brokers, **changes) as found:
+        found.start(*(each.name for each in found.network.brokers))
+        yield found
+
+
+@contextmanager
+def not_started(folder: Path, brokers: int = 1, **changes: Any) -> Iterator[Processes]:
     found = Processes(folder, brokers, **changes)
     try:
-        found.start(*(each.name for each in found.network.brokers))
         yield found
     finally:
         found.kill(*found.running)
+
+
+class Cable:
+    """Carries connections to an address, until it is cut; it can be mended."""
+
+    def __init__(self, to: Address) -> None:
+        self._to = to
+        self._is_cut = False
+        self._sockets: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*self._listener.getsockname())
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for each in list(self._sockets):
+            _close(each)
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def __enter__(self) -> Cable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _close(self._listener)
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                if self._is_cut:
+                    near.close()
+                    continue
+                try:
+                    far = socket.create_connection(self._to)
+                except OSError:
+                    near.close()
+                    continue
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        self._sockets.add(source)
+        with suppress(OSError):
+            while not self._is_cut and (data := source.recv(65_536)):
+                target.sendall(data)
+        for each in (source, target):
+            _close(each)
+        self._sockets.discard(source)
+
+
+def _close(end: socket.socket) -> None:
+    """Also for a thread that waits for it."""
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
+
+
+class Paho(paho.Client):
+    """paho, but for one mistake in its QoS 2.
+
+    What it has released it sends anew, as a publication, when two attempts to connect have
+    failed, though [MQTT-4.3.3-6] forbids it: then no broker can know that it is the same.
+    """
+
+    def _messages_reconnect_reset_out(self) -> None:
+        released = (MessageState.MQTT_MS_WAIT_FOR_PUBCOMP, MessageState.MQTT_MS_RESEND_PUBREL)
+        kept = [each for each in self._out_messages.values() if each.state in released]
+        super()._messages_reconnect_reset_out()
+        for message in kept:
+            message.state = MessageState.MQTT_MS_RESEND_PUBREL
 
 
 class Client:
@@ -113,7 +209,7 @@ class Client:
         self._where = (host, port)
         self._is_connected = threading.Event()
         self._expiry_s = expiry_s
-        self.paho = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        self.paho = Paho(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
         self.paho.max_inflight_messages_set(50)
         self.paho.reconnect_delay_set(1, 1)
         self.paho.on_message = lambda client, data, message: self.payloads.append(message.payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from socket import MSG_WAITALL, socket
 
 import pytest
 
@@ -54,6 +55,51 @@ def test_killed_under_load(
                     if qos == 2:
                         assert found == list(range(COUNT))
                     assert list(dict.fromkeys(found)) == list(range(COUNT))
+
+
+def test_the_client_of_these_tests_does_not_publish_again_what_it_has_released() -> None:
+    """paho itself does, which looked like a broker's double on a machine that starts it slowly."""
+    with socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        client = Client(*listener.getsockname(), "p", expiry_s=600)
+        client.paho.reconnect_delay_set(0, 0)
+        client.paho.connect_async(*listener.getsockname(), clean_start=False)
+        client.paho.loop_start()
+        with Peer(listener) as peer:
+            client.paho.publish("a", b"x", 2)
+            assert peer.hears() == 0x34
+            peer.says(bytes((0x50, 2, 0, 1)))
+            assert peer.hears() == 0x62
+        for _ in range(3):  # nobody answers
+            listener.accept()[0].close()
+        with Peer(listener) as peer:
+            assert peer.hears() == 0x62
+        client.disconnect()
+
+
+class Peer:
+    """The server's side of the next connection, from CONNACK on."""
+
+    def __init__(self, listener: socket) -> None:
+        self._socket, _ = listener.accept()
+        assert self.hears() == 0x10
+        self.says(bytes((0x20, 3, 0, 0, 0)))
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def says(self, packet: bytes) -> None:
+        self._socket.sendall(packet)
+
+    def hears(self) -> int:
+        """The first byte of the next packet, which is short."""
+        head = self._socket.recv(2, MSG_WAITALL)
+        self._socket.recv(head[1], MSG_WAITALL)
+        return head[0]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
+
+import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import (
@@ -33,6 +36,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.wire import WireError
 from shoal.model import MessageId, Publication
+from shoal.runtime import pauses
 from shoal.runtime.batches import MAX_BATCH, joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.node import Node, Phase
@@ -181,6 +185,23 @@ async def test_timers_fire_once_and_never_early() -> None:
     await until(lambda: len(machine.inputs) == 2)
     assert machine.inputs[1] == TimerFired(("a",))
     assert machine.times_us[1] >= asked_us + 3_000
+    node.stop()
+
+
+@on_loop
+async def test_after_a_pause_what_has_come_is_handled_before_timers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pauses, "LONG_US", 50_000)
+    node, machine, _ = node_of(
+        lambda input: [SetTimer(("a",), node._last_us + 1_000)] if input == Started() else []
+    )
+    node.start()
+    time.sleep(0.2)  # as if it were stopped
+    await asyncio.sleep(0.01)  # the loop looks at its timers, and at its sockets
+    node.receive("B2", [batch(1)])
+    await until(lambda: TimerFired(("a",)) in machine.inputs)
+    assert machine.inputs == [Started(), Received("B2", batch(1)), TimerFired(("a",))]
     node.stop()
 
 

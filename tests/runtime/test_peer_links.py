@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_session import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, FrameReader
+from shoal.runtime import pauses, peer_links
 from shoal.runtime.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until
 
@@ -61,6 +63,21 @@ async def test_a_link_that_is_cut_and_heals_loses_nothing() -> None:
         assert await received(subscriber, 200) == list(range(200))
         assert network.links["B2"]._links["B3"].connections > 1
         assert [node.counts["links_up"] for node in network.nodes.values()] == [1, 2, 1]
+
+
+@on_loop
+async def test_a_pause_of_this_process_is_no_silence_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pauses, "LONG_US", 100_000)
+    monkeypatch.setattr(peer_links, "TICK_S", 0.05)
+    limits = LinkLimits(silence_us=500_000, give_up_us=500_000)
+    async with live(LINE, limits=limits) as network:
+        await asyncio.sleep(0.2)
+        time.sleep(0.8)  # all three brokers are stopped
+        await asyncio.sleep(0.2)
+        links = [row for each in network.links.values() for row in each.status()]
+        assert [row["connections"] for row in links] == [1, 1, 1, 1]
 
 
 @on_loop

@@ -147,6 +147,11 @@ class Courier:
             return [Lost(self.broker)]
         return []
 
+    def excuse(self, missed_us: int) -> None:
+        """As `LinkSession.excuse`."""
+        self.session.excuse(missed_us)
+        self._away_us += missed_us
+
     def is_idle(self, now_us: int) -> bool:
         """Whether nobody has asked anything for long, and nothing is left to be handled."""
         if self._waiting or self.session.buffered_bytes:

@@ -23,7 +23,14 @@ TimerKey = Key
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The broker starts, for the first time or after a crash: the first input of its life."""
+    """The broker starts, for the first time or after a crash: the first input of its life.
+
+    `former` are the brokers that it was linked to before, as far as anybody remembers.  They are
+    waited for like one that goes away while the broker runs, which is given up after `give_up_us`.
+    """
+
+    former: tuple[BrokerId, ...] = ()
+    give_up_us: int = 60_000_000
 
 
 class Received(msgspec.Struct, frozen=True):

@@ -92,7 +92,7 @@ class Broker:
             case Measured():
                 self._strategy.measured(input)
             case Started():
-                self._strategy.start(now_us, out)
+                self._strategy.start(input, now_us, out)
         return out
 
     def _refusal(self, sender: str, error: ProtocolError) -> Record:

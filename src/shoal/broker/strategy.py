@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.effects import Effect, Measured, Started, TimerKey
 from shoal.broker.messages import Message
 from shoal.broker.routing_table import RoutingTable
 from shoal.model import BrokerId, ClientId
@@ -52,7 +52,7 @@ class Strategy(Protocol):
     def keeps_order(self) -> bool:
         """Whether a publisher's publications reach each subscriber in their order."""
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts; comes once, before all else."""
 
     def receive(

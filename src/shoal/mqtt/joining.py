@@ -6,13 +6,18 @@ digest differs from its own is asked to tell, one broker after the other, and ea
 network that agrees, a single one.  Of two messages for one topic the later stays, removals too, so
 that all end with the same, whoever tells whom.
 
+When a link is back that was given up, the network was in two parts, and those beyond its ends have
+missed as much.  Each end says Rejoined, learns what the other part has, and says to all what was
+news to it; and every broker tells all others of its clients.
+
 | hears | says |
 | --- | --- |
 | Hello | Here, its own clients |
+| Rejoined | Here, and to all its own clients |
 | Here | its own clients |
 | Here, another digest, nobody asked | Tell |
 | Tell | Kept for each retained message or removal, Told |
-| Kept | |
+| Kept | to all the same, if it has rejoined and this is news |
 | Told | Tell to the next whose digest differs |
 """
 
@@ -25,6 +30,7 @@ from shoal.mqtt.controls import (
     Hello,
     Here,
     Kept,
+    Rejoined,
     Tell,
     Told,
     encode_control,
@@ -65,22 +71,35 @@ class Joining:
         self._timers = timers
         self._tellers = tuple(tellers)
         self._hellos = 0
+        # Whether this is one of the ends at which two parts came together.
+        self._has_rejoined = False
         self._asked: str | None = None
         # Who has what, of those that have not been asked; and what was told already.
         self._others: dict[str, int] = {}
         self._told: set[int] = set()
 
     def join(self, now_us: int) -> None:
-        """Find out what others have; at the start, and after a link was down."""
+        """Find out what others have."""
         self._hellos = 0
         self._told.clear()
         self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[0])
+
+    def rejoin(self, now_us: int) -> None:
+        """A link is back that was given up."""
+        self._has_rejoined = True
+        self.join(now_us)
 
     def due(self, kind: str, now_us: int) -> None:
         """One of this module's timers."""
         if kind == TOLD_TIMER:
             self._asked = None
             self.join(now_us)
+            return
+        self._told.add(self._retained.digest)
+        if self._has_rejoined:
+            # All tables have been told behind the link, and nothing is lost.
+            self._say(EVERY_BROKER, Rejoined(self._broker_id), now_us)
+            self._tell_clients(EVERY_BROKER, now_us)
             return
         self._say(EVERY_BROKER, Hello(self._broker_id), now_us)
         self._hellos += 1
@@ -93,9 +112,13 @@ class Joining:
             case Hello(broker):
                 self._say(broker, Here(self._broker_id, self._retained.digest), now_us)
                 self._tell_clients(broker, now_us)
+            case Rejoined(broker):
+                self._say(broker, Here(self._broker_id, self._retained.digest), now_us)
+                self._tell_clients(EVERY_BROKER, now_us)
             case Here(broker, digest):
-                self._timers.cancel((HELLO_TIMER, ()))
-                self._tell_clients(broker, now_us)
+                if not self._has_rejoined:
+                    self._timers.cancel((HELLO_TIMER, ()))
+                    self._tell_clients(broker, now_us)
                 self._others[broker] = digest
                 self._ask_next(now_us)
             case Tell(broker):
@@ -105,6 +128,9 @@ class Joining:
             case Kept():
                 kept = message_of(control, now_us)
                 if kept is not None:
+                    is_told = self._has_rejoined and self._asked is not None
+                    if is_told and self._retained.is_news(kept):
+                        self._say(EVERY_BROKER, control, now_us)
                     self._retained.keep(kept)
             case Told(broker) if broker == self._asked:
                 self._timers.cancel((TOLD_TIMER, ()))

@@ -95,6 +95,11 @@ class RetainedStore:
         self._note(message)
         return True
 
+    def is_news(self, message: Message) -> bool:
+        """Whether a message is later than what is known of its topic."""
+        known = self.last(message.topic)
+        return known is None or _age(known) < _age(message)
+
     def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
         """The messages of the topics that a filter matches; those that expired are dropped.
 

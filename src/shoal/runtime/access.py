@@ -135,7 +135,11 @@ class NetworkAccess:
         return self._welcome(user, credentials) if right else _BAD_PASSWORD
 
     def _welcome(self, user: str, credentials: Credentials) -> Admission:
-        return Admission(permissions=self._rules.of(user, credentials.client_id))
+        return Admission(permissions=self._rules.of(user, credentials.client_id), user=user)
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        """What a user may do whose client is not here."""
+        return self._rules.of(user, client_id)
 
 
 def _read_users(path: str) -> Mapping[str, PasswordHash]:

@@ -32,6 +32,7 @@ from shoal.broker.messages import (
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.node import Node, Phase
+from shoal.runtime.pauses import Rounds
 from shoal.runtime.peer_connections import PeerConnection, dial
 from shoal.runtime.peer_links import (
     FIRST_PAUSE_S,
@@ -162,6 +163,7 @@ class Couriers:
         self._incoming: dict[BrokerId, _Incoming] = {}
         self._by_connection: dict[PeerConnection, _Channel] = {}
         self._ticking: asyncio.TimerHandle | None = None
+        self._rounds = Rounds(TICK_S)
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
         node.at_flush(Phase.LINKS, self.flush)
@@ -379,6 +381,11 @@ class Couriers:
 
     def _tick(self) -> None:
         now_us = self._node.clock.now_us()
+        missed_us = self._rounds.missed_us(now_us)
+        for outgoing in self._outgoing.values():
+            outgoing.courier.excuse(missed_us)
+        for incoming in self._incoming.values():
+            incoming.session.excuse(missed_us)
         for channel in (*self._outgoing.values(), *self._incoming.values()):
             if channel.session.is_silent(now_us) and channel.connection is not None:
                 channel.connection.abort()

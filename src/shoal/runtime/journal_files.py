@@ -34,7 +34,7 @@ Sync = Literal["never", "second", "always"]
 
 _FORMAT = "shoal journal 1"
 _PREFIX = "journal-"
-_HEAD_BYTES = 12
+HEAD_BYTES = 12
 _FIRST = 1
 
 
@@ -174,8 +174,7 @@ class JournalFiles:
         self._reserve.unlink(missing_ok=True)
 
     def _write(self, batch: bytes) -> None:
-        head = len(batch).to_bytes(4, "big") + crc32(batch).to_bytes(4, "big")
-        data = memoryview(head + crc32(head).to_bytes(4, "big") + batch)
+        data = memoryview(framed(batch))
         written = 0
         try:
             while written < len(data):
@@ -217,18 +216,18 @@ class JournalFiles:
         """Whether a file has the mark, as far as it can be read."""
         data = path.read_bytes()
         position, is_marked = 0, False
-        while (batch := _batch_at(data, position)) is not None:
+        while (batch := batch_at(data, position)) is not None:
             is_marked = is_marked or not batch
-            position += _HEAD_BYTES + len(batch)
+            position += HEAD_BYTES + len(batch)
         return is_marked
 
     def _read_file(self, path: Path, is_last: bool, apply: Callable[[bytes], None]) -> int:
         data = path.read_bytes()
         position = 0
         while position < len(data):
-            batch = _batch_at(data, position)
+            batch = batch_at(data, position)
             if batch is None:
-                if not is_last or not _is_torn(data, position):
+                if not is_last or not is_torn(data, position):
                     raise self._broken(path, position, "is damaged")
                 os.truncate(path, position)
                 self._warn_of_loss(path, position, len(data) - position)
@@ -240,7 +239,7 @@ class JournalFiles:
                     apply(batch)
             except (ValueError, msgspec.MsgspecError) as error:
                 raise self._broken(path, position, f"cannot be read: {error}") from None
-            position += _HEAD_BYTES + len(batch)
+            position += HEAD_BYTES + len(batch)
         if position == 0:
             self._warn_of_loss(path, 0, 0)
         return position
@@ -316,25 +315,31 @@ def _numbers_in(lock: int) -> tuple[int, int]:
     return process, number
 
 
-def _batch_at(data: bytes, position: int) -> bytes | None:
+def framed(batch: bytes) -> bytes:
+    """A batch as it stands in a file."""
+    head = len(batch).to_bytes(4, "big") + crc32(batch).to_bytes(4, "big")
+    return head + crc32(head).to_bytes(4, "big") + batch
+
+
+def batch_at(data: bytes, position: int) -> bytes | None:
     """The batch that begins there; None if it is not whole."""
-    start = position + _HEAD_BYTES
+    start = position + HEAD_BYTES
     head = data[position:start]
-    if len(head) < _HEAD_BYTES or crc32(head[:8]) != int.from_bytes(head[8:], "big"):
+    if len(head) < HEAD_BYTES or crc32(head[:8]) != int.from_bytes(head[8:], "big"):
         return None
     batch = data[start : start + int.from_bytes(head[:4], "big")]
     is_whole = len(batch) == int.from_bytes(head[:4], "big")
     return batch if is_whole and crc32(batch) == int.from_bytes(head[4:8], "big") else None
 
 
-def _is_torn(data: bytes, position: int) -> bool:
+def is_torn(data: bytes, position: int) -> bool:
     """Whether what begins there is no batch because a crash came in between: it is the last.
 
     After a power cut the end of a file may be zeros that were never overwritten.
     """
-    start = position + _HEAD_BYTES
+    start = position + HEAD_BYTES
     head = data[position:start]
     end = start
-    if len(head) == _HEAD_BYTES and crc32(head[:8]) == int.from_bytes(head[8:], "big"):
+    if len(head) == HEAD_BYTES and crc32(head[:8]) == int.from_bytes(head[8:], "big"):
         end += int.from_bytes(head[:4], "big")
     return not any(data[end:])

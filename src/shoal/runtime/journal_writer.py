@@ -20,7 +20,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shoal.model import ClientId
+from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.journal import read_records
 from shoal.mqtt.restoring import Remembered, restore
@@ -85,6 +85,11 @@ class JournalWriter:
     def heard(self) -> Mapping[ClientId, int]:
         """The last publication of each publisher that was delivered here."""
         return self._journal.heard
+
+    @property
+    def neighbours(self) -> tuple[BrokerId, ...]:
+        """The brokers that this one was ever linked to."""
+        return tuple(self._journal.neighbours)
 
     def start(self) -> None:
         """Begin to see to what is due each second."""

@@ -31,6 +31,7 @@ from shoal.runtime.farewell import Lingering
 from shoal.runtime.journal_files import JournalFiles, Sync
 from shoal.runtime.journal_writer import JournalWriter
 from shoal.runtime.node import Node, Phase
+from shoal.runtime.pauses import put_off_s
 from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import certified_names
 
@@ -124,6 +125,7 @@ class MqttDoor:
             node.at_flush(Phase.RECORD, self._record)
         node.at_flush(Phase.CLIENTS, self._write)
         node.at_hold.append(self._hold)
+        node.at_link.append(self._linked)
 
     def start(self) -> None:
         """Say to the machine what the door itself wants."""
@@ -274,6 +276,10 @@ class MqttDoor:
             elif self._may_read(connection):
                 socket.resume_reading()
 
+    def _linked(self, neighbour: BrokerId, is_ready: bool) -> None:
+        self.clients.linked(neighbour, is_ready, self.node.clock.now_us())
+        self.node.schedule_flush()
+
     def _may_read(self, connection: Connection) -> bool:
         if self.node.is_holding or not connection.wants_reading:
             return False
@@ -362,7 +368,11 @@ class MqttDoor:
                 socket.close()
 
     def _look_after(self) -> None:
-        """Read on from those that wait, and see to the time."""
+        """Read on from those that wait, and see to the time and to what must be said."""
+        if self.clients.problems:
+            for problem in self.clients.problems:
+                _log.error("not kept", extra={"problem": problem})
+            self.clients.problems.clear()
         if self._waiting:
             self._go_on()
         deadline_us = self.clients.deadline_us
@@ -376,9 +386,16 @@ class MqttDoor:
         delay_s = max(0, deadline_us - self.node.clock.now_us()) / _MICROSECONDS
         self._timer = self.node.loop.call_later(delay_s, self._advance)
 
-    def _advance(self) -> None:
+    def _advance(self, *, is_put_off: bool = False) -> None:
+        now_us = self.node.clock.now_us()
+        assert self._timer_us is not None
+        pause_s = 0.0 if is_put_off else put_off_s(self._timer_us, now_us)
+        if pause_s:
+            fire = partial(self._advance, is_put_off=True)
+            self._timer = self.node.loop.call_later(pause_s, fire)
+            return
         self._timer = self._timer_us = None
-        self.carry_out(self.clients.advance(self.node.clock.now_us()))
+        self.carry_out(self.clients.advance(now_us))
         self.node.schedule_flush()
 
 

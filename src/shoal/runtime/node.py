@@ -21,6 +21,7 @@ import enum
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -56,6 +57,7 @@ from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.held_back import HeldBack
 from shoal.runtime.monitor import Monitor
+from shoal.runtime.pauses import put_off_s
 
 MONITOR_INTERVAL_S = 1.0
 
@@ -121,7 +123,8 @@ class Node:
 
     `counts` has what happened since the start: publications in, deliveries, messages to
     neighbours, refusals.  `trace`, if there is one, is told what happens.  Whoever brings
-    clients' requests asks `is_holding` first, and is told by `at_hold` when that changes.
+    clients' requests asks `is_holding` first, and is told by `at_hold` when that changes; `at_link`
+    is told which links are ready to carry publications, and which are given up.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class Node:
         self.counts: Counter[str] = Counter()
         self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
         self.at_hold: list[Callable[[bool], None]] = []
+        self.at_link: list[Callable[[BrokerId, bool], None]] = []
         self._held_by: set[str] = set()
         self._room = asyncio.Event()
         self._room.set()
@@ -160,9 +164,9 @@ class Node:
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def start(self) -> None:
+    def start(self, started: Started | None = None) -> None:
         """Begin: the machine starts, the monitor reports."""
-        self.bring(Started())
+        self.bring(started or Started())
         self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
 
     def stop(self) -> None:
@@ -313,6 +317,7 @@ class Node:
                 self.record(row)
             case LinkReady(neighbour) if self.links is not None:
                 self.links.ready(neighbour)
+                self._tell_of_link(neighbour, True)
             case OpenLink(neighbour, address) if self.links is not None:
                 self.links.open(neighbour, address)
             case CloseLink(neighbour) if self.links is not None:
@@ -331,7 +336,12 @@ class Node:
         delay_s = max(0, at_us - now_us) / _MICROSECONDS
         self._timers[key] = self.loop.call_later(delay_s, self._fire, key, at_us)
 
-    def _fire(self, key: TimerKey, at_us: int) -> None:
+    def _fire(self, key: TimerKey, at_us: int, *, is_put_off: bool = False) -> None:
+        pause_s = 0.0 if is_put_off else put_off_s(at_us, self.clock.now_us())
+        if pause_s:
+            fire = partial(self._fire, key, at_us, is_put_off=True)
+            self._timers[key] = self.loop.call_later(pause_s, fire)
+            return
         del self._timers[key]
         # A loop's clock is coarser than ours: a timer never fires before its time.
         self._last_us = max(self._last_us, at_us)
@@ -415,6 +425,12 @@ class Node:
             event = "link up" if change.up else "link down"
             _log.info(event, extra={"broker": self.id, "neighbour": change.neighbour})
             self.bring(change)
+            if not change.up:
+                self._tell_of_link(change.neighbour, False)
+
+    def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
+        for tell in self.at_link:
+            tell(neighbour, is_ready)
 
 
 def _publications(input: Input) -> int:

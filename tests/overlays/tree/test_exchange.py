@@ -34,23 +34,24 @@ OTHER_PROMISE = Advertise(Advertisement(id="b", publisher="Q", filter=parse("x >
 INTEREST = Subscribe(Subscription(id="s", client="C", filter=parse("x > 5")))
 FAR_INTEREST = Subscribe(Subscription(id="t", client="D", filter=parse("x > 7")))
 UP = True
+GIVE_UP_US = 60_000_000
 
 
 class Told:
     """A broker, and what it said to whom since that was last asked."""
 
-    def __init__(self, *expected: str) -> None:
+    def __init__(self, *expected: str, former: tuple[str, ...] = ()) -> None:
         self.machine = Broker("B1", (), TreeRouting, expected=expected)
         self.effects: list[Effect] = []
-        self.at(Started())
+        self.at(Started(former, GIVE_UP_US))
 
-    def at(self, *inputs: Input) -> Told:
+    def at(self, *inputs: Input, now_us: int = 1) -> Told:
         for input in inputs:
-            self.effects += self.machine.handle(input, 1)
+            self.effects += self.machine.handle(input, now_us)
         return self
 
-    def hears(self, neighbour: str, *messages: Message) -> Told:
-        return self.at(*(Received(neighbour, message) for message in messages))
+    def hears(self, neighbour: str, *messages: Message, now_us: int = 1) -> Told:
+        return self.at(*(Received(neighbour, message) for message in messages), now_us=now_us)
 
     def said(self, neighbour: str) -> list[Message]:
         found = [
@@ -98,9 +99,43 @@ def test_who_does_not_come_is_not_waited_for_for_ever() -> None:
     broker.hears("B2", AdvertisementsSaid(), SubscriptionsSaid())
     assert broker.said("B2") == [PROMISE]
     assert not broker.machine.is_ready
-    broker.at(TimerFired(TIMER))
+    broker.at(TimerFired(TIMER), now_us=1 + WAIT_US)
     assert broker.said("B2") == [AdvertisementsSaid(), SubscriptionsSaid()]
     assert broker.machine.is_ready
+
+
+def test_who_was_a_neighbour_before_is_waited_for_as_if_it_had_just_gone_away() -> None:
+    broker = Told("B2", "B3", former=("B2", "B9"))
+    broker.effects.clear()
+    broker.at(TimerFired(TIMER), now_us=1 + WAIT_US)
+    assert broker.effects == [SetTimer(TIMER, 1 + GIVE_UP_US)]  # B3 was never seen
+    broker.at(LinkChanged("B2", UP), now_us=2 + WAIT_US)
+    assert broker.said("B2") == [AdvertisementsSaid()]
+    broker.hears("B2", FAR_INTEREST, AdvertisementsSaid(), SubscriptionsSaid(), now_us=3 + WAIT_US)
+    assert broker.machine.is_ready
+    alone = Told("B2", former=("B2",)).at(TimerFired(TIMER), now_us=1 + WAIT_US)
+    assert not alone.machine.is_ready
+    assert alone.at(TimerFired(TIMER), now_us=1 + GIVE_UP_US).machine.is_ready
+
+
+def test_who_has_come_is_waited_for_while_its_link_lasts() -> None:
+    broker = Told("B2").at(LinkChanged("B2", UP))
+    broker.at(TimerFired(TIMER), now_us=1 + WAIT_US)
+    assert not broker.machine.is_ready  # it may be waiting for its own neighbours
+    broker.at(LinkChanged("B2", False), now_us=2 + WAIT_US)
+    assert broker.machine.is_ready
+
+
+def test_a_neighbour_that_is_gone_is_not_waited_for_on_behalf_of_others() -> None:
+    broker = Told("B2", "B3").at(LinkChanged("B2", UP), LinkChanged("B3", UP))
+    assert broker.said("B2") == []
+    broker.at(LinkChanged("B3", False))
+    assert broker.said("B2") == [AdvertisementsSaid()]
+
+
+def test_nobody_is_waited_for_longer_than_for_one_that_goes_away() -> None:
+    machine = Broker("B1", (), TreeRouting, expected=("B2",))
+    assert machine.handle(Started(give_up_us=3), 1) == [SetTimer(TIMER, 4)]
 
 
 def stable() -> Told:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.effects import Effect, Measured, Started, TimerKey
 from shoal.broker.messages import Message
 from shoal.broker.routing_table import RoutingTable
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
@@ -85,7 +85,7 @@ class Bluedove:
         """A publisher's publications go to different matchers, which are not equally fast."""
         return False
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.node.table.merge(self.node.first_members, now_us)
         if self.dispatcher is not None:
             self.dispatcher.start(now_us, out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.effects import Effect, Measured, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
@@ -55,8 +55,8 @@ class Relocation(ABC):
     def keeps_order(self) -> bool:
         return self._tree.keeps_order
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
-        self._tree.start(now_us, out)
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self._tree.start(started, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

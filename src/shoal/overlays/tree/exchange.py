@@ -6,8 +6,9 @@ broker that has started again and knows nothing yet would forward them to nobody
 
 A broker that has just started waits for its neighbours: it has said all its advertisements to one
 when all others have said theirs, and all its subscriptions likewise.  Words go round a tree and
-come back from its leaves, so nobody waits in a circle; who has not answered after `WAIT_US` is not
-waited for any longer.
+come back from its leaves, so nobody waits in a circle.  Who does not come is not waited for any
+longer: after `WAIT_US`, or if it was a neighbour before, when it would be given up had it gone
+away just now.  Who has come is waited for while its link lasts: it may be waiting itself.
 
 What a neighbour said before it came back, knowing nothing, is *stale*: it stays as it is until the
 neighbour has said all, and goes then, unless it was said again.
@@ -17,7 +18,7 @@ neighbour has said all, and goes then, unless it was said again.
 | link up | advertisements; owes "all said" |
 | the neighbour's advertisements are all said | stale ones go; owes "all said" for subscriptions |
 | its subscriptions are all said | stale ones go; publications may come to it |
-| all that is waited for is said, or WAIT_US pass | says what it owes; is ready |
+| all that is waited for is said, or it was waited for long enough | says what it owes; is ready |
 
 The idea, stale routes and a marker behind all that is said, is that of BGP's graceful restart.
 Source: RFC 4724.
@@ -27,11 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.broker.effects import CancelTimer, Effect, LinkReady, Send, SetTimer, TimerKey
+from shoal.broker.effects import CancelTimer, Effect, LinkReady, Send, SetTimer, Started, TimerKey
 from shoal.broker.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.model import AdvertisementId, BrokerId, SubscriptionId
 
-# A killed broker is back within a few seconds; who has not come by then is down.
+# For those that nobody has seen yet: all brokers of a network start within a few seconds.
 WAIT_US = 10_000_000
 TIMER: TimerKey = ("exchange",)
 
@@ -42,6 +43,10 @@ class Exchange:
     def __init__(self, expected: Iterable[BrokerId]) -> None:
         self._unheard_advertisements = dict.fromkeys(expected)
         self._unheard_subscriptions = dict.fromkeys(self._unheard_advertisements)
+        # Who has come, and who was there before, until they are given up.
+        self._linked: set[BrokerId] = set()
+        self._former: tuple[BrokerId, ...] = ()
+        self._give_up_at_us = 0
         self._owes_advertisements: dict[BrokerId, None] = {}
         self._owes_subscriptions: dict[BrokerId, None] = {}
         self._stale_advertisements: dict[BrokerId, dict[AdvertisementId, None]] = {}
@@ -52,16 +57,26 @@ class Exchange:
         """Whether all who were waited for have said their tables."""
         return not self._unheard_subscriptions
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts."""
+        self._former = started.former
+        self._give_up_at_us = now_us + started.give_up_us
         if not self.is_ready:
-            out.append(SetTimer(TIMER, now_us + WAIT_US))
+            out.append(SetTimer(TIMER, now_us + min(WAIT_US, started.give_up_us)))
 
-    def waited(self, out: list[Effect]) -> None:
-        """Nobody is waited for any longer."""
-        self._unheard_advertisements.clear()
-        self._unheard_subscriptions.clear()
+    def waited(self, now_us: int, out: list[Effect]) -> None:
+        """Who has not come is not waited for any longer, unless it was there before."""
+        is_over = now_us >= self._give_up_at_us
+        for neighbour in self._unheard_subscriptions.keys() - self._linked:
+            if is_over or neighbour not in self._former:
+                self._pass_over(neighbour)
+        if not is_over and not self._unheard_subscriptions.keys() <= self._linked:
+            out.append(SetTimer(TIMER, self._give_up_at_us))
         self.say(out)
+
+    def _pass_over(self, neighbour: BrokerId) -> None:
+        self._unheard_advertisements.pop(neighbour, None)
+        self._unheard_subscriptions.pop(neighbour, None)
 
     def linked(
         self,
@@ -71,6 +86,7 @@ class Exchange:
         out: list[Effect],
     ) -> None:
         """The neighbour was told the advertisements; these of its rows are stale."""
+        self._linked.add(neighbour)
         self._stale_advertisements[neighbour] = dict.fromkeys(advertisements)
         self._stale_subscriptions[neighbour] = dict.fromkeys(subscriptions)
         self._owes_advertisements[neighbour] = None
@@ -78,7 +94,10 @@ class Exchange:
         self.say(out)
 
     def unlinked(self, neighbour: BrokerId) -> None:
-        """The neighbour is gone, and all its rows with it."""
+        """The neighbour is gone, or new, and none of its rows are left."""
+        if neighbour in self._linked:
+            self._linked.discard(neighbour)
+            self._pass_over(neighbour)
         self._stale_advertisements.pop(neighbour, None)
         self._stale_subscriptions.pop(neighbour, None)
         self._owes_advertisements.pop(neighbour, None)

@@ -8,7 +8,7 @@ each other their tables (`exchange.py`).
 
 from __future__ import annotations
 
-from shoal.broker.effects import Deliver, Effect, Measured, Send, TimerKey
+from shoal.broker.effects import Deliver, Effect, Measured, Send, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
@@ -61,8 +61,8 @@ class TreeRouting:
         """There is one path between two brokers, and links keep their order."""
         return True
 
-    def start(self, now_us: int, out: list[Effect]) -> None:
-        self._exchange.start(now_us, out)
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self._exchange.start(started, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -127,7 +127,7 @@ class TreeRouting:
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == EXCHANGE_TIMER:
-            self._exchange.waited(out)
+            self._exchange.waited(now_us, out)
 
     def measured(self, measured: Measured) -> None:
         """The tree does not look at delays."""
@@ -145,6 +145,8 @@ class TreeRouting:
         if up:
             advertisements, subscriptions = self.propagation.link(neighbour, out)
             self._exchange.linked(neighbour, advertisements, subscriptions, out)
+        else:
+            self._exchange.say(out)
 
     # --- what is refused ----------------------------------------------------------------------
 

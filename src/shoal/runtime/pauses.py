@@ -1,0 +1,41 @@
+"""When this process did not run: it was stopped, its machine slept, or others had the processor.
+
+What others said meanwhile waits in its sockets.  So whoever judges them by their silence reads
+first: timers that come late are put off once, and rounds do not count the time that was missed.
+
+>>> put_off_s(due_us=5_000_000, now_us=5_100_000), put_off_s(due_us=5_000_000, now_us=7_000_000)
+(0.0, 2.0)
+>>> rounds = Rounds(every_s=1.0)
+>>> [rounds.missed_us(now_us) for now_us in (5_000_000, 6_000_000, 70_000_000)]
+[0, 0, 63000000]
+"""
+
+from __future__ import annotations
+
+_MICROSECONDS = 1_000_000
+# A loop that is only busy is not that late.
+LONG_US = _MICROSECONDS
+# Time enough to read what has come, and for neighbours to connect again.
+MOST_US = 5 * _MICROSECONDS
+
+
+def put_off_s(due_us: int, now_us: int) -> float:
+    """How long a timer that fires now should wait, in seconds; 0 if it is not very late."""
+    late_us = now_us - due_us
+    return min(late_us, MOST_US) / _MICROSECONDS if late_us > LONG_US else 0.0
+
+
+class Rounds:
+    """The rounds of what is done every so many seconds."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_us = round(every_s * _MICROSECONDS)
+        self._last_us: int | None = None
+
+    def missed_us(self, now_us: int) -> int:
+        """A round begins: how much later than it should; 0 for the first, and for a moment."""
+        last_us, self._last_us = self._last_us, now_us
+        if last_us is None:
+            return 0
+        late_us = now_us - last_us - self._every_us
+        return late_us if late_us > LONG_US else 0
