@@ -36,6 +36,7 @@ PLAN = Plan(
     system="tree",
     seed=0,
     seconds=10.0,
+    acknowledge="settled",
     brokers=("B1", "B2"),
     links=(("B1", "B2"),),
     publishers=(
