@@ -398,15 +398,16 @@ class MqttDoor:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = deadline_us
-        delay_s = max(0, deadline_us - self.node.clock.now_us()) / _MICROSECONDS
-        self._timer = self.node.loop.call_later(delay_s, self._advance)
-
-    def _advance(self, *, is_put_off: bool = False) -> None:
         now_us = self.node.clock.now_us()
-        assert self._timer_us is not None
-        pause_s = 0.0 if is_put_off else put_off_s(self._timer_us, now_us)
+        due_us = max(deadline_us, now_us)  # what is due at once is not late
+        delay_s = (due_us - now_us) / _MICROSECONDS
+        self._timer = self.node.loop.call_later(delay_s, self._advance, due_us)
+
+    def _advance(self, due_us: int, *, is_put_off: bool = False) -> None:
+        now_us = self.node.clock.now_us()
+        pause_s = 0.0 if is_put_off else put_off_s(due_us, now_us)
         if pause_s:
-            fire = partial(self._advance, is_put_off=True)
+            fire = partial(self._advance, due_us, is_put_off=True)
             self._timer = self.node.loop.call_later(pause_s, fire)
             return
         self._timer = self._timer_us = None
