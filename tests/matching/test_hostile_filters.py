@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from shoal.language import parse
-from shoal.matching import covering_set, covers, overlaps
+from shoal.matching import covering_set, covers, overlaps, relations, string_sets
 from shoal.model import And, Expression, Filter, Operator, Or, predicate
 
 # A few times what is aimed at, 50 ms: other people's processors are slower, and busy.
