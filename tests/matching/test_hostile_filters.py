@@ -12,8 +12,8 @@ from shoal.language import parse
 from shoal.matching import covering_set, covers, overlaps, relations, string_sets
 from shoal.model import And, Expression, Filter, Operator, Or, predicate
 
-# A few times what is aimed at, 50 ms: other people's processors are slower, and busy.
-SECONDS = 0.3
+# Some times what is aimed at, 50 ms: other people's processors are slower, and busy.
+SECONDS = 0.6
 
 
 def like(pattern: str, name: str = "a") -> Expression:
