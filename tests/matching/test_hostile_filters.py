@@ -9,11 +9,20 @@ from collections.abc import Callable
 import pytest
 
 from shoal.language import parse
-from shoal.matching import covering_set, covers, overlaps
-from shoal.model import And, Expression, Filter, Operator, Or, predicate
+from shoal.matching import (
+    MatchIndex,
+    check_cost,
+    covering_set,
+    covers,
+    matches,
+    overlaps,
+    relations,
+    string_sets,
+)
+from shoal.model import And, Expression, Filter, FilterError, Operator, Or, Value, predicate
 
-# A few times what is aimed at, 50 ms: other people's processors are slower, and busy.
-SECONDS = 0.3
+# Some times what is aimed at, 50 ms: other people's processors are slower, and busy.
+SECONDS = 0.6
 
 
 def like(pattern: str, name: str = "a") -> Expression:
@@ -139,6 +148,77 @@ def test_no_pair_takes_long(
         return time.process_time() - started
 
     assert min(max(seconds(*make()), seconds(*make()[::-1])) for _ in range(2)) < SECONDS
+
+
+MB = 1_000_000
+ONE = "a" * MB
+# At the limits: filters, and what they are asked about.
+COSTLY: dict[str, tuple[Filter, dict[str, Value]]] = {
+    "as many searches as may be": (
+        all_of(*(predicate("a", Operator.NOT_LIKE, f"%{'a' * (9 + at)}b%") for at in range(16))),
+        {"a": ONE},
+    ),
+    "characters with free ones between": (
+        all_of(like("%" + "a_" * 60 + "b%")),
+        {"a": ONE},
+    ),
+    "as many tests as may be": (
+        all_of(ways(0), *(predicate(f"n{at}", Operator.NE, "b") for at in range(56))),
+        dict.fromkeys([f"{n}{at}" for n in "nxy" for at in range(60)], 9) | {"n55": "b"},
+    ),
+    "a value of a long list": (all_of(texts(0), listed(0)), {"a": ONE}),
+    "the longest texts": (all_of(predicate("a", Operator.GT, "a" * 65_000)), {"a": ONE}),
+}
+
+
+@pytest.mark.parametrize(("filter", "publication"), COSTLY.values(), ids=COSTLY)
+def test_no_filter_within_the_limits_takes_long(
+    filter: Filter, publication: dict[str, Value]
+) -> None:
+    check_cost(filter)
+    index = MatchIndex()
+    index.add("s", filter)
+    for ask in (index.match, index.matches_any, lambda given: matches(filter, given)):
+        taken = []
+        for _ in range(2):
+            started = time.process_time()
+            ask(publication)
+            taken.append(time.process_time() - started)
+        assert min(taken) < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("filter", "message"),
+    [
+        (all_of(*(like(f"%{at}%") for at in range(17))), "go through a text 17 times; at most 16"),
+        (all_of(like("%" + "a_" * 128 + "b%")), "go through a text 17 times"),
+        (all_of(like("%a%"), ways(0)), "go through a text 64 times"),
+        (Filter(Or((And((predicate("b", Operator.GT, 0),) * 2), And((predicate("b", Operator.GT, 0),
+            *(like(f"%{at}%") for at in range(17))))))), "go through a text 17 times"),
+        (all_of(ways(0), *(predicate(f"n{at}", Operator.GT, 0) for at in range(57))),
+         "comes to 4032 tests; at most 4000"),
+    ],
+    ids=["patterns", "characters", "ways", "absorbed", "tests"],
+)  # fmt: skip
+def test_filters_beyond_the_limits_are_refused_in_one_line(filter: Filter, message: str) -> None:
+    with pytest.raises(FilterError, match=message) as refused:
+        check_cost(filter)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "symbol = 'YHOO' AND headline LIKE '%profit%'",
+        " OR ".join(f"headline LIKE '%word{at}%'" for at in range(16)),
+        " AND ".join(f"headline LIKE 'x_{at}%' AND name LIKE '%{at}'" for at in range(200)),
+        f"a IN ({', '.join(map(str, range(9_000)))})",
+        " AND ".join(f"n{at} > {at}" for at in range(1_000)),
+    ],
+    ids=["one", "sixteen", "anchored", "list", "tests"],
+)
+def test_what_people_ask_for_is_within_the_limits(text: str) -> None:
+    check_cost(parse(text))
 
 
 def test_what_is_not_decided_may_overlap_and_is_not_covered() -> None:

@@ -3,6 +3,7 @@
 from shoal.matching.covering import CoveringSet, covering_set
 from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex
+from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
 from shoal.matching.relations import covers, overlaps
 from shoal.matching.semantics import evaluate, matches
 from shoal.matching.topic_filters import TopicError, check_topic, read_topic_filter, topic_matches
@@ -10,6 +11,8 @@ from shoal.matching.topic_store import TopicStore
 from shoal.matching.topics import TopicIndex, TopicSubscription
 
 __all__ = [
+    "MAX_SEARCHES",
+    "MAX_TESTS",
     "CoveringSet",
     "Explanation",
     "MatchIndex",
@@ -18,6 +21,7 @@ __all__ = [
     "TopicStore",
     "TopicSubscription",
     "Verdict",
+    "check_cost",
     "check_topic",
     "covering_set",
     "covers",

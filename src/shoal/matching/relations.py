@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from shoal.matching.compiled import RISING, threshold
@@ -49,7 +49,7 @@ from shoal.matching.string_sets import (
     some_string,
     strings_within,
 )
-from shoal.model import Conjunction, Filter, Kind, Operator, Predicate, size_of_test
+from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
 
 # Brokers ask about the same pairs again for each advertisement and subscription that comes by.
 CACHED_PAIRS = 65_536
@@ -84,9 +84,11 @@ def _covers(f: Filter, g: Filter) -> bool:
 
 def _overlaps(f: Filter, g: Filter) -> bool:
     work = Work()
-    lefts, rights = _regions(f), _regions(g)
     # Where the other asks for nothing of an attribute, the two cannot differ in it.
-    return any(_partners(lefts, rights, None, lambda left, right: _share(left, right, work)))
+    found = _partners(
+        _regions(f), _regions(g), None, lambda one, other: _share(one, other, work), work
+    )
+    return any(each is not False for each in found)
 
 
 _cached_covers = lru_cache(CACHED_PAIRS)(_covers)
@@ -119,21 +121,27 @@ _ANYTHING = _PRESENT._replace(absent=True)
 
 def regions(filter: Filter) -> tuple[Region, ...]:
     """The product of each conjunction that some publication can match."""
+    find = _cached_values if filter.size <= CACHED_SIZE else _values
     asked = list(map(_by_attribute, filter.normal_form))
-    searched = {tests for each in asked for tests in each.values() if _has_pattern(tests)}
+    searched = {
+        key for each in asked for key, tests in each.values() if any(map(_is_pattern, tests))
+    }
     # The same for each, so that what is remembered of predicates depends on nothing else.
     steps = MAX_WORK >> max(0, len(searched) - 1).bit_length()
-    made: dict[tuple[Predicate, ...], Values | None] = {}
+    made: dict[_Key, Values | None] = {}
+    found = []
     for each in asked:
-        for tests in each.values():
-            if tests not in made:
-                small = sum(map(size_of_test, tests)) <= CACHED_SIZE
-                find = _cached_values if small else _values
-                made[tests] = find(tests, steps if tests in searched else MAX_WORK)
-    found = ({name: made[tests] for name, tests in each.items()} for each in asked)
-    return tuple(
-        cast(Region, region) for region in found if all(v is not None for v in region.values())
-    )
+        region = {}
+        for name, (key, tests) in each.items():
+            if key not in made:
+                made[key] = find(tests, steps if key in searched else MAX_WORK)
+            values = made[key]
+            if values is None:
+                break
+            region[name] = values
+        else:
+            found.append(region)
+    return tuple(found)
 
 
 _cached_regions = lru_cache(CACHED_FILTERS)(regions)
@@ -158,9 +166,10 @@ def regions_cover(outers: Sequence[Region], inners: Sequence[Region]) -> bool:
         return all(
             _is_within(inner.get(name, _ANYTHING), values, work) for name, values in outer.items()
         )
-    return all(
-        _partners(inners, outers, _ANYTHING, lambda inner, outer: _is_within(inner, outer, work))
+    found = _partners(
+        inners, outers, _ANYTHING, lambda inner, outer: _is_within(inner, outer, work), work
     )
+    return all(each is True for each in found)
 
 
 def _partners(
@@ -168,11 +177,13 @@ def _partners(
     rights: Sequence[Region],
     missing: Values | None,
     suits: Callable[[Values, Values], bool],
-) -> Iterator[bool]:
+    work: Work,
+) -> Iterator[bool | None]:
     """Whether there is a right region, for each left one, that suits it in every attribute.
 
     `missing` stands for what a left region leaves open; None there suits everything.  The same two
-    sets of values are compared once, however many regions have them.
+    sets of values are compared once, however many regions have them.  None, and no more, when the
+    work is spent.
     """
     known: dict[tuple[str, int], int] = {}
     everyone = (1 << len(rights)) - 1
@@ -195,21 +206,28 @@ def _partners(
                     if not suits(mine, values):
                         found &= ~having
                 known[name, id(mine)] = found
+                if work.is_spent:
+                    yield None
+                    return
             suited &= found
             if not suited:
                 break
         yield bool(suited)
 
 
-def _by_attribute(conjunction: Conjunction) -> dict[str, tuple[Predicate, ...]]:
+# Tests of one attribute, by their identities: a normal form has each predicate once.
+_Key = tuple[int, ...]
+
+
+def _by_attribute(conjunction: Conjunction) -> dict[str, tuple[_Key, tuple[Predicate, ...]]]:
     several: dict[str, list[Predicate]] = {}
     for tested in conjunction:
         several.setdefault(tested.attribute, []).append(tested)
-    return {name: tuple(tests) for name, tests in several.items()}
+    return {name: (tuple(map(id, tests)), tuple(tests)) for name, tests in several.items()}
 
 
-def _has_pattern(tests: Sequence[Predicate]) -> bool:
-    return any(tested.operator in (Operator.LIKE, Operator.NOT_LIKE) for tested in tests)
+def _is_pattern(tested: Predicate) -> bool:
+    return tested.operator in (Operator.LIKE, Operator.NOT_LIKE)
 
 
 def _values(predicates: tuple[Predicate, ...], steps: int) -> Values | None:

@@ -42,6 +42,10 @@ class Work:
         self._left -= steps
         return self._left >= 0
 
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
 
 State = Any
 
