@@ -70,15 +70,24 @@ def override(data: dict[str, Any], settings: Iterable[str], target: type) -> lis
     return [".".join(keys) for keys, _ in parsed]
 
 
-def convert(data: dict[str, Any], target: type[T], label: str, overridden: Sequence[str] = ()) -> T:
-    """`data` as a `target`; TomlError names `label` (or the override) and the path of the key."""
+def convert(
+    data: dict[str, Any],
+    target: type[T],
+    label: str,
+    overridden: Sequence[str] = (),
+    known: Sequence[str] | None = None,
+) -> T:
+    """`data` as a `target`; TomlError names `label` (or the override) and the path of the key.
+
+    `known` are the keys that an unknown one is compared with, if not the target's own.
+    """
 
     def fail(path: str, problem: str) -> TomlError:
         origin = OVERRIDE if any(_concerns(key, path) for key in overridden) else label
         return TomlError(f"{origin}: {path}: {problem}" if path else f"{origin}: {problem}")
 
     kind = inspect.type_info(target)
-    problem = _first_problem(data, kind, "")
+    problem = _first_problem(data, kind, "", known)
     if problem is not None:
         raise fail(*problem)
     try:
@@ -138,7 +147,9 @@ def _struct(data: Any, kind: inspect.Type) -> inspect.StructType | None:
     return _kinds(kind).get(str(data.get(KIND))) if isinstance(data, dict) else None
 
 
-def _first_problem(data: Any, kind: inspect.Type, path: str) -> tuple[str, str] | None:
+def _first_problem(
+    data: Any, kind: inspect.Type, path: str, known: Sequence[str] | None = None
+) -> tuple[str, str] | None:
     """Path and description of the first unknown key or unknown kind."""
     if isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(data, list):
         items = ((item, kind.item_type, f"{path}[{n}]") for n, item in enumerate(data))
@@ -159,7 +170,7 @@ def _first_problem(data: Any, kind: inspect.Type, path: str) -> tuple[str, str] 
             if problem is not None:
                 return problem
         elif key != struct.tag_field:
-            return _join(path, key), _unknown(key, list(fields))
+            return _join(path, key), _unknown(key, list(fields) if known is None else known)
     return None
 
 

@@ -3,11 +3,14 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
 from shoal.cli import main as cli
 from shoal.cli.errors import UserError
+from shoal.cli.subscribe import _line
+from shoal.client import Message
 
 HEAVY = ("pyspark", "pyarrow", "bokeh", "lark", "numpy", "pandas")
 
@@ -70,3 +73,15 @@ def test_a_missing_extra_says_what_to_install(
     monkeypatch.setattr(cli, "load_command", lambda name: fail)
     assert exit_code(["truth"]) == 2
     assert "pip install 'shoal[all]'" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"shoal {metadata.version('shoal')}\n"
+
+
+def test_what_arrives_does_nothing_to_a_terminal() -> None:
+    message = Message("a", b"\x1b[2J\xff\n", 0, False, {"x": "\x07"}, None)
+    assert _line(message, as_json=False) == "a \\x1b[2J\N{REPLACEMENT CHARACTER}\\n x=\\x07"

@@ -167,8 +167,14 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text(FILE)
     assert run(capsys, "check", str(path)) == (
         0,
-        f"{path}: 2 brokers, 1 links, system tree: nothing wrong\n",
+        f"{path}: 2 brokers, 1 links, system tree: nothing wrong\n"
+        "of one client a packet of 1048576 bytes is taken, with 500 topic filters, and content "
+        "filters of 4096 bytes and 1000 tests (limits)\n",
     )
+    path.write_text(f"zzz = 1\n{FILE}")
+    code, text = run(capsys, "check", str(path))
+    assert "zzz: unknown key; known here: name, brokers" in text
+    assert "trace, tree, grape, pop, bluedove\n" in text
     path.write_text(FILE.replace('"B2"]', '"B7"]').replace("7002", "7001"))
     code, text = run(capsys, "check", str(path))
     assert code == 2
@@ -276,6 +282,7 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("subscribe", "x >"), "expected"),
         (("subscribe", "--broker", "a b"), "--broker: 'a b:1883' is not host:port"),
         (("publish", "t", "p", "-a", "x"), "--attribute x: write NAME=VALUE"),
+        (("publish", "t", "not json", "--json"), "--json: not json is not JSON: Expecting value"),
         (("up", "--data", str(path)), "storage.folder: "),
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
         (("up", "--system", "bluedove", "--matchers", "0"), "--matchers 0: use 1 to 200"),

@@ -18,7 +18,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Disconnect
 from shoal.mqtt.properties import Properties
-from tests.runtime.live import PATIENCE_S, on_loop
+from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt
 from tests.runtime.test_publishers import IMPATIENT, SHORT, STAR
@@ -76,6 +76,24 @@ async def test_a_subscription_that_is_taken_back_keeps_nobody_waiting() -> None:
         await subscription.close()
         with pytest.raises(ClientError, match="taken back"):
             await waiting
+
+
+@on_loop
+async def test_iterating_ends_with_the_subscription_or_its_client() -> None:
+    async def found(subscription: Subscription) -> list[bytes]:
+        return [message.payload async for message in subscription]
+
+    async with mqtt() as network:
+        async with at(network, "B1") as client:
+            first, second = client.subscribe("a"), client.subscribe("b")
+            for subscription in (first, second):
+                await subscription.granted()
+            iterating = [asyncio.create_task(found(each)) for each in (first, second)]
+            await client.publish("b", b"x")
+            await until(lambda: not second.messages)
+            await first.close()
+            assert await iterating[0] == []
+        assert await iterating[1] == [b"x"]
 
 
 @pytest.mark.parametrize("qos", [1, 2])

@@ -271,3 +271,11 @@ def outcome(text: str) -> Filter | FilterSyntaxError:
 def test_kinds_keep_one_and_true_apart() -> None:
     assert parse("a = 1") != parse("a = TRUE")
     assert parse("a").expression.kind is Kind.BOOLEAN  # type: ignore[union-attr]
+
+
+def test_an_error_has_nothing_that_a_terminal_would_do() -> None:
+    for text in ("a = \x1b[2J", "a = 1 \x1b\x07\x9b", "a \u2028 = 1"):
+        with pytest.raises(FilterSyntaxError) as caught:
+            parse(text)
+        assert str(caught.value).replace("\n", "").isprintable()
+        assert caught.value.one_line.isprintable()

@@ -21,3 +21,9 @@ def check(
         f"{network_file}: {len(network.brokers)} brokers, {len(network.links)} links, "
         f"system {network.system}: nothing wrong"
     )
+    limits = network.limits
+    print(
+        f"of one client a packet of {limits.maximum_packet_size} bytes is taken, with "
+        f"{limits.maximum_topic_filters} topic filters, and content filters of "
+        f"{limits.maximum_filter_bytes} bytes and {limits.maximum_filter_tests} tests (limits)"
+    )

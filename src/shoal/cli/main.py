@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from importlib import metadata
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -89,7 +90,18 @@ def load_command(name: str) -> Callable[..., None]:
     return function
 
 
-def _shoal() -> None:
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"shoal {metadata.version('shoal')}")
+        raise typer.Exit
+
+
+def _shoal(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Say which this is."),
+    ] = False,
+) -> None:
     """Keeps `shoal` a group of commands whatever their number."""
 
 

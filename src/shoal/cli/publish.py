@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -47,13 +48,19 @@ def publish(
     from shoal.client import Client, ClientError
 
     read = dict(_attribute(each) for each in attributes or ())
-    payloads = (line.rstrip("\n") for line in sys.stdin) if payload == "-" else (payload,)
-
+    payloads: Iterable[str] = (payload,)
+    if payload == "-":
+        payloads = (line.rstrip("\n") for line in sys.stdin)
+    elif json_payload:
+        _check_json(payload)
     address = read_broker_address(broker)
 
     async def run() -> None:
         async with Client(address, username=username, password=password) as client:
             for batch in _batches(payloads):
+                if json_payload:
+                    for each in batch:
+                        _check_json(each)
                 await asyncio.gather(
                     *(
                         client.publish(
@@ -83,6 +90,16 @@ def _batches(payloads: Iterable[str]) -> Iterable[list[str]]:
             batch = []
     if batch:
         yield batch
+
+
+def _check_json(payload: str) -> None:
+    """UserError unless a payload is JSON."""
+    from shoal.language.errors import shorten
+
+    try:
+        json.loads(payload)
+    except ValueError as error:
+        raise UserError(f"--json: {shorten(payload)} is not JSON: {error}") from None
 
 
 def _attribute(text: str) -> tuple[str, Value]:

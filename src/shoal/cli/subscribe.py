@@ -59,9 +59,12 @@ def subscribe(
 
 
 def _line(message: Message, as_json: bool) -> str:
+    from shoal.language.errors import escaped
+
     payload = message.payload.decode(errors="replace")
     if as_json:
         row = {"topic": message.topic, "payload": payload, "attributes": dict(message.attributes)}
         return json.dumps(row)
     attributes = " ".join(f"{name}={value}" for name, value in message.attributes.items())
-    return " ".join(part for part in (message.topic, payload, attributes) if part)
+    # Whatever is published, a terminal shows it and does not do it.
+    return " ".join(escaped(part) for part in (message.topic, payload, attributes) if part)

@@ -151,6 +151,8 @@ class Client:
         await asyncio.gather(self._running, return_exceptions=True)
         if self._socket is not None:
             self._socket.close()
+        for subscription in self._subscriptions.values():
+            subscription.is_closed = True
         self._fail(ClientError("the client is closed"))
 
     def _fail(self, error: ClientError) -> None:

@@ -67,6 +67,13 @@ class Subscription:
         await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
+        """Its messages; ends when it or its client is closed, ClientError when that has failed."""
         await self.granted()
         while True:
-            yield await self.get()
+            try:
+                message = await self.get()
+            except Exception:
+                if self.is_closed:
+                    return
+                raise
+            yield message

@@ -27,7 +27,7 @@ class FilterSyntaxError(ValueError):
     ) -> None:
         super().__init__(text, position, message, expected)
         before = text[:position]
-        self.message = message
+        self.message = escaped(message)
         self.expected = expected
         self.line = before.count("\n") + 1
         self.column = position - (before.rfind("\n") + 1) + 1
@@ -59,6 +59,13 @@ def _enumerate(words: tuple[str, ...]) -> str:
     if len(words) == 1:
         return words[0]
     return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def escaped(text: str) -> str:
+    r"""The text with what no terminal should be sent written out, as `\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def shorten(word: str) -> str:

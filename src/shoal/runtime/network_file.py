@@ -289,7 +289,8 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     )
     systems = typed_toml.convert(given, kind, label)
     parameters = {name: getattr(systems, name) for name in given}
-    network = typed_toml.convert(data, Network, label)
+    own = [key for key in Network.__struct_fields__ if key != "parameters"]
+    network = typed_toml.convert(data, Network, label, known=[*own, *SYSTEMS])
     return msgspec.structs.replace(network, parameters=parameters)
 
 
