@@ -71,8 +71,9 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
-        # Whether the driver reads from no client for now.
+        # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
         self.is_held = False
+        self.held_bytes = 0
         self.retained = RetainedStore(limits.maximum_retained_messages)
         self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)
