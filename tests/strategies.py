@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from shoal.language.like import escape_literal
 from shoal.model import And, Constant, Expression, Filter, Not, Operator, Or, Predicate, predicate
+from shoal.model.like import escape_literal
 
 NUMBERS: list[int | float] = [
     0, 1, 2, -1, 0.0, -0.0, 1.0, 1.5, 0.5, 1e-320, 2**53, 2**53 + 1, 2**53 + 2, float(2**53),

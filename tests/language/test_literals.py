@@ -55,3 +55,8 @@ def test_not_a_number(text: str) -> None:
 def test_infinity_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="cannot be written"):
         write_number(float("inf"))
+
+
+@given(st.text("\0\b\x1a01237\\%_'n", max_size=12))
+def test_strings_of_what_escapes_are_made_of_come_back(text: str) -> None:
+    assert read_string(write_string(text)) == text

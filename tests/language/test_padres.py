@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.language import FilterSyntaxError, format_filter, parse
-from shoal.language.like import escape_literal
 from shoal.language.padres import (
     format_publication,
     format_subscription,
@@ -15,6 +14,7 @@ from shoal.language.padres import (
     parse_subscription,
 )
 from shoal.model import And, Filter, FilterError, Operator, predicate
+from shoal.model.like import escape_literal
 
 # The publication that the relocation paper prints (section 5.1), as PADRES writes it.
 YAHOO = (

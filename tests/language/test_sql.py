@@ -6,7 +6,18 @@ from hypothesis import strategies as st
 
 from shoal.language import FilterSyntaxError, format_filter, parse
 from shoal.language.sql import MAX_DEPTH, MAX_PREDICATES, MAX_TEXT_LENGTH
-from shoal.model import And, Constant, Filter, FilterError, Kind, Not, Operator, Or, predicate
+from shoal.model import (
+    And,
+    Constant,
+    Filter,
+    FilterError,
+    Kind,
+    Not,
+    Operator,
+    Or,
+    filters,
+    predicate,
+)
 from tests.strategies import ODD_NAMES, PLAIN_NAMES, expressions, predicates
 
 A1 = predicate("a", Operator.EQ, 1)
@@ -143,6 +154,36 @@ def test_the_caret_stays_below_its_place_in_a_long_line() -> None:
 def test_limits(text: str, message: str) -> None:
     with pytest.raises(FilterSyntaxError, match=message):
         parse(text)
+
+
+def test_alternatives_beside_many_tests_need_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They once took seconds: products of all tests, where few tell the alternatives apart."""
+    monkeypatch.setattr(filters, "MAX_WORK", 20_000)
+    either = " AND ".join(f"(a{number} OR b{number})" for number in range(6))
+    many = "".join(f" AND c{number}" for number in range(900))
+    assert len(parse(either + many).normal_form) == 64
+
+
+def test_a_normal_form_that_takes_too_long_is_refused() -> None:
+    either = "(" + " OR ".join(f"a{number}" for number in range(64)) + ")"
+    with pytest.raises(FilterSyntaxError, match="takes too long to find"):
+        parse(" AND ".join([either] * 15))
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("(a OR b) AND a", "a"),
+        ("(a OR b) AND (a OR c) AND d", "d AND a OR d AND b AND c"),
+        ("(a AND b OR c) AND a AND b", "a AND b"),
+        ("(a OR b) AND FALSE", "FALSE"),
+        ("(a OR b) AND TRUE", "a OR b"),
+        ("NOT (a OR b AND c) AND NOT (a AND d)", "NOT a AND (NOT b OR NOT c)"),
+    ],
+)
+def test_normal_forms_are_as_short_as_absorption_makes_them(text: str, same: str) -> None:
+    found, wanted = parse(text).normal_form, parse(same).normal_form
+    assert {frozenset(each) for each in found} == {frozenset(each) for each in wanted}
 
 
 def test_the_deepest_filter_can_be_used() -> None:

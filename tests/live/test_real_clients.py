@@ -114,6 +114,22 @@ def test_mosquitto_sub_filters_by_content(network: Processes) -> None:
 
 
 @needs_mosquitto
+@pytest.mark.parametrize("group", ["", "$share/g/"])
+def test_mosquitto_sub_of_3_1_1_filters_by_content(network: Processes, group: str) -> None:
+    publishers = [
+        mosquitto(
+            network,
+            *("B2", "pub", "-V", "mqttv5", "-t", "late/1", "-m", delay, "-q", "1"),
+            *("-D", "publish", "user-property", "delay", delay),
+        )
+        for delay in ("10", "31", "30", "99")
+    ]
+    topic_filter = f"{group}$where/delay > 30/late/+"
+    options = ("-V", "mqttv311", "-t", topic_filter, "-C", "2")
+    assert through(network, mosquitto(network, "B3", "sub", *options), *publishers) == ["31", "99"]
+
+
+@needs_mosquitto
 def test_mosquitto_retains_at_one_broker_and_reads_at_another(network: Processes) -> None:
     publish = mosquitto(network, "B2", "pub", "-t", "r/1", "-r", "-q", "1", "-m", "kept")
     found = through(network, mosquitto(network, "B3", "sub", "-t", "r/#", "-C", "1"), publish)
@@ -148,5 +164,18 @@ def test_mqtt_js_filters_by_content(network: Processes) -> None:
         network,
         ["node", str(MQTT_JS), one, "5", "subscribe", "k", "1", wanted, "x >= 150"],
         ["node", str(MQTT_JS), other, "5", "publish", "k", "1", str(COUNT)],
+    )
+    assert found == EXPECTED[150:]
+
+
+@needs_mqtt_js
+@pytest.mark.parametrize("group", ["", "$share/g/"])
+def test_mqtt_js_of_3_1_1_filters_by_content(network: Processes, group: str) -> None:
+    one, other = (f"mqtt://{network.address(broker)}" for broker in ("B3", "B2"))
+    topic_filter = f"{group}$where/x >= 150/l/+"
+    found = through(
+        network,
+        ["node", str(MQTT_JS), one, "4", "subscribe", topic_filter, "1", str(COUNT - 150)],
+        ["node", str(MQTT_JS), other, "5", "publish", "l/1", "1", str(COUNT)],
     )
     assert found == EXPECTED[150:]

@@ -84,5 +84,5 @@ def test_columns_of_different_length_are_named() -> None:
 
 
 def test_a_column_of_another_type_is_named() -> None:
-    with pytest.raises(ValueError, match=r"'a'.*datetime64"):
+    with pytest.raises(TypeError, match=r"'a'.*datetime64"):
         Batch.of_columns({"a": np.array(["2020-01-01"], "datetime64[D]")})

@@ -117,7 +117,7 @@ def test_long_values_are_cut_and_odd_filters_have_some_text() -> None:
 
 @pytest.mark.parametrize("value", [[1], 2**63, b"x"])
 def test_what_no_publication_may_carry_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="attribute 'a'"):
+    with pytest.raises((TypeError, ValueError), match=r"attribute .a."):
         explain(parse("a = 1"), {"a": value})  # type: ignore[dict-item]
 
 

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any
 from unittest import mock
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +17,7 @@ from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching import index as index_module
 from shoal.matching.filed import FiledFilters
-from shoal.model import Filter, FilterError, Value
+from shoal.model import Filter, FilterError, Kind, Not, Operator, Or, Predicate, Value, predicate
 from tests.strategies import attributes, conjunctions, filters
 
 Publication = dict[str, Value]
@@ -85,6 +91,149 @@ def test_a_filter_too_large_changes_nothing() -> None:
     with pytest.raises(FilterError):
         index.add("s", wide)
     assert index.match({"a": 1}) == ["s"]
+
+
+@pytest.mark.parametrize("pattern", ["x\\y", "x\\", "%\\ "])
+@pytest.mark.parametrize("operator", [Operator.LIKE, Operator.NOT_LIKE])
+def test_a_wrong_pattern_is_refused_at_construction(operator: Operator, pattern: str) -> None:
+    with pytest.raises(FilterError, match=r"attribute 'a', operator (NOT )?LIKE: .*must stand"):
+        predicate("a", operator, pattern)
+
+
+def state_of(index: MatchIndex) -> object:
+    """All that adding changes, and what some publications get."""
+    publications: list[Publication] = [{"a": 1}, {"a": 5, "b": 1}, {"a": "x"}, {}]
+    answers = [index.match(each) for each in publications]
+    goals = [index.match_destinations(each) for each in publications]
+    batch = [each.tolist() for each in index.match_batch({"a": [1, 5, "x"]})]
+    ids = [id for id in ("s", "t", 1, 2, 7) if id in index]
+    return len(index), ids, answers, goals, batch, index._tested, index._several
+
+
+# Built past `predicate`, which refuses it.
+UNFIT = Filter(Predicate("a", Operator.LIKE, "x\\y", Kind.STRING))
+LARGE = Filter(Not(parse(" OR ".join(f"(a = {n} AND b = {n})" for n in range(7))).expression))
+
+
+@pytest.mark.parametrize("id", ["s", "t", "new", 7], ids=str)
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((UNFIT,), ValueError, "must stand before"),
+        ((Filter(Or((parse("a = 1").expression, UNFIT.expression))),), ValueError, "stand before"),
+        ((LARGE,), FilterError, "more than 64"),
+        (("a = 1",), TypeError, r"filter is wanted, not str; shoal\.language\.parse makes one"),
+        ((parse("a = 1").expression,), TypeError, "not Predicate"),
+        ((parse("a = 1"), ["unhashable"]), TypeError, "unhashable"),
+    ],
+    ids=["pattern", "one of two", "large", "text", "expression", "destination"],
+)
+def test_an_add_that_fails_changes_nothing(
+    arguments: tuple[Any, ...], error: type[Exception], message: str, is_compiled: bool, id: object
+) -> None:
+    index = MatchIndex()
+    index.add("s", parse("a = 1 OR b = 1 AND a LIKE 'x%'"))
+    index.add("t", parse("a > 3"), "north")
+    if is_compiled:
+        index.add_ranges([1, 7], ("a",), [[0.0], [4.0]], [[2.0], [6.0]])
+    before = state_of(index)
+    with pytest.raises(error, match=message):
+        index.add(id, *arguments)
+    assert state_of(index) == before
+    with pytest.raises(TypeError, match="unhashable"):
+        index.add([1], parse("a = 1"))  # type: ignore[arg-type]
+    assert state_of(index) == before
+    for each in ["s", "t"] + [1, 7] * is_compiled:
+        index.remove(each)
+    assert len(index) == 0
+
+
+@pytest.mark.parametrize(
+    ("load", "error"),
+    [
+        (lambda i: i.add_ranges([1.5, 2.0], ("a",), [[0.0]] * 2, [[1.0]] * 2), ValueError),
+        (lambda i: i.add_ranges(["1", "2"], ("a",), [[0.0]] * 2, [[1.0]] * 2), ValueError),
+        (lambda i: i.add_ranges([2**63, 1], ("a",), [[0.0]] * 2, [[1.0]] * 2), ValueError),
+        (lambda i: i.add_ranges([2**64, 1], ("a",), [[0.0]] * 2, [[1.0]] * 2), ValueError),
+        (lambda i: i.add_ranges([1, 2], ("a",), [[0.0]], [[1.0]]), ValueError),
+        (lambda i: i.add_ranges([[1, 2]], ("a",), [[0.0]] * 2, [[1.0]] * 2), ValueError),
+        (lambda i: i.add_ranges([1, 2], ("a", "a"), [[0.0] * 2] * 2, [[1.0] * 2] * 2), ValueError),
+        (lambda i: i.add_ranges([1], ("a",), [["x"]], [["y"]]), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1, None], "a": ["x", "x"]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1.5], "a": ["x"]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": ["1"], "a": ["x"]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1], "a.low": ["5"]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1], "a.low": [True]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1], "a": [b"1.5"]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1], "a": [Decimal("1.5")]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1], "a": [date(2013, 1, 1)]})), ValueError),
+        (lambda i: i.add_table(pa.table({"id": [1], "b": ["x"], "a": [2**53 + 1]})), ValueError),
+        (lambda i: i.add_table(pa.table([[1], ["x"], ["y"]], ["id", "a", "a"])), ValueError),
+        (lambda i: i.add_table(pa.table({"a": ["x"]})), ValueError),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_load_that_fails_changes_nothing(
+    load: Callable[[MatchIndex], None], error: type[Exception], is_compiled: bool
+) -> None:
+    index = MatchIndex()
+    index.add(1, parse("a = 1 OR b = 1"))
+    index.add("t", parse("a > 3"), "north")
+    if is_compiled:
+        index.add_ranges([2, 7], ("a",), [[0.0], [4.0]], [[2.0], [6.0]])
+    before = state_of(index)
+    with pytest.raises(error):
+        load(index)
+    assert state_of(index) == before
+
+
+def test_what_cannot_be_compiled_leaves_the_index_as_it_was() -> None:
+    index = MatchIndex()
+    for number in range(40):
+        index.add(number, parse(f"a > {number}"))
+    index.match_batch({"a": [5]})
+    for number in range(40, 60):
+        index.add(number, parse(f"a > {number}"))
+    with (
+        mock.patch("shoal.matching.batches.Source", side_effect=MemoryError),
+        pytest.raises(MemoryError),
+    ):
+        index.match_batch({"a": [5]})
+    assert sorted(index.match_batch({"a": [50]})[1]) == list(range(50))
+    for number in range(10, 60):
+        index.remove(number)
+    with (
+        mock.patch("shoal.matching.batches.Source", side_effect=MemoryError),
+        pytest.raises(MemoryError),
+    ):
+        index.match_batch({"a": [5]})
+    assert sorted(index.match_batch({"a": [50]})[1]) == list(range(10))
+
+
+@pytest.mark.parametrize("id", [5, np.int64(5), 5.0], ids=repr)
+def test_ids_that_are_equal_are_one(id: Any) -> None:
+    index = MatchIndex()
+    index.add_ranges([5, 6], ("a",), [[0.0]] * 2, [[1.0]] * 2)
+    assert id in index
+    index.add(id, parse("a = 1"))
+    assert len(index) == 2
+    assert sorted(index.match({"a": 1})) == [5, 6]
+    index.remove(id)
+    assert id not in index
+    index.add_ranges([5], ("a",), [[0.0]], [[1.0]])
+    index.remove(id)
+    assert index.match({"a": 1}) == [6]
+
+
+def test_a_table_by_dictionaries() -> None:
+    index = MatchIndex()
+    coded = pa.DictionaryArray.from_arrays([0, 1, None, 2], ["x", "y", None])
+    index.add_table(pa.table({"id": [1, 2, 3, 4], "a": coded}))
+    index.add_table(pa.table({"id": [5, 6], "b": pa.array([3, 4]).dictionary_encode()}))
+    assert sorted(index.match({"a": "x", "b": 3})) == [1, 3, 4, 5]
+    assert sorted(index.match({})) == [3, 4]
+    assert sorted(index.match_batch({"a": ["x", None], "b": [3, None]})[1]) == [1, 3, 3, 4, 4, 5]
 
 
 def test_kinds_do_not_mix_under_one_key() -> None:

@@ -48,12 +48,12 @@ def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> N
 
 
 def test_more_reasons_than_a_string_can_hold() -> None:
-    client = House().connect("c")
-    requests = tuple(SubscriptionRequest(f"{'x' * 50}{number}?x>") for number in range(2_000))
+    client = House(maximum_filter_bytes=65_536).connect("c")
+    requests = tuple(SubscriptionRequest(f"{'x' * 50}{number}?x>") for number in range(900))
     client.send(Subscribe(1, requests))
     [suback] = client.take()
-    assert suback.reason_codes == (ReasonCode.TOPIC_FILTER_INVALID,) * 2_000
-    assert 100 < len(suback.properties.reason_string) < 2_000
+    assert suback.reason_codes == (ReasonCode.TOPIC_FILTER_INVALID,) * 900
+    assert 100 < len(suback.properties.reason_string) < 900
 
 
 def test_a_long_name_leaves_no_room_for_a_response_topic() -> None:

@@ -87,6 +87,21 @@ def test_mqtt_3_1_is_served_as_3_1_1() -> None:
     assert client.subscribe("a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
 
 
+@pytest.mark.parametrize(
+    "packet",
+    [
+        "1f 0f 0006 4d5149736470 03 02 0000 0001 63",  # the fixed header's
+        "10 0f 0006 4d5149736470 03 03 0000 0001 63",  # the lowest connect flag
+        "10 0f 0006 4d5149736470 03 2a 0000 0001 63",  # QoS and retain of no will
+    ],
+)
+def test_flags_that_mean_nothing_in_3_1_are_ignored(packet: str) -> None:
+    """As mosquitto does; 3.1.1 was the first to forbid them."""
+    client = House().open(MQTT_3_1_1)
+    client.send_bytes(packet)
+    assert client.take() == [Connack()]
+
+
 def test_a_client_identifier_with_control_characters_is_not_valid() -> None:
     client = House().open()
     client.send(Connect("a\x7f"))
@@ -156,6 +171,11 @@ def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
         topic_alias_maximum=64,
         server_keep_alive_s=30,
         response_information="responses/c/",
+        user_properties=(
+            ("$maximum_topic_filters", "1000"),
+            ("$maximum_filter_bytes", "8192"),
+            ("$maximum_filter_tests", "1000"),
+        ),
     )
 
 

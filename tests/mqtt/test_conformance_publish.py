@@ -398,6 +398,22 @@ def test_mqtt_3_3_4_8_more_than_the_broker_takes() -> None:
     assert publisher.closed
 
 
+def test_3_1_1_has_no_receive_maximum() -> None:
+    """Every identifier may be open at once; then all are released, as if it were MQTT 5."""
+    house = House(receive_maximum=2)
+    subscriber = house.connect("s")
+    subscriber.subscribe("a", qos=0)
+    publisher = house.connect("p", version=4)
+    ids = range(1, 65_536)
+    publisher.send(*(Publish("a", b"", 2, packet_id=each) for each in ids))
+    assert [each.packet_id for each in publisher.take()] == list(ids)
+    assert len(publisher.connection.session.received) == 65_535
+    publisher.send(*map(Pubrel, ids))
+    assert publisher.take() == [Pubcomp(each) for each in ids]
+    assert publisher.connection.session.received == set()
+    assert len(subscriber.take_payloads()) == 65_535
+
+
 def test_mqtt_3_1_2_24_and_25_nothing_larger_than_the_client_takes() -> None:
     """As if it had been sent: what comes behind arrives, and nothing stays in flight."""
     publisher, subscriber = pair(properties=Properties(maximum_packet_size=30))

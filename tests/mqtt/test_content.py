@@ -1,18 +1,29 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.language import parse
 from shoal.model import EVERYTHING, Attributes, check_attributes
+from shoal.mqtt import content
 from shoal.mqtt.content import (
     ContentFilterError,
+    FilterQuotaError,
+    FilterReader,
+    SubscriptionFilter,
     attributes_of,
     read_advertisements,
-    read_subscription_filter,
 )
+from shoal.mqtt.limits import DEFAULT_LIMITS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import Properties
+
+
+def read_filter(text: str, user_properties: Any = (), **limits: Any) -> SubscriptionFilter:
+    return FilterReader(user_properties, Limits(**limits)).read(text)
 
 
 def attributes(payload: bytes = b"", content_type: str | None = None, **user: str) -> dict:
@@ -101,11 +112,71 @@ def test_no_more_attributes_than_there_may_be() -> None:
 
 
 def test_subscription_filters() -> None:
-    assert read_subscription_filter("a/+") == ("a/+", EVERYTHING)
-    assert read_subscription_filter("a?x=1", with_query=False) == ("a?x=1", EVERYTHING)
-    assert read_subscription_filter("a", (("other", "x ="),)) == ("a", EVERYTHING)
+    assert read_filter("a/+") == ("a/+", EVERYTHING)
+    assert read_filter("a?x=1", queries_in_topic_filters=False) == ("a?x=1", EVERYTHING)
+    assert read_filter("a", (("other", "x ="),)) == ("a", EVERYTHING)
     with pytest.raises(ContentFilterError, match="topic filter: line 1, column 5"):
-        read_subscription_filter("a?x=")
-    assert read_advertisements((("$advertise", "x > 1"), ("a", "b")))[0].attributes == ("x",)
+        read_filter("a?x=")
+    assert read_advertisements((("$advertise", "x > 1"), ("a", "b")), DEFAULT_LIMITS)[
+        0
+    ].attributes == ("x",)
     with pytest.raises(ContentFilterError, match=r"\$advertise: line 1, column 4"):
-        read_advertisements((("$advertise", "x >"),))
+        read_advertisements((("$advertise", "x >"),), DEFAULT_LIMITS)
+
+
+def test_where_is_parsed_once_for_all_topic_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    monkeypatch.setattr(content, "parse", lambda text: parsed.append(text) or parse(text))
+    reader = FilterReader((("$where", "x > 1"),), DEFAULT_LIMITS)
+    assert [reader.read(text).content for text in ("a", "b", "c")] == [parse("x > 1")] * 3
+    assert parsed == ["x > 1"]
+
+
+def test_where_and_a_query_must_both_hold() -> None:
+    where = (("$where", "x > 1 OR y > 1"), ("$where", "z > 1"))
+    found = read_filter("a?n=1", where).content
+    assert found.normal_form == parse("n = 1 AND z > 1 AND (x > 1 OR y > 1)").normal_form
+
+
+@pytest.mark.parametrize(
+    ("limits", "texts", "where", "granted"),
+    [
+        ({"maximum_filter_bytes": 8}, ("a",), ("x > 1234",), [True]),
+        ({"maximum_filter_bytes": 8}, ("a", "b"), ("x > 12345",), [False, False]),
+        ({"maximum_filter_bytes": 8}, ("a", "b"), ("x > 1", "y > 1"), [False, False]),
+        ({"maximum_filter_bytes": 8}, ("a?x=1", "b", "b?x=1"), (), [True, True, False]),
+        ({"maximum_filter_tests": 3}, ("a", "b", "c", "d"), ("x > 1",), [True] * 3 + [False]),
+        ({"maximum_filter_tests": 3}, ("a?x=1&y=2", "b?x=1&y=2", "c"), (), [True, False, True]),
+        # Two alternatives of two tests.
+        ({"maximum_filter_tests": 4}, ("a?n=1",), ("x OR y",), [True]),
+        ({"maximum_filter_tests": 3}, ("a?n=1",), ("x OR y",), [False]),
+    ],
+)
+def test_one_packet_may_ask_for_so_much(
+    limits: dict[str, int], texts: tuple[str, ...], where: tuple[str, ...], granted: list[bool]
+) -> None:
+    reader = FilterReader(tuple(("$where", text) for text in where), Limits(**limits))
+    found = []
+    for text in texts:
+        try:
+            found.append(bool(reader.read(text)))
+        except FilterQuotaError:
+            found.append(False)
+    assert found == granted
+
+
+@pytest.mark.parametrize(
+    ("limits", "granted"),
+    [
+        ({"maximum_filter_bytes": 10, "maximum_filter_tests": 2}, True),
+        ({"maximum_filter_bytes": 9}, False),
+        ({"maximum_filter_tests": 1}, False),
+    ],
+)
+def test_a_client_may_advertise_so_much(limits: dict[str, int], granted: bool) -> None:
+    advertised = (("$advertise", "x > 1"), ("$advertise", "y > 1"))
+    if granted:
+        assert len(read_advertisements(advertised, Limits(**limits))) == 2
+    else:
+        with pytest.raises(FilterQuotaError):
+            read_advertisements(advertised, Limits(**limits))

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from shoal.mqtt import content, subscribing
+from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.limits import _RANGES, Limits
+from shoal.mqtt.packets import Connect, Subscribe, SubscriptionRequest, Unsubscribe
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
+from tests.mqtt.house import House
 
 
 @pytest.mark.parametrize(("name", "low", "high"), _RANGES)
@@ -18,3 +26,76 @@ def test_every_number_has_a_range() -> None:
     named = {name for name, _, _ in _RANGES}
     fields = {name for name in Limits.__struct_fields__ if type(getattr(Limits(), name)) is int}
     assert fields == named
+
+
+def test_of_too_many_topic_filters_those_beyond_are_refused() -> None:
+    client = House(maximum_topic_filters=2).connect("c")
+    requests = tuple(map(SubscriptionRequest, ("a", "b", "c", "d")))
+    client.send(Subscribe(1, requests))
+    granted, refused = (ReasonCode.SUCCESS,) * 2, (ReasonCode.QUOTA_EXCEEDED,) * 2
+    assert client.take()[0].reason_codes == granted + refused
+    client.send(Unsubscribe(2, ("a", "b", "c")))
+    assert client.take()[0].reason_codes == (*granted, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
+    assert client.connection.session.subscriptions == {}
+
+
+def test_3_1_1_is_closed_where_it_cannot_be_told_that_it_still_has_subscriptions() -> None:
+    client = House(maximum_topic_filters=2).connect("c", version=4)
+    client.send(Subscribe(1, tuple(map(SubscriptionRequest, "abc"))))
+    assert [code >= FIRST_ERROR for code in client.take()[0].reason_codes] == [False, False, True]
+    client.send(Unsubscribe(2, tuple("abc")))
+    assert client.closed
+
+
+def test_what_lies_beyond_is_not_read_but_must_be_there() -> None:
+    client = House(maximum_topic_filters=1).connect("c", version=4)
+    client.send_bytes("82 09 0001 0001 61 00 0009 62")
+    assert client.closed
+
+
+def test_nothing_a_stranger_advertises_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nobody:
+        def admit(self, credentials: Credentials) -> Admission:
+            return Admission(ReasonCode.NOT_AUTHORIZED)
+
+    parsed: list[str] = []
+    monkeypatch.setattr(content, "parse", parsed.append)
+    house = House()
+    house.clients._access = Nobody()
+    client = house.open()
+    client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x >"),))))
+    assert client.take()[0].reason_code is ReasonCode.NOT_AUTHORIZED
+    assert parsed == []
+
+
+def test_too_much_is_not_advertised() -> None:
+    client = House(maximum_filter_bytes=4).open()
+    client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x > 1"),))))
+    assert client.take()[0].reason_code is ReasonCode.QUOTA_EXCEEDED
+
+
+def test_others_have_their_turn_while_retained_messages_are_tested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tested: list[object] = []
+    monkeypatch.setattr(subscribing, "matches", lambda *_: tested.append(_))
+    house = House()
+    publisher, client = house.connect("p"), house.connect("c")
+    for number in range(300):
+        publisher.publish(f"a/{number}", b"x", retain=True)
+    where = " AND ".join(f"x{number} = 1" for number in range(100))
+    client.send(
+        Subscribe(
+            1,
+            (SubscriptionRequest("a/+"),),
+            Properties(user_properties=(("$where", where),)),
+        )
+    )
+    turns = [len(tested)]
+    while turns[-1] < 300:
+        assert house.clients.deadline_us == 0
+        house.clients.advance(house.now_us)
+        turns.append(len(tested))
+    most = subscribing.SLICE_TESTS // 100
+    assert max(after - before for before, after in pairwise(turns)) <= most
+    assert len(turns) >= 300 // most

@@ -82,6 +82,21 @@ def test_subscribed_at_one_published_at_another(network: Network, qos: int) -> N
     assert packet.properties == properties
 
 
+@pytest.mark.parametrize(("away_s", "left_s"), [(10, [100]), (70, [30]), (110, [])])
+def test_the_time_on_a_disk_counts_for_a_messages_expiry(
+    network: Network, away_s: int, left_s: list[int]
+) -> None:
+    """What took less than a minute may only seem to: clocks differ."""
+    here, there = connected(network, "B1", "B2")
+    here.subscribe("a")
+    network.is_slow = True
+    there.publish("a", properties=Properties(message_expiry_interval_s=100))
+    network["B1"].after(away_s)
+    network.settle()
+    found = [packet.properties.message_expiry_interval_s for packet in here.take_publications()]
+    assert found == left_s
+
+
 def test_a_client_gets_what_it_and_its_neighbours_publish_at_its_own_broker(
     network: Network,
 ) -> None:

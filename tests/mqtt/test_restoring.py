@@ -7,14 +7,16 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
+from shoal.language import parse
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.controls import item_of
+from shoal.mqtt.controls import SubscriptionState, item_of
 from shoal.mqtt.journal import (
     HeardPut,
     ItemPut,
     MessagePut,
     Record,
     RetainedPut,
+    SubscriptionPut,
     read_records,
 )
 from shoal.mqtt.messages import Message
@@ -267,6 +269,21 @@ def test_what_cannot_be_kept_is_refused() -> None:
     assert publisher.publish("a", b"5", qos=1)[0].reason_code is ReasonCode.SUCCESS
 
 
+def test_what_there_is_no_room_for_is_refused() -> None:
+    """On the disk of a broker that keeps what others are to get."""
+    house = RememberingHouse([])
+    publisher, old = house.connect("p"), house.connect("old", version=4)
+    house.clients.refuse("too much waits for broker B3")
+    (pubrec,) = publisher.publish("a", b"2", qos=2)
+    assert pubrec.reason_code is ReasonCode.QUOTA_EXCEEDED
+    assert pubrec.properties.reason_string == "too much waits for broker B3"
+    assert publisher.publish("a", b"3") == []
+    old.send(Publish("a", b"3", 1, packet_id=3))
+    assert old.closed
+    house.clients.refuse("")
+    assert publisher.publish("a", b"5", qos=1)[0].reason_code is not ReasonCode.QUOTA_EXCEEDED
+
+
 # --- in a network ---------------------------------------------------------------------------------
 
 
@@ -512,3 +529,37 @@ def test_what_was_heard_is_written_with_what_came_of_it_or_not_at_all(memory: Me
 
 def _records(batch: bytes) -> list[Record]:
     return read_records(batch) if batch else []
+
+
+def where(*texts: str) -> Properties:
+    return Properties(user_properties=tuple(("$where", text) for text in texts))
+
+
+# Their text is longer, or nests deeper, than what `parse` takes, or once did not come back.
+LARGE = [
+    ("n IN (" + ", ".join(map(str, range(1_500))) + ")",),
+    (" AND ".join(f"a{number} = 1" for number in range(40)), "n > 1"),
+    ("NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50,),
+    (r"n <> '\00012'",),
+]
+
+
+@pytest.mark.parametrize("texts", LARGE)
+def test_every_filter_that_was_granted_comes_back(texts: tuple[str, ...]) -> None:
+    house = RememberingHouse([])
+    client = house.connect("c", properties=KEPT)
+    suback = client.subscribe("a", qos=1, properties=where(*texts))
+    assert suback.reason_codes == (ReasonCode.GRANTED_QOS_1,)
+    granted = client.connection.session.subscriptions["a"].content
+    client.lose()
+    house = house.killed()
+    assert back(house, "c").connection.session.subscriptions["a"].content == granted
+
+
+def test_a_subscription_that_an_older_journal_has_in_sql_is_read() -> None:
+    house = RememberingHouse([])
+    house.connect("c", properties=KEPT).subscribe("a", qos=1)
+    row = SubscriptionState("b", "b", "n > 1", 1, False, False, ())
+    house.batches.append(msgspec.msgpack.encode([SubscriptionPut("c", row)]))
+    session = back(house.killed(), "c").connection.session
+    assert session.subscriptions["b"].content == parse("n > 1")

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.matching import TopicError
+from shoal.mqtt import retained
 from shoal.mqtt.messages import Message
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.retained import RetainedStore
 
 SENT = st.builds(
@@ -50,6 +51,36 @@ def test_an_empty_store_has_the_digest_of_an_empty_store() -> None:
     store.keep(Message("b", b"x", "p", 3, properties=properties))
     assert list(store.matching("b", 2_000_000)) == []
     assert (store.digest, len(store)) == (0, 0)
+
+
+@given(st.lists(SENT, max_size=12))
+def test_a_store_never_has_more_bytes_than_it_may(messages: list[Message]) -> None:
+    store = RetainedStore(10, maximum_bytes=6)
+    for message in messages:
+        store.keep(message)
+        kept = list(store.matching("#", 0))
+        assert sum(each.size for each in kept) <= 6
+
+
+def test_what_has_no_room_leaves_nothing_older_behind() -> None:
+    store = RetainedStore(10, maximum_bytes=10)
+    assert store.keep(Message("a", b"12345", "p", 1))
+    assert not store.keep(Message("b", b"12345", "p", 2))
+    assert not store.keep(Message("a", bytes(10), "p", 3))
+    assert contents(store) == {}
+    assert store.keep(Message("b", b"12345", "p", 4))
+    assert store.keep(Message("b", b"1234", "p", 5))
+    assert contents(store) == {"b": b"1234"}
+
+
+def test_removals_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained, "MAX_REMOVAL_BYTES", 6)
+    store = RetainedStore(10)
+    properties = Properties(user_properties=(("k", "v" * 1_000),))
+    for at_us, topic in enumerate(("aa", "bb", "aa", "cc", "dd")):
+        store.keep(Message(topic, b"", "p", at_us, properties=properties))
+    assert [message.topic for message in store.history()] == ["aa", "cc", "dd"]
+    assert all(message.properties is NO_PROPERTIES for message in store.history())
 
 
 def test_a_message_published_now_is_later_than_what_it_replaces() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.controls import Item, SessionState, SubscriptionState, encode_control
+from shoal.language import parse
+from shoal.mqtt.controls import (
+    Item,
+    SessionPart,
+    SessionState,
+    SubscriptionState,
+    encode_control,
+)
 from shoal.mqtt.packets import (
     Connect,
     Disconnect,
@@ -184,19 +191,38 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     network.is_slow = True
     client = network["B3"].open()
     client.send(Connect("c", **KEPT))
-    [(journey, _)] = network["B3"].clients._federation.roaming._waiting.items()
+    [(journey, _)] = network["B3"].clients._federation.roaming._waiting.values()
     rows = [
         SubscriptionState(topic_filter, topic_filter, where, 1, False, False, ())
         for topic_filter, where in (("a/#/b", ""), ("a", "x >"), ("b", "x > 1"), ("c", ""))
     ]
     door = network["B2"].clients.door
     item = Item(journey, b"garbage", 0, None, None, 1, False, (), 0, False)
-    for control in (item, SessionState(journey, True, tuple(rows))):
+    state = SessionState(journey, True, items=1, parts=1)
+    for control in (item, state, SessionPart(journey, tuple(rows))):
         door.send("B3", encode_control(control), 0)
     network["B2"].carry_out(network["B2"].clients.take_effects())
     network.settle()
     assert client.take()[0].session_present
     assert list(client.connection.session.subscriptions) == ["b", "c"]
+    problems = network["B3"].clients.problems
+    assert [each.split(" of ")[0] for each in problems] == [
+        "subscription 'a/#/b'",
+        "subscription 'a'",
+    ]
+
+
+def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -> None:
+    where = "NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50
+    asked = Properties(user_properties=(("$where", where),))
+    client = network["B1"].connect("c", **KEPT)
+    client.subscribe("a", properties=asked)
+    client.lose()
+    network.settle()
+    client = network["B3"].open()
+    client.send(Connect("c", **KEPT))
+    network.settle()
+    assert client.connection.session.subscriptions["a"].content == parse(where)
 
 
 # --- at random ------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ async def answer(access: NetworkAccess, **said: object) -> Admission:
         assert access.take_owed() is None
         return admission
     assert access.take_owed() == credentials
-    return await access.answer(credentials)
+    return await access.answer(credentials, lambda: False)
 
 
 @on_loop

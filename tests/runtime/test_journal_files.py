@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,6 +68,34 @@ def test_a_crash_at_any_byte_leaves_the_batches_before_it(tmp_path: Path) -> Non
             assert read(folder) == expected  # the torn end is gone
             for path in folder.glob("journal-*"):
                 path.unlink()
+
+
+def warnings(folder: Path) -> list[str]:
+    with opened(folder) as files:
+        files.read(lambda batch: None)
+        return files.warnings
+
+
+def test_what_a_start_cannot_know_is_said(tmp_path: Path) -> None:
+    last = write(tmp_path)
+    assert warnings(tmp_path) == []
+    damaged = bytearray(last.read_bytes())
+    damaged[-1] ^= 1
+    size = 12 + len(BATCHES[-1])
+    shutil.copytree(tmp_path, tmp_path / "a")
+    (tmp_path / "a" / last.name).write_bytes(damaged)
+    (tmp_path / "a" / "journal-00000002").unlink()
+    (tmp_path / "a" / "lock").write_text("1\n1\n")
+    (warning,) = warnings(tmp_path / "a")
+    assert f"its last batch, {size} bytes from byte {len(damaged) - size} on, was not" in warning
+    shutil.copytree(tmp_path, tmp_path / "b")
+    (tmp_path / "b" / "journal-00000002").write_bytes(b"")
+    (warning,) = warnings(tmp_path / "b")
+    assert "journal-00000002: it has no heading" in warning
+    (tmp_path / "journal-00000002").unlink()
+    (warning,) = warnings(tmp_path)
+    assert "journal-00000002 was written last, and is missing" in warning
+    assert warnings(tmp_path / "new") == []
 
 
 def test_a_changed_byte_is_found_and_nothing_is_touched(tmp_path: Path) -> None:

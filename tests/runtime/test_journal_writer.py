@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from bisect import bisect
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.client import Client, ClientError
-from shoal.runtime import journal_writer
+from shoal.runtime import journal_files, journal_writer
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
@@ -136,6 +137,65 @@ async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyP
     async with broker(tmp_path) as service, client(service, "r") as reader:
         found = await payloads(reader, 2)
         assert found in ([1, 3], [1, 2])  # it was not said to be kept; it may be
+
+
+class SmallDisk:
+    """Lets the files of a folder have so many bytes together."""
+
+    def __init__(self, folder: Path, bytes: int) -> None:
+        self._folder = folder
+        self._bytes = bytes
+        self._write = os.write
+        self._allocate = os.posix_fallocate
+
+    def _take(self, wanted: int) -> None:
+        used = sum(path.stat().st_size for path in self._folder.glob("**/*") if path.is_file())
+        if used + wanted > self._bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write(self, file: int, data: memoryview) -> int:
+        self._take(len(data))
+        return self._write(file, data)
+
+    def allocate(self, file: int, start: int, size: int) -> None:
+        self._take(size)
+        self._allocate(file, start, size)
+
+
+@on_loop
+async def test_a_disk_that_the_journal_fills_is_written_again_when_its_queues_have_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SmallDisk(tmp_path, 1_000_000)
+    monkeypatch.setattr(journal_files.os, "write", disk.write)
+    monkeypatch.setattr(journal_files.os, "posix_fallocate", disk.allocate)
+    monkeypatch.setattr(journal_writer, "RESERVE_BYTES", 100_000)
+    monkeypatch.setattr(journal_writer, "TICK_S", 0.1)
+    payload = b"x" * 20_000
+    async with broker(tmp_path) as service:
+        journal = service.door.journal
+        assert journal is not None
+        async with client(service, "r") as reader:
+            await reader.subscribe("a", qos=1)
+        async with Client(str(service.listening["mqtt"])) as writer:
+            taken = 0
+            with suppress(ClientError):
+                while True:
+                    await writer.publish("a", payload, qos=1)
+                    taken += 1
+            assert taken > 20
+            # All that waits is more than the reserve: however often it is tried, it does not fit.
+            await asyncio.sleep(0.5)
+            assert journal.status["is_failing"]
+            assert journal.status["files"] <= 2
+            async with client(service, "r") as reader, asyncio.timeout(PATIENCE_S):
+                for _ in range(taken):
+                    assert (await anext(reader.messages)).payload == payload
+            await until(lambda: not journal.status["is_failing"])
+            await writer.publish("a", b"7", qos=1)
+            await until(lambda: (tmp_path / "B1" / "reserve").exists())
+    async with broker(tmp_path) as service, client(service, "r") as reader:
+        assert await payloads(reader, 1) == [7]
 
 
 def test_a_journal_that_cannot_be_used_is_said(tmp_path: Path) -> None:

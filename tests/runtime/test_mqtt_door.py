@@ -140,6 +140,28 @@ def where(text: str) -> Properties:
     return properties
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("group", ["", "$share/g/"])
+@on_loop
+async def test_a_query_in_front_of_the_topic_filter(
+    version: aiomqtt.ProtocolVersion, group: str
+) -> None:
+    """paho-mqtt, below aiomqtt, sends no `+` or `#` that is not alone in its level."""
+    async with (
+        mqtt() as network,
+        network.client("B3", "s", protocol=version) as subscriber,
+        network.client("B1", "p", protocol=aiomqtt.ProtocolVersion.V5) as publisher,
+    ):
+        with pytest.raises(ValueError, match="Invalid subscription filter"):
+            await subscriber.subscribe("flights/+?dep_delay>30")
+        await subscriber.subscribe(f"{group}$where/dep_delay > 30&place=a%2Fb/flights/+", qos=1)
+        properties = Properties(PacketTypes.PUBLISH)
+        for number in range(60):
+            properties.UserProperty = [("dep_delay", str(number)), ("place", "a/b")]
+            await publisher.publish("flights/UA", b"%d" % number, qos=1, properties=properties)
+        assert await payloads(subscriber, 29) == [b"%d" % number for number in range(31, 60)]
+
+
 @on_loop
 async def test_content_is_filtered_across_brokers() -> None:
     async with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "storage": (
         network(storage={"dir": "x"}),
-        "storage.dir: unknown key; known here: folder, sync",
+        "storage.dir: unknown key; known here: folder, sync, acknowledge, ",
     ),
     "parameters": (network(parameters={}), "parameters: unknown key; a system's table has its"),
     "rule": (
@@ -189,6 +190,14 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
         [],
     ),
     "large for one broker": (broker() | {"limits": {"maximum_packet_size": 268_435_460}}, []),
+    "stored nowhere": (
+        network(storage={"acknowledge": "stored"}),
+        ["storage.acknowledge: stored needs a disk; set storage.folder"],
+    ),
+    "stored in a cluster": (
+        network(system="bluedove", storage={"acknowledge": "stored", "folder": "/no/folder/yet"}),
+        ["storage.acknowledge: stored is for trees; bluedove counts who is away as gone"],
+    ),
     "folder to be made": (network(storage={"folder": "/no/folder/yet"}), []),
     "no certificate": (
         network(tls={"authority": "/no/ca", "certificate": "/no/{broker}", "key": "/no/{broker}"}),
@@ -201,6 +210,23 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_what_cannot_work_is_said_by_path(name: str) -> None:
     data, found = ODD[name]
     assert problems(parse_network(data)) == found
+
+
+@pytest.mark.parametrize(
+    ("system", "storage", "acknowledge"),
+    [
+        ("tree", {}, "settled"),
+        ("tree", {"folder": "data"}, "stored"),
+        ("tree", {"folder": "data", "acknowledge": "settled"}, "settled"),
+        ("bluedove", {"folder": "data"}, "settled"),
+    ],
+)
+def test_where_there_is_a_disk_nobody_waits_for_brokers_that_are_away(
+    system: str, storage: dict[str, str], acknowledge: str
+) -> None:
+    parsed = parse_network(network(system=system, storage=storage))
+    assert parsed.acknowledge == acknowledge
+    assert parse_network(tomllib.loads(dump_network(parsed))) == parsed
 
 
 @pytest.mark.parametrize("text", ["", "1883", ":1883", "host:", "host:x", "a b:1", "::1:80"])

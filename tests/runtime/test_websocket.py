@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+import pytest
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    Pong,
+    RejectConnection,
+    Request,
+)
 
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.encoder import encode
@@ -15,6 +26,8 @@ from shoal.mqtt.packets import (
     Connect,
     Disconnect,
     Packet,
+    Pingreq,
+    Pingresp,
     Puback,
     Publish,
     Suback,
@@ -24,7 +37,7 @@ from shoal.mqtt.packets import (
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.runtime.addresses import Address
-from shoal.runtime.websocket import SUBPROTOCOL, WebSocket
+from shoal.runtime.websocket import SUBPROTOCOL, WebSocket, is_same_host
 from tests.runtime.live import ANYWHERE, PATIENCE_S, on_loop, until
 from tests.runtime.test_mqtt_door import mqtt
 
@@ -105,3 +118,45 @@ async def test_what_a_client_that_is_sent_away_says_last_is_heard() -> None:
         await until(lambda: not door._half_closed)
         assert connection.is_closed
         assert not connection.is_redirected
+
+
+@on_loop
+async def test_a_pong_that_nobody_asked_for_is_ignored() -> None:
+    async with mqtt() as network:
+        client = await peer(await network.doors["B1"].listen(ANYWHERE, WebSocket), "c")
+        client.say(Pong(b"still here"))
+        client.send(Pingreq())
+        assert isinstance(await client.packet(), Pingresp)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        ("", "b1:9001", 101),
+        ("http://b1:8080", "b1:9001", 101),
+        ("https://b1", "B1", 101),
+        ("http://[::1]:8080", "[::1]:9001", 101),
+        ("https://app.example.org", "b1", 101),
+        ("https://example.org", "b1", 403),
+        ("http://app.example.org", "b1", 403),
+        ("null", "b1", 403),
+        ("http://[", "b1", 403),
+    ],
+)
+@on_loop
+async def test_pages_of_other_hosts_are_refused_unless_they_are_named(
+    origin: str, host: str, status: int
+) -> None:
+    def allows(origin: str, host: str) -> bool:
+        return origin == "https://app.example.org" or is_same_host(origin, host)
+
+    async with mqtt() as network:
+        address = await network.doors["B1"].listen(ANYWHERE, partial(WebSocket, allows=allows))
+        found = Peer(*await asyncio.open_connection(address.host, address.port))
+        headers = [(b"Origin", origin.encode())] if origin else []
+        found.say(
+            Request(host=host, target="/mqtt", subprotocols=[SUBPROTOCOL], extra_headers=headers)
+        )
+        answer = await found.event()
+        assert isinstance(answer, AcceptConnection | RejectConnection)
+        assert (101 if isinstance(answer, AcceptConnection) else answer.status_code) == status

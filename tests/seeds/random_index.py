@@ -2,6 +2,11 @@
 
 Filters of every operator come and go one at a time, ranges and tables of conjunctions come in
 bulk and go in part; between, publications are asked about in every way there is.
+
+Filters also come in crowds: some hundred that ask the same of the same attributes, beside others
+that ask something else of these.  Only crowds become trees of boxes (64 conjunctions alike in one
+source), so filters that each look different never show what trees do wrong; nor do sources in which
+an attribute has one role only, as those of ranges, or tables whose columns share no attribute.
 """
 
 from __future__ import annotations
@@ -9,12 +14,15 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Hashable
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
+from shoal.matching import index as index_module
 from shoal.model import And, Constant, Expression, Filter, FilterError, Not, Operator, Or, Value
 from shoal.model import predicate as new_predicate
 from tests.strategies import NUMBERS, PATTERNS, STRINGS
@@ -25,6 +33,41 @@ SMALL = [0, 1, 2, 2.5, 3, 4.0, 5, 2**53 + 1]
 COMPARISONS = [Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE]
 EVERY_VALUE: list[Value] = [*NUMBERS, *STRINGS, *SYMBOLS, True, False]
 EVERY_VALUE += [float("nan"), float("inf"), float("-inf")]
+
+# What a crowd asks of an attribute: an operator, or two for a range, and where values come from.
+ROLES: list[tuple[tuple[Operator, ...], list[Any]]] = [
+    ((), []),
+    ((), []),
+    ((Operator.EQ,), SYMBOLS),
+    ((Operator.EQ,), SYMBOLS),
+    ((Operator.EQ,), [True, False]),
+    ((Operator.EQ,), SMALL),
+    ((Operator.GE, Operator.LE), SMALL),
+    ((Operator.GE, Operator.LE), SMALL),
+    ((Operator.GT, Operator.LT), SMALL),
+    ((Operator.GT,), SMALL),
+    ((Operator.LE,), SMALL),
+    ((Operator.GT,), SYMBOLS),
+    ((Operator.GE, Operator.EQ), SYMBOLS),
+    ((Operator.LE,), [True, False]),
+    ((Operator.NE,), SMALL),
+    ((Operator.IN,), SYMBOLS),
+    ((Operator.IN,), SMALL),
+    ((Operator.IN,), [True, False]),
+    ((Operator.NOT_IN,), SYMBOLS),
+    ((Operator.LIKE,), PATTERNS),
+    ((Operator.NOT_LIKE,), PATTERNS),
+    ((Operator.IS_NULL,), []),
+    ((Operator.IS_NOT_NULL,), []),
+]
+
+# Values of columns of one type each.
+TYPED: list[tuple[list[Any], pa.DataType]] = [
+    (SYMBOLS, pa.string()),
+    ([True, False], pa.bool_()),
+    ([0, 1, 2, 3, 5], pa.int64()),
+    ([0.0, 1.0, 2.5, 3.0, float("nan")], pa.float64()),
+]
 
 
 class RandomIndex:
@@ -41,11 +84,23 @@ class RandomIndex:
         found = 0
         for _ in range(steps):
             change = self._random.choice(
-                [self._add, self._add, self._remove, self._load_ranges, self._load_table]
+                [
+                    self._add,
+                    self._add,
+                    self._add_crowds,
+                    self._add_crowds,
+                    self._remove,
+                    self._load_ranges,
+                    self._load_table,
+                    self._load_mixed_table,
+                ]
             )
             change()
             assert len(self._index) == len(self._filters)
-            found += self._ask()
+            # How many tests one by one are too many decides which inside of the index answers.
+            maximum = self._random.choice([-1, 100, index_module.TESTS_MAXIMUM])
+            with mock.patch.object(index_module, "TESTS_MAXIMUM", maximum):
+                found += self._ask()
         for id in self._random.sample(sorted(self._filters, key=str), len(self._filters)):
             self._index.remove(id)
         self._filters.clear()
@@ -64,6 +119,36 @@ class RandomIndex:
             self._index.add(id, filter, destination)
             self._filters[id] = filter
             self._destinations[id] = id if destination is None else destination
+
+    def _add_crowds(self) -> None:
+        names = self._random.sample(NAMES, self._random.randint(1, 3))
+        roles = [
+            [self._random.choice(ROLES) for _ in names] for _ in range(self._random.randint(2, 4))
+        ]
+        for each in roles:
+            for _ in range(self._random.choice([1, 80, 250])):
+                id = self._random.randrange(3_000)
+                tests = [
+                    test
+                    for name, (operators, pool) in zip(names, each, strict=True)
+                    for test in self._tests(name, operators, pool)
+                ]
+                self._index.add(id, _all_of(tests))
+                self._filters[id], self._destinations[id] = _all_of(tests), id
+
+    def _tests(
+        self, name: str, operators: tuple[Operator, ...], pool: list[Any]
+    ) -> list[Expression]:
+        tests: list[Expression] = []
+        for operator in operators:
+            if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
+                tests.append(new_predicate(name, operator))
+            elif operator in (Operator.IN, Operator.NOT_IN):
+                values = self._random.choices(pool, k=self._random.randint(1, 3))
+                tests.append(new_predicate(name, operator, tuple(values)))
+            else:
+                tests.append(new_predicate(name, operator, self._random.choice(pool)))
+        return tests
 
     def _remove(self) -> None:
         share = self._random.choice([0.01, 0.3, 0.8])
@@ -117,12 +202,48 @@ class RandomIndex:
                 ],
             )
 
+    def _load_mixed_table(self) -> None:
+        """Values and ranges of the same attributes, in one row too: which then matches nothing."""
+        ids = self._ids()
+        coded = pa.dictionary(pa.int32(), pa.string())
+        kinds = {"a": pa.string(), "b": pa.bool_(), "c": pa.float64(), "d": coded}
+        pools = {"a": SYMBOLS, "b": [True, False], "c": [1.0, 2.5], "d": SYMBOLS}
+        asked: dict[str, list[Any]] = {}
+        for name in self._random.sample(NAMES, 2):
+            share = self._random.choice([0.0, 0.1, 0.9])
+            for column, pool in ((name, pools[name]), (f"{name}.low", [0.0, 1.0, 2.5, 4.0])):
+                asked[column] = [
+                    self._random.choice(pool) if self._random.random() < share else None
+                    for _ in ids
+                ]
+                share = 1 - share
+        self._index.add_table(
+            pa.table(
+                {"id": ids}
+                | {
+                    column: pa.array(values, kinds.get(column, pa.float64()))
+                    for column, values in asked.items()
+                }
+            )
+        )
+        for at, id in enumerate(ids):
+            self._loaded(
+                id,
+                [
+                    new_predicate(
+                        column[0], Operator.GE if ".low" in column else Operator.EQ, v[at]
+                    )
+                    for column, v in asked.items()
+                    if v[at] is not None
+                ],
+            )
+
     def _ids(self) -> list[int]:
         size = self._random.choice([5, 100, 700])
         return [self._random.randrange(2_000) for _ in range(size)]
 
     def _loaded(self, id: Hashable, tests: list[Expression]) -> None:
-        self._filters[id] = Filter(And(tuple(tests)) if tests else Constant(True))
+        self._filters[id] = _all_of(tests)
         self._destinations[id] = id
 
     # --- filters and publications ---------------------------------------------------------------
@@ -170,7 +291,7 @@ class RandomIndex:
         for name in [*NAMES, "extra"]:
             if self._random.random() < 0.85:
                 pool = self._random.choice([SMALL, SMALL, EVERY_VALUE])
-                values[name] = self._random.choice(SYMBOLS if name == "a" else pool)
+                values[name] = self._random.choice(self._random.choice([pool, pool, SYMBOLS]))
         return values
 
     # --- questions ----------------------------------------------------------------------------
@@ -187,11 +308,40 @@ class RandomIndex:
             _same(index.match(publication), ids)
             _same(index.match_destinations(publication), goal)
             assert index.matches_any(publication) == bool(ids)
-        columns = {name: [each.get(name) for each in publications] for name in NAMES}
+        for found, ids in zip(index.match_each(publications), expected, strict=True):
+            _same(found, ids)
+        columns: dict[str, Any] = {
+            name: [each.get(name) for each in publications] for name in NAMES
+        }
         for batch in (columns, publications * 10):
             _same_runs(index.match_batch(batch), expected)
             _same_runs(index.match_destinations_batch(batch), goals)
+        return sum(map(len, expected)) + self._ask_typed()
+
+    def _ask_typed(self) -> int:
+        """Columns of one type each, as arrays have them."""
+        size = 15
+        given: dict[str, Any] = {}
+        for name in NAMES:
+            pool, kind = self._random.choice(TYPED)
+            missing = self._random.choice([0.0, 0.2])
+            values = [
+                None if self._random.random() < missing else self._random.choice(pool)
+                for _ in range(size)
+            ]
+            given[name] = pa.array(values, kind)
+        rows = pa.table(given).to_pylist()
+        publications = [{k: v for k, v in row.items() if v is not None} for row in rows]
+        expected = [
+            {id for id, filter in self._filters.items() if matches(filter, publication)}
+            for publication in publications
+        ]
+        _same_runs(self._index.match_batch(given), expected)
         return sum(map(len, expected))
+
+
+def _all_of(tests: list[Expression]) -> Filter:
+    return Filter(And(tuple(tests)) if tests else Constant(True))
 
 
 def _same(found: list[Hashable], expected: set[Hashable]) -> None:

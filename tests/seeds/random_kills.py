@@ -2,7 +2,8 @@
 
 Every broker is a machine, its links and a door.  Subscriptions and what has been delivered are on
 disk, so that a broker that is killed and comes back has them; all else is gone with it.  What is
-said to be settled must have been delivered to everybody who subscribed, that very moment.
+said to be settled must have been delivered to everybody who subscribed, that very moment; with
+spools it must be on the disk of a broker for those who do not have it, and come to them in the end.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ from shoal.broker.effects import (
 )
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_session import CONTROLS, Debt, LinkSession, State
+from shoal.broker.link_spool import Spool
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Publish, Subscribe
-from shoal.broker.wire import COMMON, Codec
+from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
+from shoal.broker.stand_in import stand_in
+from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
 from shoal.mqtt.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
+from tests.broker.memory_disk import Disk
 
 LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
 
 
 class Door:
-    """What outlives a broker: who subscribed, and what they have been given."""
+    """What outlives a broker: who subscribed, what they have been given, and spools."""
 
     def __init__(self, name: str, wanted: Filter | None) -> None:
         self.name = name
@@ -45,6 +49,7 @@ class Door:
         self.delivered: list[tuple[str, int]] = []
         self.next_sequence = 0
         self.was_killed = False
+        self.disks: dict[str, Disk] = {}
 
 
 class Site:
@@ -57,11 +62,18 @@ class Site:
         neighbours = network.neighbours[name]
         factory = strategy_factory(network.system)
         self.machine = Broker(name, (), factory, network.seed, neighbours)
-        codec = Codec(COMMON + CONTROLS + SYSTEMS[network.system].messages)
-        self.links = {
-            other: LinkSession("n", name, other, incarnation, codec, LIMITS, is_graceful=True)
-            for other in neighbours
-        }
+        self.codec = Codec(COMMON + CONTROLS + SYSTEMS[network.system].messages)
+        self.spools: dict[str, Spool] = {}
+        if network.is_stored:
+            self.spools = {
+                other: Spool(door.disks.setdefault(other, Disk()), 2**60, segment_bytes=300)
+                for other in neighbours
+            }
+        self.links = {other: self._link(other, incarnation) for other in neighbours}
+        # Those that have not come since the broker started.
+        self.expected = dict.fromkeys(self.spools if door.was_killed else ())
+        for other in self.expected:
+            self.links[other].expect(network.now_us)
         self.repeats = Repeats({})
         self.waiting: deque[Publication] = deque()
         self.bring(Started())
@@ -70,6 +82,28 @@ class Site:
         if door.wanted is not None:
             interest = Subscription(id=f"s/{name}", client=name, filter=door.wanted)
             self.bring(Requested(name, Subscribe(interest)))
+
+    def _link(self, other: str, incarnation: int) -> LinkSession:
+        spool = self.spools.get(other)
+        name, codec = self.door.name, self.codec
+        return LinkSession(
+            "n", name, other, incarnation, codec, LIMITS, is_graceful=True, spool=spool
+        )
+
+    def record(self) -> None:
+        """What spools have to write is written."""
+        for spool in self.spools.values():
+            spool.write(2**60)
+
+    def wait(self) -> None:
+        """Time has passed."""
+        for other, link in self.links.items():
+            assert not link.tick(self.network.now_us)
+            if other in self.expected:
+                del self.expected[other]
+                for input in stand_in(other, self.door.name):
+                    self.bring(input)
+        self.record()
 
     def bring(self, input: Input, custody: Custody | None = None) -> None:
         now_us = self.network.now_us
@@ -124,19 +158,24 @@ class Site:
 
     def changed(self, changes: list[LinkChanged]) -> None:
         for change in changes:
+            self.expected.pop(change.neighbour, None)
             self.bring(change)
 
 
 class Network:
     """A tree of such brokers, and the connections between them."""
 
-    def __init__(self, random: Random, system: str = "tree", brokers: int = 4) -> None:
+    def __init__(
+        self, random: Random, system: str = "tree", brokers: int = 4, *, is_stored: bool = False
+    ) -> None:
+        self.is_stored = is_stored
         self.seed = random.getrandbits(32)
         self.system = system
         self.random = random
         self.now_us = 0
         self.published = 0
         self.settled_count = 0
+        self.promised: list[Publication] = []
         names = [f"B{number}" for number in range(brokers)]
         self.links = [(names[random.randrange(n)], names[n]) for n in range(1, brokers)]
         self.neighbours: dict[str, tuple[str, ...]] = {
@@ -186,6 +225,7 @@ class Network:
         if connection is None:
             return
         for (name, other), there in zip((link, link[::-1]), connection, strict=True):
+            self.sites[name].record()
             there += self.sites[name].links[other].to_write()
             data = bytes(there[:size])
             del there[:size]
@@ -202,10 +242,37 @@ class Network:
         if self.sites.get(site.door.name) is not site:
             return  # what a dead broker would have said
         self.settled_count += 1
-        for door in self.doors.values():
-            wanted = door.wanted
-            if wanted is not None and publication.attributes["x"] >= _least(wanted):  # type: ignore[operator]
-                assert publication.key in door.delivered, (door.name, publication.key)
+        self.promised.append(publication)
+        for door in self.lacking(publication):
+            assert publication.key in self.stored(), (door.name, publication.key)
+
+    def lacking(self, publication: Publication) -> list[Door]:
+        """Who subscribed to it and does not have it."""
+        x = publication.attributes["x"]
+        return [
+            door
+            for door in self.doors.values()
+            if door.wanted is not None
+            and x >= _least(door.wanted)  # type: ignore[operator]
+            and publication.key not in door.delivered
+        ]
+
+    def stored(self) -> set[tuple[str, int]]:
+        """The publications on any broker's disk."""
+        found = set()
+        for name, site in self.sites.items():
+            for disk in self.doors[name].disks.values():
+                for record in [each for records in disk.kept.values() for each in records]:
+                    message = site.codec.decode(record.data[LENGTH_BYTES:])
+                    if record.lasting and isinstance(message, PublicationBatch):
+                        found |= {each.publication.key for each in message.publications}
+        return found
+
+    def wait(self) -> None:
+        """Time passes, and who is away still is."""
+        self.now_us += 3_000_000
+        for site in self.sites.values():
+            site.wait()
 
     def settle(self) -> None:
         """Everything connects, and all that is under way arrives."""
@@ -223,7 +290,7 @@ class Network:
             link.state is State.UP and not link.buffered_bytes
             for site in self.sites.values()
             for link in site.links.values()
-        )
+        ) and not any(disk.kept for door in self.doors.values() for disk in door.disks.values())
 
     @property
     def tables(self) -> dict[str, list[tuple[object, ...]]]:
@@ -239,7 +306,10 @@ class Network:
         }
 
     def check(self) -> None:
-        """Doors that were never killed got everything once; all got it in order."""
+        """Doors that were never killed got everything once; all got it in order, and what was
+        settled."""
+        for publication in self.promised:
+            assert not self.lacking(publication), publication.key
         for door in self.doors.values():
             once = list(dict.fromkeys(door.delivered))
             if not door.was_killed:
@@ -253,10 +323,10 @@ def _least(wanted: Filter) -> int:
     return int(wanted.expression.operand)  # type: ignore[union-attr, arg-type]
 
 
-def play(seed: int, system: str = "tree") -> Network:
+def play(seed: int, system: str = "tree", *, is_stored: bool = False) -> Network:
     """A random network's life; AssertionError when a promise is broken."""
     random = Random(seed)
-    network = Network(random, system, random.randint(2, 5))
+    network = Network(random, system, random.randint(2, 5), is_stored=is_stored)
     network.settle()
     before = network.tables
     names = list(network.doors)
@@ -264,7 +334,8 @@ def play(seed: int, system: str = "tree") -> Network:
         network.now_us += random.randint(0, 20_000)
         link = random.choice(network.links)
         match random.choices(
-            ["publish", "move", "arrive", "connect", "cut", "kill"], [40, 40, 10, 8, 2, 1.5]
+            ["publish", "move", "arrive", "connect", "cut", "kill", "wait"],
+            [40, 40, 10, 8, 2, 1.5, 3 * is_stored],
         )[0]:
             case "publish":
                 network.publish(random.choice(names))
@@ -279,6 +350,8 @@ def play(seed: int, system: str = "tree") -> Network:
                 network.cut(link)
             case "kill":
                 network.kill(random.choice(names))
+            case "wait":
+                network.wait()
     network.settle()
     assert network.is_quiet
     assert network.tables == before

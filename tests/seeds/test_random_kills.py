@@ -8,13 +8,15 @@ from tests.seeds.random_kills import play
 from tests.systems import TREES
 
 
+@pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
 @pytest.mark.parametrize("system", TREES)
 @pytest.mark.parametrize("seed", range(60))
-def test_random_kills(seed: int, system: str) -> None:
-    play(seed, system)
+def test_random_kills(seed: int, system: str, is_stored: bool) -> None:
+    play(seed, system, is_stored=is_stored)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
 @pytest.mark.parametrize("seed", range(1_000, 4_000))
-def test_random_kills_at_length(seed: int) -> None:
-    play(seed)
+def test_random_kills_at_length(seed: int, is_stored: bool) -> None:
+    play(seed, is_stored=is_stored)

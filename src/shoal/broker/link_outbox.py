@@ -13,16 +13,21 @@ its tables before it can forward anything.
 | waiting | → in flight | | | stays | the same, behind the gate, marked |
 | in flight | | → in custody or gone | | → waiting | the same |
 | in custody | | | gone | stays | the same |
+
+With a spool (`shoal.broker.link_spool`) the outbox of an end whose other end is away for longer is
+*parked*: what somebody waits for goes to disk, all else nowhere, since both ends will start afresh.
+When the other end is back, what comes queues on disk behind what is there, until all that was read.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from shoal.broker.custody import Custody
+from shoal.broker.link_spool import Spool, Spooled
 from shoal.broker.wire import MAX_FRAME_BYTES
 
 # What brokers themselves say to each other is never as long.
@@ -40,6 +45,7 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes      more is never kept: the link is given up
     silence_us       a connection on which nothing came for so long is dead
     give_up_us       a connection that is away for so long ends the session
+    park_us          with a spool: what is for an end that is away for so long goes to disk
     """
 
     window_bytes: int = 4 * 2**20
@@ -48,6 +54,7 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int = 128 * 2**20
     silence_us: int = 5_000_000
     give_up_us: int = 60_000_000
+    park_us: int = 2_000_000
 
     @property
     def longest_frame_bytes(self) -> int:
@@ -69,11 +76,22 @@ class Frame:
 
 
 class LinkOutbox:
-    """The frames of one session; `handled` is the number of the first that is not handled."""
+    """The frames of one session; `handled` is the number of the first that is not handled.
 
-    def __init__(self, limits: LinkLimits) -> None:
+    `repeat` marks a frame as sent before.
+    """
+
+    def __init__(
+        self,
+        limits: LinkLimits,
+        spool: Spool | None = None,
+        repeat: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self._limits = limits
-        self.is_full = False
+        self._spool = spool
+        self._repeat = repeat
+        self.is_parked = False
+        self._is_full = False
         self.bytes = 0
         self.handled = 0
         self.is_gate_closed = False
@@ -82,6 +100,14 @@ class LinkOutbox:
         self._waiting: deque[Frame] = deque()
         self._gated: deque[Frame] = deque()
         self._in_custody: dict[int, Frame] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether whoever feeds the link must wait."""
+        spool = self._spool
+        if spool is not None and spool.is_stuck and spool.pending_bytes > self._limits.high_bytes:
+            return True
+        return self._is_full
 
     @property
     def in_flight(self) -> int:
@@ -106,24 +132,53 @@ class LinkOutbox:
 
     def put(self, data: bytes, custody: Custody | None, *, passes: bool) -> None:
         """Keep a frame, behind the gate unless that is open or the frame passes it."""
-        frame = Frame(data, custody)
+        is_gated = self.is_gate_closed and not passes
+        if self._spool is not None and not self._stays_in_memory(passes):
+            if custody is not None or not self.is_parked:
+                self._spool.append(data, custody)
+            return
         if custody is not None:
             custody.extend()
-        (self._gated if self.is_gate_closed and not passes else self._waiting).append(frame)
-        self.bytes += len(data)
+        (self._gated if is_gated else self._waiting).append(Frame(data, custody))
+        self._add_bytes(len(data))
+
+    def _stays_in_memory(self, passes: bool) -> bool:
+        """Whether nothing on disk is to be sent before what comes now."""
+        assert self._spool is not None
+        if self.is_parked:
+            return False
+        return not self._spool.has_unread or (passes and self.is_gate_closed)
+
+    def _add_bytes(self, count: int) -> None:
+        self.bytes += count
         if self.bytes > self._limits.high_bytes:
-            self.is_full = True
+            self._is_full = True
 
     def take(self) -> list[bytes]:
         """What is to be written now."""
         found = []
         waiting, window_bytes = self._waiting, self._limits.window_bytes
-        while waiting and self._in_flight_bytes < window_bytes:
+        while self._in_flight_bytes < window_bytes and (waiting or self._read_back()):
             frame = waiting.popleft()
             found.append(frame.data)
             self._in_flight.append(frame)
             self._in_flight_bytes += len(frame.data)
         return found
+
+    def _read_back(self) -> bool:
+        """Take up what comes next from the spool; whether there is something."""
+        spool = self._spool
+        if spool is None or self.is_parked or self.is_gate_closed:
+            return False
+        if not spool.has_unread or self.bytes > self._limits.low_bytes:
+            return False
+        read = spool.read()
+        for data, custody, again in [read] if read is not None else spool.take_pending():
+            if again and custody is not None and self._repeat is not None:
+                data = self._repeat(data)
+            self._waiting.append(Frame(data, custody))
+            self._add_bytes(len(data))
+        return bool(self._waiting)
 
     def handle(self, handled: int) -> None:
         """The other end has handled all messages before this number."""
@@ -157,7 +212,7 @@ class LinkOutbox:
 
     def _check_room(self) -> None:
         if self.bytes <= self._limits.low_bytes:
-            self.is_full = False
+            self._is_full = False
 
     def open_gate(self) -> None:
         """The other end can take everything now."""
@@ -172,5 +227,9 @@ class LinkOutbox:
         self._in_flight_bytes = 0
 
     def assured(self) -> list[Frame]:
-        """What is kept and somebody waits for, oldest first."""
-        return [frame for frame in self if frame.custody is not None]
+        """What is kept here alone and somebody waits for, oldest first."""
+        return [
+            frame
+            for frame in self
+            if frame.custody is not None and not isinstance(frame.custody, Spooled)
+        ]

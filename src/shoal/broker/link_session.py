@@ -18,6 +18,10 @@ what `take` gives and what changed to the broker.
 *Forgotten* is told as link up without a link down before; where the system cannot do with that
 (`is_graceful` is False) as down and up, and what was in custody counts as settled.
 
+With a spool an end that is away for `park_us` ends its session by itself, without a word to the
+broker: what somebody waits for is then on disk (`shoal.broker.link_spool`), nobody waits for it any
+longer, and the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
+
 What is sent and not handled fits into a window, so the other end may stop handling messages for a
 while (`take` not called) without a bound being crossed; acknowledgements are read even then.  On a
 tree what an end has in custody depends on what lies beyond the other end and on nothing else.
@@ -39,6 +43,7 @@ import msgspec
 from shoal.broker.custody import Custody, repeated
 from shoal.broker.effects import LinkChanged
 from shoal.broker.link_outbox import LinkLimits, LinkOutbox, Span
+from shoal.broker.link_spool import Spool
 from shoal.broker.messages import EXCHANGE, Message, PublicationBatch
 from shoal.broker.wire import (
     LENGTH_BYTES,
@@ -132,7 +137,9 @@ class LinkSession:
         purpose: Purpose = Purpose.LINK,
         *,
         is_graceful: bool = False,
+        spool: Spool | None = None,
     ) -> None:
+        """A spool is for systems that are graceful."""
         self.neighbour = neighbour
         self.state = State.IDLE
         self._network = network
@@ -142,14 +149,18 @@ class LinkSession:
         self._incarnation = incarnation
         self._purpose = purpose
         self._is_graceful = is_graceful
+        self._spool = spool
         self._begun = 0
         self._other: SessionName | None = None
         self._said: Hello | None = None
         self._round_trip_us = 0
         self._changed_us = 0
-        self._outbox = LinkOutbox(self._limits)
+        self._outbox = self._new_outbox()
         self._start()
         self._connect()
+
+    def _new_outbox(self) -> LinkOutbox:
+        return LinkOutbox(self._limits, self._spool, self._repeat)
 
     def _start(self) -> None:
         """Forget what came in the session."""
@@ -192,7 +203,10 @@ class LinkSession:
         same = hello.session == said.other and hello.other == said.session
         outbox = self._outbox
         if same and not outbox.handled <= hello.handled <= outbox.sent:
-            self.give_up()
+            if self._spool is None:
+                self.give_up()
+            else:
+                self._park()
             raise WireError(f"{hello.handled} messages cannot be handled, {outbox.sent} were sent")
         self._said = None
         self._connect()
@@ -212,8 +226,11 @@ class LinkSession:
     def _start_afresh(self) -> None:
         """Nothing is under way in the new session but what somebody waits for."""
         frames = self._outbox.assured()
-        self._outbox = LinkOutbox(self._limits)
+        self._outbox = self._new_outbox()
         self._outbox.is_gate_closed = self._is_graceful
+        if self._spool is not None and not self._spool.is_empty:
+            self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
+            return
         for frame in frames:
             assert frame.custody is not None
             if self._is_graceful:
@@ -239,13 +256,31 @@ class LinkSession:
             self.state = State.AWAY
             self._changed_us = now_us
 
+    def expect(self, now_us: int) -> None:
+        """The other end had a link to this one before it started: wait as if it had just gone."""
+        assert self._spool is not None
+        assert self.state is State.IDLE
+        self.state, self._changed_us = State.AWAY, now_us
+        self._park()
+
+    def _park(self) -> None:
+        """Forget the session, and have on disk what somebody waits for."""
+        assert self._spool is not None
+        frames = self._outbox.assured()
+        self._outbox = self._new_outbox()
+        self._outbox.is_parked = True
+        self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
+        self._begun += 1
+        self._other = None
+        self._start()
+
     def give_up(self) -> list[LinkChanged]:
         """End the session: the next connection begins a fresh one."""
         changes = [] if self.state is State.IDLE else [LinkChanged(self.neighbour, False)]
         self.state = State.IDLE
         self._begun += 1
         self._other = None
-        frames, self._outbox = self._outbox.assured(), LinkOutbox(self._limits)
+        frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
         self._connect()
         for frame in frames:
@@ -400,8 +435,15 @@ class LinkSession:
         """To be called about every second; asks the other end whether it is there."""
         if self.state is State.UP:
             self._heartbeat = Heartbeat(now_us)
-        if self.state is State.AWAY and now_us - self._changed_us > self._limits.give_up_us:
-            return self.give_up()
+        if self.state is State.AWAY:
+            away_us, spool = now_us - self._changed_us, self._spool
+            if spool is None:
+                return self.give_up() if away_us > self._limits.give_up_us else []
+            if away_us > spool.keep_us:
+                spool.clear()
+                return self.give_up()
+            if away_us > self._limits.park_us and not self._outbox.is_parked:
+                self._park()
         return []
 
     def excuse(self, missed_us: int) -> None:

@@ -231,9 +231,9 @@ def first_frame(data: bytes, max_frame_bytes: int) -> tuple[bytes, bytes] | None
     return (data[LENGTH_BYTES:end], data[end:]) if len(data) >= end else None
 
 
-def check_size(expression: Expression) -> None:
+def check_size(expression: Expression, maximum: int = MAX_PARTS) -> None:
     """WireError when a filter's expression is larger or deeper than what travels."""
-    left = MAX_PARTS
+    left = maximum
     level = [expression]
     for _ in range(MAX_DEPTH):
         inner: list[Expression] = []
@@ -245,7 +245,7 @@ def check_size(expression: Expression) -> None:
                     inner.append(operand)
             left -= 1
         if left < 0:
-            raise WireError(f"a filter with more than {MAX_PARTS} parts")
+            raise WireError(f"a filter with more than {maximum} parts")
         if not inner:
             return
         level = inner
@@ -262,7 +262,11 @@ def _write_filter(value: Any) -> Any:
 def _read_filter(kind: type, value: Any) -> Any:
     if kind is not Filter:
         raise TypeError(f"{kind.__name__} is nothing that travels")
-    expression: Expression = msgspec.convert(value, Expression)
+    return read_filter(msgspec.convert(value, Expression))
+
+
+def read_filter(expression: Expression) -> Filter:
+    """The filter of an expression that was written; WireError, FilterError if it cannot be."""
     check_size(expression)  # first: all else goes as deep as the expression does
     _check_predicates(expression)
     return Filter(expression)

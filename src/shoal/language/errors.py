@@ -33,6 +33,12 @@ class FilterSyntaxError(ValueError):
         self.column = position - (before.rfind("\n") + 1) + 1
         self._source_line = text.split("\n")[self.line - 1]
 
+    @property
+    def one_line(self) -> str:
+        """The error without its picture, for whoever shows only a line."""
+        wanted = f"; expected {_enumerate(self.expected)}" if self.expected else ""
+        return f"line {self.line}, column {self.column}: {self.message}{wanted}"
+
     def __str__(self) -> str:
         lines = [f"line {self.line}, column {self.column}: {self.message}", *self._picture()]
         if self.expected:

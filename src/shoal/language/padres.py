@@ -20,7 +20,6 @@ import re
 from typing import NoReturn
 
 from shoal.language.errors import FilterSyntaxError, check_encodable, shorten
-from shoal.language.like import Wildcard, elements, escape_literal
 from shoal.language.literals import read_number, write_number
 from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH
 from shoal.model import (
@@ -36,6 +35,7 @@ from shoal.model import (
     check_attributes,
     predicate,
 )
+from shoal.model.like import Wildcard, elements, escape_literal
 
 _BY_VALUE = {
     "=": Operator.EQ,

@@ -3,12 +3,21 @@
 Each part between `&` is one test of one attribute, and all must hold: `=`, `!=` (or `<>`), `<`,
 `<=`, `>`, `>=`; several values after `=` or `!=` stand between commas.  A value that is written
 as a JSON number is a number, `true` and `false` are booleans, all else is a string, which may
-stand in single quotes (`zip='01234'`); `%XX` is any character that has a meaning here.
+stand in single quotes (`zip='01234'`, where a doubled quote is one); without quotes it cannot
+begin with `=`, `<`, `>` or `!`.  White space around names, values and comparisons does not count;
+`%XX` is any character that has a meaning here.
+
+Clients that check topic filters themselves want `+` and `#` alone in their levels, and `#` last.
+They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
+`$where/dep_delay>25/flights/#`, shared `$share/group/$where/dep_delay>25/flights/#`.
 
 >>> from shoal.language import format_filter
 >>> topic_filter, late = parse_topic_query("flights/+/delays?carrier=UA,DL&dep_delay>25")
 >>> topic_filter, format_filter(late)
 ('flights/+/delays', "carrier IN ('UA', 'DL') AND dep_delay > 25")
+>>> parse_topic_query("$where/dep_delay > 25/flights/#") == parse_topic_query(
+...     "flights/#?dep_delay>25")
+True
 >>> parse_topic_query("what?/is/this")[0]
 'what?/is/this'
 >>> parse_topic_query("flights?dep_delay>")  # doctest: +IGNORE_EXCEPTION_DETAIL
@@ -36,6 +45,9 @@ from shoal.model import (
     predicate,
 )
 
+# What a topic filter begins with, behind its group, when its query is its second level.
+LEADING = "$where/"
+
 _OPERATORS = {
     "=": Operator.EQ,
     "!=": Operator.NE,
@@ -50,33 +62,58 @@ _VALUE_WORDS = ("a number", "true", "false", "a string; the empty string is ''")
 
 _HAS_TEST = re.compile(r"[=<>]")
 _SIGN = re.compile(r"!=|<>|<=|>=|[=<>]")
-_PIECE = re.compile(r"'(?:[^'%&]|''|%[^&]?)*'|[^,&]*")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_QUOTED = re.compile(r"'[^']*(?:''[^']*)*'")
+_PLAIN = re.compile(r"[^,&]*")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _NUMBER_STARTS = frozenset("-0123456789")
 _WORDS: dict[str, Value] = {"true": True, "false": False}
+_WHITE_SPACE = " \t\r\n"
+# What an unquoted value cannot begin with: there would be one comparison behind another.
+_SIGN_CHARACTERS = "=<>!"
+_SHARED = "$share/"
 
 
 def parse_topic_query(text: str) -> tuple[str, Filter]:
-    """The topic filter before the query, and what the query asks; else FilterSyntaxError.
+    """The topic filter without its queries, and what these ask; else FilterSyntaxError.
 
     A question mark begins a query when a comparison follows it; otherwise it is a character like
     any other, as MQTT has it.
     """
-    topic_filter, mark, query = text.partition("?")
-    if not mark or _HAS_TEST.search(query) is None:
+    group, topic_filter = _split_group(text)
+    is_leading = topic_filter.startswith(LEADING)
+    if not is_leading and ("?" not in topic_filter or not _HAS_TEST.search(topic_filter)):
         return text, EVERYTHING
     check_encodable(text)
     if len(text) > MAX_TEXT_LENGTH:
         _fail(text, MAX_TEXT_LENGTH, f"a topic filter has at most {MAX_TEXT_LENGTH} characters")
     tests: list[Expression] = []
-    start = len(topic_filter) + 1
-    for part in query.split("&"):
-        tests.append(_read_test(text, start, start + len(part)))
-        start += len(part) + 1
-    if len(tests) > MAX_PREDICATES:
-        _fail(text, len(topic_filter) + 1, f"a query has at most {MAX_PREDICATES} tests")
-    return topic_filter, Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
+    if is_leading:
+        start = len(group) + len(LEADING)
+        end = text.find("/", start)
+        if end < 0:
+            _fail(text, len(text), f"there is no topic filter after {LEADING} and a query", ("/",))
+        _read_tests(text, start, end, tests)
+        topic_filter = text[end + 1 :]
+    before, mark, query = topic_filter.partition("?")
+    if mark and _HAS_TEST.search(query):
+        _read_tests(text, len(text) - len(query), len(text), tests)
+        topic_filter = before
+    if not tests:
+        return text, EVERYTHING
+    return group + topic_filter, Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
+
+
+def may_have_query(text: str) -> bool:
+    """Whether a topic filter could have one; cheap, and right where it says no."""
+    return "?" in text or LEADING in text
+
+
+def _split_group(text: str) -> tuple[str, str]:
+    """`$share/group/`, if the topic filter begins so, and what follows."""
+    end = text.find("/", len(_SHARED)) + 1 if text.startswith(_SHARED) else 0
+    return text[:end], text[end:]
 
 
 def read_plain_value(text: str) -> Value:
@@ -107,52 +144,88 @@ def _number(text: str, is_integer: bool) -> Value:
     return text if double in (float("inf"), float("-inf")) else double
 
 
-def _read_test(text: str, start: int, end: int) -> Expression:
-    """The test between these places."""
-    sign = _SIGN.search(text, start, end)
+def _read_tests(text: str, start: int, end: int, tests: list[Expression]) -> None:
+    """Add the tests of a query, which stands between these places."""
+    position = start - 1
+    while position < end:
+        if len(tests) >= MAX_PREDICATES:
+            _fail(text, start, f"a query has at most {MAX_PREDICATES} tests")
+        test, position = _read_test(text, position + 1, end)
+        tests.append(test)
+
+
+def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
+    """The test that begins there, and where it ends: at `end` or an ampersand."""
+    stop = text.find("&", start, end)
+    part = text[start : end if stop < 0 else stop]
+    sign = _SIGN.search(text, start, start + len(part))
     if sign is None:
-        if start == end:
+        if not part.strip(_WHITE_SPACE):
             _fail(text, start, "there is no test here", ("attribute=value",))
-        _fail(
-            text, end, f"there is no comparison after {shorten(text[start:end])}", tuple(_OPERATORS)
-        )
+        message = f"there is no comparison after {shorten(part)}"
+        _fail(text, start + len(part), message, tuple(_OPERATORS))
     name = _decode(text, start, sign.start())
     if not name:
         _fail(text, start, f"there is no attribute before {sign.group()}", ("an attribute",))
     operator = _OPERATORS[sign.group()]
-    position = sign.end()
     values: list[Value] = []
+    position = sign.end()
     while True:
-        piece = _PIECE.match(text, position, end)
-        assert piece is not None
-        if not piece.group():
-            what = f"there is no value after {shorten(name)} {sign.group()}"
-            _fail(text, position, what, _VALUE_WORDS)
-        values.append(read_plain_value(_decode(text, piece.start(), piece.end())))
-        position = piece.end()
-        if position == end:
+        value, position = _read_value(text, position, end, f"{shorten(name)} {sign.group()}")
+        values.append(value)
+        if position == end or text[position] == "&":
             break
-        if text[position] != ",":
-            _fail(text, position, "unexpected character after a quoted string", ("a comma", "&"))
         if operator not in _LISTS:
             _fail(text, position, f"{sign.group()} takes one value; a comma is %2C")
         position += 1
     try:
         if len(values) == 1:
-            return predicate(name, operator, values[0])
-        return predicate(name, _LISTS[operator], tuple(values))
+            return predicate(name, operator, values[0]), position
+        return predicate(name, _LISTS[operator], tuple(values)), position
     except FilterError as error:
         _fail(text, sign.end(), str(error))
 
 
-def _decode(text: str, start: int, end: int) -> str:
-    """The characters that stand there, percent-encoding undone."""
+def _read_value(text: str, position: int, end: int, before: str) -> tuple[Value, int]:
+    """The value that stands next, and where the comma, the ampersand or the end behind it is."""
+    start = _skip_space(text, position, end)
+    if text[start : min(start + 1, end)] == "'":
+        quoted = _QUOTED.match(text, start, end)
+        if quoted is None:
+            _fail(text, start, "the string that begins here has no closing quote")
+        value = _decode(text, start + 1, quoted.end() - 1, is_quoted=True)
+        position = _skip_space(text, quoted.end(), end)
+        if position < end and text[position] not in ",&":
+            _fail(text, position, "unexpected character after a quoted string", ("a comma", "&"))
+        return value, position
+    plain = _PLAIN.match(text, start, end)
+    assert plain is not None
+    if not plain.group():
+        _fail(text, position, f"there is no value after {before}", _VALUE_WORDS)
+    if plain.group()[0] in _SIGN_CHARACTERS:
+        message = f"a value cannot begin with {plain.group()[0]}; in quotes it can"
+        _fail(text, start, message, _VALUE_WORDS)
+    return read_plain_value(_decode(text, start, plain.end())), plain.end()
+
+
+def _skip_space(text: str, position: int, end: int) -> int:
+    space = _SPACE.match(text, position, end)
+    assert space is not None
+    return space.end()
+
+
+def _decode(text: str, start: int, end: int, *, is_quoted: bool = False) -> str:
+    """The characters that stand there, percent-encoding undone, and doubled quotes in quotes.
+
+    Without quotes, white space around them does not count.
+    """
     piece = text[start:end]
+    piece = piece.replace("''", "'") if is_quoted else piece.strip(_WHITE_SPACE)
     if "%" not in piece:
         return piece
-    for escape in _ESCAPE.finditer(piece):
+    for escape in _ESCAPE.finditer(text, start, end):
         if escape.group(1) is None:
-            _fail(text, start + escape.start(), "% is followed by two hexadecimal digits", ("%25",))
+            _fail(text, escape.start(), "% is followed by two hexadecimal digits", ("%25",))
     data = b"".join(
         part.encode("utf-8") if number % 2 == 0 else bytes.fromhex(part)
         for number, part in enumerate(re.split(r"%([0-9A-Fa-f]{2})", piece))

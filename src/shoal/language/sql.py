@@ -19,7 +19,6 @@ from typing import NamedTuple, cast
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
 from shoal.language.errors import FilterSyntaxError, check_encodable, shorten
-from shoal.language.like import ESCAPE, canonical_pattern
 from shoal.language.literals import (
     KEYWORDS,
     read_number,
@@ -42,6 +41,7 @@ from shoal.model import (
     Value,
     predicate,
 )
+from shoal.model.like import ESCAPE, canonical_pattern
 
 # A subscription travels through every broker; longer texts are data, not filters.
 MAX_TEXT_LENGTH = 65_536

@@ -68,29 +68,28 @@ class CompiledFilters:
         """How many ids were loaded from arrays."""
         return sum(bulk.live for bulk in self._bulks)
 
-    def load(self, ids: Any, rows: Rows) -> None:
+    def load(self, numbers: Numbers, rows: Rows) -> None:
         """Add a bulk; an id given twice, or there before, stands for its last row only."""
-        numbers = np.ascontiguousarray(ids, dtype=np.int64)
         if numbers.shape != (rows.size,):
             raise ValueError(f"{rows.size} rows need as many ids; got an array {numbers.shape}")
         if not rows.size:
             return
-        for bulk in self._bulks:
-            self._unload(bulk, bulk.find(numbers))
-        self._drop_empty()
         last = _last_of_equal(numbers)
         if last is not None:
             numbers, rows = numbers[last], chosen_rows(rows, last)
-        contents = Contents(numbers, np.arange(rows.size), rows, [])
-        self._bulks.append(Bulk(contents, self.vocabularies))
+        loaded = Bulk(Contents(numbers, np.arange(rows.size), rows, []), self.vocabularies)
+        for bulk in self._bulks:
+            self._unload(bulk, bulk.find(numbers))
+        self._drop_empty()
+        self._bulks.append(loaded)
         self._changed()
 
     def has_loaded(self, id: Hashable) -> bool:
-        return any(bulk.find(_one(id)).size for bulk in self._bulks) if _is_number(id) else False
+        return _equals_number(id) and any(bulk.find(_one(id)).size for bulk in self._bulks)
 
     def unload(self, id: Hashable) -> bool:
         """Forget a loaded id; whether there was one."""
-        if not _is_number(id):
+        if not _equals_number(id):
             return False
         for bulk in self._bulks:
             found = bulk.find(_one(id))
@@ -172,33 +171,34 @@ class CompiledFilters:
             self._renew()
         if self._young:
             young = _contents_of({id: filters[id] for id in self._young}, self.vocabularies)
-            self._young.clear()
             contents = [young]
             size = len(young.ids)
-            while self._levels and self._levels[-1].live <= 2 * size:
-                level = self._levels.pop()
-                contents.insert(0, level.contents())
-                size += level.live
-            self._add_level(contents)
+            kept = len(self._levels)
+            while kept and self._levels[kept - 1].live <= 2 * size:
+                kept -= 1
+                contents.insert(0, self._levels[kept].contents())
+                size += self._levels[kept].live
+            level = Source(joined(contents), self.vocabularies)
+            # All that can fail has been done.
+            self._young.clear()
+            self._levels[kept:] = [level]
+            self._place(level)
 
     def _renew(self) -> None:
         """Compile anew what is left, with only the values that are demanded still."""
-        old, self.vocabularies = self.vocabularies, {}
+        vocabularies: Vocabularies = {}
         bulks, levels = (
-            [recoded(source.contents(), old, self.vocabularies) for source in sources]
+            [recoded(source.contents(), self.vocabularies, vocabularies) for source in sources]
             for sources in (self._bulks, self._levels)
         )
-        self._levels = []
-        self._bulks = [Bulk(contents, self.vocabularies) for contents in bulks]
-        if levels:
-            self._add_level(levels)
+        made = [Bulk(contents, vocabularies) for contents in bulks]
+        together = [Source(joined(levels), vocabularies)] if levels else []
+        # All that can fail has been done.
+        self.vocabularies, self._bulks, self._levels = vocabularies, made, together
         self._removed = 0
         self._changed()
-
-    def _add_level(self, contents: Sequence[Contents]) -> None:
-        level = Source(joined(contents), self.vocabularies)
-        self._levels.append(level)
-        self._place(level)
+        for level in together:
+            self._place(level)
 
     def _place(self, level: Source) -> None:
         self._changed()
@@ -277,6 +277,13 @@ def _last_of_equal(numbers: Numbers) -> Numbers | None:
 
 def _is_number(id: Hashable) -> bool:
     return type(id) is int and -(2**63) <= id < 2**63
+
+
+def _equals_number(id: Hashable) -> bool:
+    """Whether a dictionary would take the id for one of those loaded: 1, numpy's 1, TRUE, 1.0."""
+    if not isinstance(id, int | float | np.integer | np.floating | np.bool_):
+        return False
+    return bool(-(2**63) <= id < 2**63 and id == int(id))
 
 
 def _one(id: Any) -> Numbers:

@@ -1,7 +1,8 @@
 """A batch of publications as columns: what the compiled parts of an index read.
 
 A column is a numpy array (masked where the attribute is missing), a list with None for missing,
-or an Arrow array.  Parts ask it for numbers or for codes of the values that filters demand; both
+an Arrow array or a pandas series.  What a column of objects holds is looked at when it is asked for
+(see `given`).  Parts ask it for numbers or for codes of the values that filters demand; both
 are made once per batch.  Every double has one rule: a missing number, or a value of another kind,
 is NaN here and passes no test; the value NaN itself is greater than every other number, which
 infinity is good enough for, as no part tests against an infinite bound.  An integer that no double
@@ -24,7 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal.model import Attributes, Value
+from shoal.matching.given import PLAIN_TYPES, checked, plain_value
+from shoal.model import INTEGER_MAX, INTEGER_MIN, Attributes, Value
 
 Doubles = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -37,13 +39,20 @@ class Column:
     """One attribute's values in a batch; a column of one type has its `values` in that type."""
 
     def __init__(self, name: str, given: Any) -> None:
+        self._name = name
         self.values, self.missing = _plain(name, given)
         self._numbers: tuple[Doubles, Doubles] | None = None
 
     def numbers(self) -> tuple[Doubles, Doubles]:
         """The values rounded down and up to doubles: one array twice, unless that matters."""
         if self._numbers is None:
-            down, up = _doubles(self.values)
+            values = self.values
+            if values.dtype == object:
+                unusual = self._unusual(np.arange(len(values)))
+                values = values.copy() if unusual else values
+                for at in unusual:
+                    values[at] = plain_value(self._name, values[at])
+            down, up = _doubles(self._name, values)
             if self.missing is not None:
                 if down is self.values:
                     down = up = down.copy()
@@ -62,7 +71,16 @@ class Column:
         if kind == "O" and (True in vocabulary or False in vocabulary):
             # To a dictionary 1 is TRUE.
             values = [value if type(value) in (str, bool) else None for value in values]
-        codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.int32, size)
+        try:
+            codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.int32, size)
+        except TypeError:  # what cannot be hashed is none of our values, and named as such
+            for at in self._unusual(np.arange(size)):
+                plain_value(self._name, self.values[at])
+            raise
+        if kind == "O":
+            # Only of what was not found must the types be looked at.
+            for at in self._unusual(np.flatnonzero(codes < 0)):
+                codes[at] = code_in(vocabulary, plain_value(self._name, self.values[at]))
         if self.missing is not None:
             codes[self.missing] = -1
         return codes
@@ -70,8 +88,19 @@ class Column:
     def value(self, at: int) -> Value | None:
         if self.missing is not None and self.missing[at]:
             return None
-        value: Value | None = self.values[at]
-        return value if self.values.dtype == object else self.values[at].item()
+        return plain_value(self._name, self.values[at])
+
+    def _unusual(self, places: npt.NDArray[np.intp]) -> list[int]:
+        """Those of the places whose values are there, and not of our own types."""
+        values = self.values[places].tolist()
+        if PLAIN_TYPES.issuperset(map(type, values)):
+            return []
+        unusual = (
+            at
+            for at, value in zip(places.tolist(), values, strict=True)
+            if type(value) not in PLAIN_TYPES
+        )
+        return [at for at in unusual if self.missing is None or not self.missing[at]]
 
 
 class Batch:
@@ -87,7 +116,7 @@ class Batch:
 
     @classmethod
     def of_columns(cls, given: Mapping[str, Any]) -> Batch:
-        """ValueError if the columns are not of one length, or a type is none of ours."""
+        """ValueError if the columns are not of one length, TypeError for types none of ours."""
         columns = {name: Column(name, values) for name, values in given.items()}
         sizes = {name: len(column.values) for name, column in columns.items()}
         if len(set(sizes.values())) > 1:
@@ -98,7 +127,7 @@ class Batch:
     @classmethod
     def of_publications(cls, publications: Sequence[Attributes]) -> Batch:
         """Columns are made of an attribute when the first part asks for it."""
-        return cls({}, len(publications), publications)
+        return cls({}, len(publications), [checked(each) for each in publications])
 
     def numbers(self, attribute: str) -> tuple[Doubles, Doubles]:
         column = self._column(attribute)
@@ -133,8 +162,12 @@ class Batch:
 
 def _plain(name: str, given: Any) -> tuple[npt.NDArray[Any], Mask | None]:
     """A one-dimensional array of a type that we know, and where it has no value."""
-    if hasattr(given, "to_numpy") and hasattr(given, "null_count"):  # an Arrow array
+    if hasattr(given, "to_pylist"):  # an Arrow array
         given = given.to_pylist() if given.null_count else given.to_numpy(zero_copy_only=False)
+    elif isinstance(getattr(given, "dtype", None), np.dtype) and hasattr(given, "to_numpy"):
+        given = given.to_numpy()  # a pandas series
+    elif hasattr(given, "isna"):  # a pandas series of one of pandas' own types
+        given = np.ma.array(np.fromiter(given, object, len(given)), mask=np.asarray(given.isna()))
     if isinstance(given, np.ma.MaskedArray):
         missing: Mask | None = np.ma.getmaskarray(given)
         values = given.data
@@ -142,15 +175,18 @@ def _plain(name: str, given: Any) -> tuple[npt.NDArray[Any], Mask | None]:
         values, missing = given, None
     else:
         values, missing = np.fromiter(given, object, len(given)), None
-    if values.ndim != 1 or values.dtype.kind not in "biufUO":
-        raise ValueError(
-            f"column {name!r}: an array of {values.ndim} dimensions and type {values.dtype} is "
-            "not a column; use one dimension of booleans, integers, doubles, strings or objects"
+    if values.ndim != 1:
+        raise ValueError(f"column {name!r}: an array of {values.ndim} dimensions; a column has 1")
+    kind = values.dtype.kind
+    if kind not in "biufUO" or (kind == "f" and values.dtype.itemsize > 8):
+        raise TypeError(
+            f"column {name!r}: {values.dtype} is not a type of values; "
+            "use booleans, integers, doubles, strings or objects"
         )
     return values, missing
 
 
-def _doubles(values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
+def _doubles(name: str, values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     kind = values.dtype.kind
     if kind == "f":
         down = values if values.dtype == np.float64 else values.astype(np.float64)
@@ -164,23 +200,33 @@ def _doubles(values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
             return down, down
         up = down.copy()
         for at in large.tolist():
-            down[at], up[at] = doubles_around(int(values[at]))
+            down[at], up[at] = doubles_around(plain_value(name, values[at]))
         return down, up
     if kind in "bU":
         nothing = np.full(len(values), np.nan)
         return nothing, nothing
-    pairs = [doubles_around(value) for value in values.tolist()]
+    try:
+        pairs = [doubles_around(value) for value in values.tolist()]
+    except OverflowError:
+        for value in values.tolist():
+            plain_value(name, value)  # the one at fault is named
+        raise
     together = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
     down, up = np.ascontiguousarray(together[:, 0]), np.ascontiguousarray(together[:, 1])
     return (down, down) if np.array_equal(down, up, equal_nan=True) else (down, up)
 
 
 def doubles_around(value: Value | None) -> tuple[float, float]:
-    """A value rounded down and up to doubles, as `Column.numbers` has it."""
+    """A value rounded down and up to doubles, as `Column.numbers` has it.
+
+    OverflowError for an integer beyond 64 bits.
+    """
     if type(value) is float:
         return (value, value) if value == value else (math.inf, math.inf)
     if type(value) is not int:
         return (math.nan, math.nan)
+    if not INTEGER_MIN <= value <= INTEGER_MAX:
+        raise OverflowError("an integer beyond 64 bits")
     near = float(value)
     if near == value:
         return near, near

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
-from shoal.language.like import CACHED_PATTERNS, Wildcard, elements
 from shoal.matching.domains import number_successor, string_successor
 from shoal.model import Attributes, Conjunction, Kind, Operator, Predicate
+from shoal.model.like import CACHED_PATTERNS, Wildcard, elements
 
 Test = Callable[[Attributes], bool]
 

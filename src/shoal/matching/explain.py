@@ -29,6 +29,7 @@ import msgspec
 
 from shoal.language import format_filter
 from shoal.language.literals import write_name, write_string
+from shoal.matching.given import checked
 from shoal.matching.semantics import evaluate, evaluate_predicate
 from shoal.model import (
     And,
@@ -107,8 +108,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def explain(filter: Filter, attributes: Attributes) -> Explanation:
     """Why a publication with these attributes matches the filter, or does not.
 
-    ValueError for attributes that no publication may carry.
+    ValueError for attributes that no publication may carry, TypeError for values of other types.
     """
+    attributes = checked(attributes)
     check_attributes({name: value for name, value in attributes.items() if value is not None})
     return _explain(filter.expression, attributes)
 

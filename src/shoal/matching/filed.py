@@ -32,6 +32,7 @@ from shoal.matching.compiled import (
     threshold,
 )
 from shoal.matching.domains import double_at_least, integer_at_least
+from shoal.matching.given import checked
 from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predicate
 
 # Equalities an entry is filed under: attributes in order of their names, and the kinds of values
@@ -128,8 +129,7 @@ class _Bucket:
     def is_empty(self) -> bool:
         return not (self.always or self.ladders or self.others)
 
-    def add(self, id: Hashable, number: int, place: _Place) -> None:
-        test = compile_conjunction(place.rest) if place.rest else None
+    def add(self, id: Hashable, number: int, place: _Place, test: Test | None) -> None:
         if place.step is not None:
             ladder = self.ladders.get(place.step)
             if ladder is None:
@@ -198,9 +198,22 @@ class FiledFilters:
     def add(self, id: Hashable, filter: Filter, destination: Hashable = None) -> None:
         """File a filter under an id, in place of the one that was there.
 
-        A filter without a destination is one of its own, named by its id.
+        A filter without a destination is one of its own, named by its id.  Whatever raises
+        (FilterError for too large a normal form, TypeError for what is no filter, or for an id or
+        destination that cannot be hashed) changes nothing.
         """
+        if not isinstance(filter, Filter):
+            raise TypeError(
+                f"a filter is wanted, not {type(filter).__name__}; shoal.language.parse makes one "
+                "of a text"
+            )
+        # Everything that can fail comes before any change.
         normal_form = filter.normal_form
+        filed = [
+            (number, place, compile_conjunction(place.rest) if place.rest else None)
+            for number, place in _places(normal_form)
+        ]
+        hash(destination)
         if id in self._filters:
             self.remove(id)
         self._filters[id] = filter
@@ -209,7 +222,7 @@ class FiledFilters:
             sizes = self._destination_sizes
             sizes[destination] = sizes.get(destination, 0) + 1
         self._several += len(normal_form) > 1
-        for number, place in _places(normal_form):
+        for number, place, test in filed:
             table = self._tables.get(place.signature)
             if table is None:
                 table = self._tables[place.signature] = {}
@@ -217,7 +230,7 @@ class FiledFilters:
             bucket = table.get(place.values)
             if bucket is None:
                 bucket = table[place.values] = _Bucket(place)
-            bucket.add(id, number, place)
+            bucket.add(id, number, place, test)
             self._tested += bool(place.rest)
 
     def remove(self, id: Hashable) -> None:
@@ -241,13 +254,15 @@ class FiledFilters:
                     self._arrange()
 
     def match(self, attributes: Attributes) -> list[Any]:
-        """The ids of the filters that match a publication with these attributes, each once."""
-        found = self._walk(attributes, None)
-        return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
+        """The ids of the filters that match a publication with these attributes, each once.
+
+        TypeError, here as in all questions, names a value that is none of ours (see `given`).
+        """
+        return self._match(checked(attributes))
 
     def matches_any(self, attributes: Attributes) -> bool:
         """Whether any filter matches; the first found ends the search."""
-        return bool(self._walk(attributes, bool))
+        return bool(self._walk(checked(attributes), bool))
 
     @property
     def matches_everything(self) -> bool:
@@ -270,8 +285,12 @@ class FiledFilters:
             seen = len(found)
             return len(known) == limit
 
-        are_known(self._walk(attributes, are_known))
+        are_known(self._walk(checked(attributes), are_known))
         return list(known)
+
+    def _match(self, attributes: Attributes) -> list[Any]:
+        found = self._walk(attributes, None)
+        return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def _tests_for(self, attributes: Attributes) -> int:
         """How many conjunctions a search would test one by one, without testing them."""

@@ -33,11 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.filed import FiledFilters
+from shoal.matching.given import checked
 from shoal.model import Attributes, Filter
 
 if TYPE_CHECKING:
     from shoal.matching.batches import CompiledFilters
     from shoal.matching.columns import Batch
+    from shoal.matching.part import Rows
 
 # Lists of fewer publications are matched one at a time: making columns of them takes longer.
 BATCH_MINIMUM = 128
@@ -92,34 +94,31 @@ class MatchIndex(FiledFilters):
         """Load filters `low <= attribute <= high AND ...` from arrays, without making objects.
 
         `ids` are n integers; `low` and `high` are (n, attributes) doubles.  An infinite bound is
-        an open side, and an attribute with two open sides is not asked for at all.
+        an open side, and an attribute with two open sides is not asked for at all.  ValueError,
+        which changes nothing, for arrays of other types or shapes.
         """
-        from shoal.matching.sources import rows_of_ranges
+        from shoal.matching.sources import ids_of, rows_of_ranges
 
         rows = rows_of_ranges(attributes, low, high)
-        compiled = self._compile()
-        compiled.load(ids, rows)
-        self._replace_by_loaded(np.asarray(ids))
+        self._load(ids_of(ids), rows)
 
     def add_table(self, table: Any) -> None:
         """Load conjunctions from an Arrow table, one filter a row.
 
         Column `id` has integers.  A value in column `price` demands `price = value`; columns
         `price.low` and `price.high` have the bounds of a closed range.  A null, or an infinite
-        bound, asks for nothing.
+        bound, asks for nothing.  ValueError, which changes nothing, for columns of other types.
         """
         from shoal.matching.sources import rows_of_table
 
-        compiled = self._compile()
-        ids, rows = rows_of_table(table, compiled.vocabularies)
-        compiled.load(ids, rows)
-        self._replace_by_loaded(ids)
+        self._load(*rows_of_table(table, self._compile().vocabularies))
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once."""
+        attributes = checked(attributes)
         if self._tested > TESTS_MAXIMUM and self._tests_for(attributes) > TESTS_MAXIMUM:
             return self._match_compiled([attributes])[0]
-        found = super().match(attributes)
+        found = self._match(attributes)
         if self._compiled is not None:
             found += self._compiled.match_loaded(attributes)
         return found
@@ -130,7 +129,7 @@ class MatchIndex(FiledFilters):
         if self._tested * count > TESTS_MAXIMUM and count > 1:
             # A few say what to expect of all.
             some = {0, count // 2, count - 1}
-            tests = sum(self._tests_for(publications[at]) for at in sorted(some))
+            tests = sum(self._tests_for(checked(publications[at])) for at in sorted(some))
             if tests * count > TESTS_MAXIMUM * len(some):
                 return self._match_compiled(publications)
         is_light = self._compiled is None and self._tested <= TESTS_MAXIMUM
@@ -147,12 +146,14 @@ class MatchIndex(FiledFilters):
 
     def matches_any(self, attributes: Attributes) -> bool:
         """Whether any filter matches; the first found ends the search."""
+        attributes = checked(attributes)
         if super().matches_any(attributes):
             return True
         return self._compiled is not None and self._compiled.matches_any_loaded(attributes)
 
     def match_destinations(self, attributes: Attributes) -> list[Any]:
         """The destinations of the filters that match, each once; ends when all are known."""
+        attributes = checked(attributes)
         known = super().match_destinations(attributes)
         if self._compiled is not None:
             loaded = self._compiled.match_loaded(attributes)
@@ -165,8 +166,8 @@ class MatchIndex(FiledFilters):
         """The matches of each publication: those of number i are `ids[offsets[i]:offsets[i + 1]]`.
 
         Publications are a sequence of attributes, or columns by attribute: numpy arrays (masked
-        where an attribute is missing), lists (None where missing) or Arrow arrays.  `ids` are
-        int64 when every id of the index is such an integer, else objects.
+        where an attribute is missing), lists (None where missing), Arrow arrays or pandas series.
+        `ids` are int64 when every id of the index is such an integer, else objects.
         """
         batch = _batch_of(publications)
         if batch is not None:
@@ -195,13 +196,14 @@ class MatchIndex(FiledFilters):
                 self._compiled.add(id)
         return self._compiled
 
-    def _replace_by_loaded(self, ids: npt.NDArray[Any]) -> None:
+    def _load(self, ids: npt.NDArray[np.int64], rows: Rows) -> None:
         """A loaded id takes the place of a filter of the same id."""
+        compiled = self._compile()
+        compiled.load(ids, rows)
         if self._filters:
-            assert self._compiled is not None
             for id in set(ids.tolist()) & self._filters.keys():
                 super().remove(id)
-                self._compiled.remove(id)
+                compiled.remove(id)
 
 
 def _batch_of(publications: Mapping[str, Any] | Sequence[Attributes]) -> Batch | None:

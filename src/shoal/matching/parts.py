@@ -14,7 +14,7 @@ attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,53 +32,62 @@ SPATIAL_MINIMUM = 64
 def compile_parts(rows: Rows, vocabularies: Vocabularies) -> list[Part]:
     """Parts that hold every row once; a row that asks for nothing matches everything."""
     parts: list[Part] = []
-    names = [*rows.equalities, *rows.ranges]
-    demanded = len(rows.equalities)
-    asked = [codes >= 0 for codes in rows.equalities.values()]
-    asked += [(low > -np.inf) | (high < np.inf) for low, high in rows.ranges.values()]
+    # One row may demand a value of an attribute of which another asks a range, so these stay apart.
+    is_demanded = {name: codes >= 0 for name, codes in rows.equalities.items()}
+    is_ranged = {
+        name: (low > -np.inf) | (high < np.inf) for name, (low, high) in rows.ranges.items()
+    }
     left = np.ones(rows.size, np.bool_)
-    for members in _groups(_row_keys(rows.size, asked)):
-        shape = [each[members[0]] for each in asked]
-        attributes = [name for name, is_asked in zip(names, shape, strict=True) if is_asked]
-        if attributes and _is_dense(rows, attributes, members):
-            parts.append(_box_tree(rows, vocabularies, attributes, members))
+    for members in _groups(_row_keys(rows.size, [*is_demanded.values(), *is_ranged.values()])):
+        demanded, ranged = _asked(is_demanded, members), _asked(is_ranged, members)
+        if (demanded or ranged) and _is_dense(rows, demanded, members):
+            parts.append(_box_tree(rows, vocabularies, demanded, ranged, members))
             left[members] = False
     others = np.flatnonzero(left)
     # Conjunctions with few ranges share a table, so that few look-ups find all of them.
-    widths = np.maximum(sum(each[others].astype(np.int64) for each in asked[demanded:]), 2)
+    widths = np.maximum(sum(each[others].astype(np.int64) for each in is_ranged.values()), 2)
     widths = np.broadcast_to(widths, len(others))
-    for group in _groups(_row_keys(len(others), [*(e[others] for e in asked[:demanded]), widths])):
+    alike = [*(each[others] for each in is_demanded.values()), widths]
+    for group in _groups(_row_keys(len(others), alike)):
         members = others[group]
-        attributes = [
-            name for name, each in zip(rows.equalities, asked, strict=False) if each[members[0]]
-        ]
         width = int(widths[group[0]])
-        parts.append(table_part(rows, vocabularies, attributes, width, members))
+        demanded = _asked(is_demanded, members)
+        parts.append(table_part(rows, vocabularies, demanded, width, members))
     return parts
 
 
-def _is_dense(rows: Rows, attributes: Sequence[str], members: Numbers) -> bool:
+def _asked(is_asked: Mapping[str, npt.NDArray[np.bool_]], members: Numbers) -> list[str]:
+    """The attributes that the first of the members, and so each of them, asks for."""
+    return [name for name, each in is_asked.items() if each[members[0]]]
+
+
+def _is_dense(rows: Rows, demanded: Sequence[str], members: Numbers) -> bool:
     """Whether SPATIAL_MINIMUM of the members, on average, demand the same values."""
     if len(members) < SPATIAL_MINIMUM:
         return False
-    demanded = [rows.equalities[name][members] for name in attributes if name in rows.equalities]
     if not demanded:
         return True
-    distinct = len(np.unique(_row_keys(len(members), demanded)))
+    codes = [rows.equalities[name][members] for name in demanded]
+    distinct = len(np.unique(_row_keys(len(members), codes)))
     return len(members) >= SPATIAL_MINIMUM * distinct
 
 
 def _box_tree(
-    rows: Rows, vocabularies: Vocabularies, attributes: Sequence[str], members: Numbers
+    rows: Rows,
+    vocabularies: Vocabularies,
+    demanded: Sequence[str],
+    ranged: Sequence[str],
+    members: Numbers,
 ) -> BoxTree:
-    demanded = [rows.equalities[name][members] for name in attributes if name in rows.equalities]
-    bounds = [
-        [rows.ranges[name][side][members] for name in attributes[len(demanded) :]]
+    codes = [rows.equalities[name][members] for name in demanded]
+    low, high = (
+        np.column_stack([*codes, *(rows.ranges[name][side][members] for name in ranged)])
         for side in (0, 1)
-    ]
-    low, high = (np.column_stack([*demanded, *each]).astype(np.float64) for each in bounds)
-    values = [vocabularies[name] for name in attributes[: len(demanded)]]
-    return BoxTree(attributes, low, high, members, values)
+    )
+    values = [vocabularies[name] for name in demanded]
+    return BoxTree(
+        [*demanded, *ranged], low.astype(np.float64), high.astype(np.float64), members, values
+    )
 
 
 def _row_keys(size: int, columns: Sequence[npt.NDArray[Any]]) -> Numbers:

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from shoal.language.like import Wildcard, elements
 from shoal.matching.compiled import RISING, shape, threshold
 from shoal.matching.domains import END, after_prefix
 from shoal.matching.ordered_sets import (
@@ -37,6 +36,7 @@ from shoal.matching.ordered_sets import (
 from shoal.matching.semantics import evaluate_predicate
 from shoal.matching.string_search import AtLeast, Below, Like, OneOf, Wanted, exists
 from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
+from shoal.model.like import Wildcard, elements
 
 # Brokers ask about the same pairs again for each advertisement and subscription that comes by.
 CACHED_PAIRS = 65_536

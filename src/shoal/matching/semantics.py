@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.language.like import Wildcard, elements
+from shoal.matching.given import checked
 from shoal.model import (
     And,
     Attributes,
@@ -33,6 +33,7 @@ from shoal.model import (
     compare,
     kind_of,
 )
+from shoal.model.like import Wildcard, elements
 
 _BY_ORDER: dict[Operator, Callable[[int], bool]] = {
     Operator.EQ: lambda order: order == 0,
@@ -50,20 +51,24 @@ def matches(filter: Filter, attributes: Attributes) -> bool:
 
 
 def evaluate(filter: Filter | Expression, attributes: Attributes) -> bool | None:
-    """TRUE, FALSE or unknown (None)."""
+    """TRUE, FALSE or unknown (None); TypeError names a value that is none of ours."""
     expression = filter.expression if isinstance(filter, Filter) else filter
+    return _evaluate(expression, checked(attributes))
+
+
+def _evaluate(expression: Expression, attributes: Attributes) -> bool | None:
     match expression:
         case Predicate():
             return evaluate_predicate(expression, attributes.get(expression.attribute))
         case Constant():
             return expression.value
         case Not():
-            inner = evaluate(expression.operand, attributes)
+            inner = _evaluate(expression.operand, attributes)
             return None if inner is None else not inner
         case And() | Or():
             # One FALSE decides AND, one TRUE decides OR.
             deciding = isinstance(expression, Or)
-            results = {evaluate(operand, attributes) for operand in expression.operands}
+            results = {_evaluate(operand, attributes) for operand in expression.operands}
             if deciding in results:
                 return deciding
             return None if None in results else not deciding

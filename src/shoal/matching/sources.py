@@ -15,6 +15,8 @@ on the few publications that the row lets through.
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ import numpy.typing as npt
 from shoal.matching.columns import EXACT_INTEGERS, Doubles
 from shoal.matching.compiled import Test, alternatives, compile_conjunction
 from shoal.matching.part import Rows
-from shoal.model import Filter, Kind, Operator, Predicate, Value
+from shoal.model import INTEGER_MAX, Filter, Kind, Operator, Predicate, Value
 
 # What a growing set of parts knows: attribute -> value -> code.
 Vocabularies = dict[str, dict[Value, int]]
@@ -63,6 +65,15 @@ def rows_of_filters(
     return Rows(size, equalities, ranges), tests, numbers
 
 
+def ids_of(given: Any) -> npt.NDArray[np.int64]:
+    """Ids as the 64-bit integers they are; ValueError for anything else."""
+    ids = np.asarray(given)
+    is_integer = ids.dtype.kind in "iu" or not ids.size
+    if not is_integer or (ids.dtype.kind == "u" and (ids > INTEGER_MAX).any()):
+        raise ValueError(f"ids must be 64-bit integers; got {ids.dtype}")
+    return np.ascontiguousarray(ids, dtype=np.int64)
+
+
 def rows_of_ranges(attributes: Sequence[str], low: Any, high: Any) -> Rows:
     """Rows of closed ranges; ValueError when the arrays do not fit each other."""
     below, above = (np.asarray(each, dtype=np.float64) for each in (low, high))
@@ -90,7 +101,12 @@ def rows_of_table(table: Any, vocabularies: Vocabularies) -> tuple[npt.NDArray[n
     """
     if "id" not in table.column_names:
         raise ValueError(f"the table has no column 'id'; it has {', '.join(table.column_names)}")
-    ids = table.column("id").to_numpy().astype(np.int64)
+    repeated = [name for name, times in Counter(table.column_names).items() if times > 1]
+    if repeated:
+        raise ValueError(f"the table has two columns {repeated[0]!r}")
+    if table.column("id").null_count:
+        raise ValueError("column 'id' has nulls; every row needs an id")
+    ids = ids_of(table.column("id").to_numpy())
     equalities: dict[str, npt.NDArray[np.int32]] = {}
     ranges: dict[str, tuple[Doubles, Doubles]] = {}
     for column in table.column_names:
@@ -105,12 +121,16 @@ def rows_of_table(table: Any, vocabularies: Vocabularies) -> tuple[npt.NDArray[n
             tighter = np.maximum if side == "low" else np.minimum
             at = 0 if side == "low" else 1
             tighter(sides[at], bounds, out=sides[at])
-        elif str(values.type) in ("string", "large_string", "bool") or hasattr(values, "indices"):
+        elif _is_demanded(values):
             encoded = values if hasattr(values, "indices") else values.dictionary_encode()
             vocabulary = vocabularies.setdefault(column, {})
-            known = [code_of(vocabulary, value) for value in encoded.dictionary.to_pylist()]
+            known = [
+                -1 if value is None else code_of(vocabulary, value)
+                for value in encoded.dictionary.to_pylist()
+            ]
             codes = np.array([*known, -1], np.int32)
-            equalities[column] = codes[encoded.indices.fill_null(len(known)).to_numpy()]
+            indices = encoded.indices.cast("int64").fill_null(len(known))
+            equalities[column] = codes[indices.to_numpy()]
         else:
             sides = ranges.setdefault(
                 column, (np.full(len(ids), -np.inf), np.full(len(ids), np.inf))
@@ -125,7 +145,20 @@ def code_of(vocabulary: dict[Value, int], value: Value) -> int:
     return vocabulary.setdefault(value, len(vocabulary))
 
 
+def _is_demanded(values: Any) -> bool:
+    """Whether an Arrow array has strings or booleans, plain or by dictionary."""
+    kind = values.dictionary.type if hasattr(values, "indices") else values.type
+    return str(kind) in ("string", "large_string", "string_view", "bool")
+
+
 def _bounds(column: str, values: Any, open_side: float) -> Doubles:
+    if hasattr(values, "indices"):
+        values = values.dictionary_decode()
+    if not re.fullmatch("null|u?int(8|16|32|64)|halffloat|float|double", str(values.type)):
+        raise ValueError(
+            f"column {column!r} is {values.type}; a bound is a number, a value is a string, an "
+            "integer, a double or a boolean"
+        )
     raw = values.to_numpy(zero_copy_only=False)
     missing = values.is_null().to_numpy(zero_copy_only=False)
     bounds = np.where(missing, open_side, raw).astype(np.float64)

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from shoal.language.like import Wildcard, elements
 from shoal.matching.domains import next_character
+from shoal.model.like import Wildcard, elements
 
 # States of the product visited before the question is left open: about a tenth of a second.
 MAX_STATES = 5_000

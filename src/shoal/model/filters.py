@@ -21,10 +21,14 @@ from typing import Any
 
 import msgspec
 
+from shoal.model.like import elements
 from shoal.model.values import Kind, Value, check_value, kind_of
 
 # A routing table tests every conjunction apart; past this a filter costs more than it says.
 MAX_CONJUNCTIONS = 64
+# Predicates and conjunctions that are looked at to find a normal form: some 50 ms.  Who sends a
+# filter decides how long that takes, and a broker does nothing else meanwhile.
+MAX_WORK = 100_000
 
 
 class Operator(enum.Enum):
@@ -129,9 +133,18 @@ def predicate(
     if len(kinds) > 1:
         raise FilterError(f"{where}: the values of one list must be of one kind")
     kind = kinds.pop()
-    if operator in (Operator.LIKE, Operator.NOT_LIKE) and kind is not Kind.STRING:
-        raise FilterError(f"{where}: the pattern must be a string")
+    if operator in (Operator.LIKE, Operator.NOT_LIKE):
+        _check_pattern(operand, where)
     return Predicate(attribute, operator, operand, kind)
+
+
+def _check_pattern(operand: object, where: str) -> None:
+    if not isinstance(operand, str):
+        raise FilterError(f"{where}: the pattern must be a string")
+    try:
+        elements(operand)
+    except ValueError as error:
+        raise FilterError(f"{where}: {error}") from None
 
 
 class Filter:
@@ -148,7 +161,7 @@ class Filter:
     @cached_property
     def normal_form(self) -> tuple[Conjunction, ...]:
         """The OR of conjunctions that is TRUE exactly when the filter is; () is FALSE."""
-        return _absorb(_normalise(self.expression, negated=False))
+        return tuple(_normalise(self.expression, _Work(), negated=False))
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -194,7 +207,22 @@ def _attributes(expression: Expression) -> set[str]:
             return set()
 
 
-def _normalise(expression: Expression, *, negated: bool) -> Sequence[Conjunction]:
+class _Work:
+    """What may still be spent on one normal form; see MAX_WORK."""
+
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+
+    def spend(self, amount: int) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise FilterError(
+                "the filter's normal form takes too long to find; split it into several "
+                "subscriptions"
+            )
+
+
+def _normalise(expression: Expression, work: _Work, *, negated: bool) -> Sequence[Conjunction]:
     match expression:
         case Predicate():
             if not negated:
@@ -204,26 +232,42 @@ def _normalise(expression: Expression, *, negated: bool) -> Sequence[Conjunction
         case Constant():
             return [()] if expression.value is not negated else []
         case Not():
-            return _normalise(expression.operand, negated=not negated)
+            return _normalise(expression.operand, work, negated=not negated)
         case And() | Or():
-            terms = (_normalise(operand, negated=negated) for operand in expression.operands)
+            terms = [_normalise(each, work, negated=negated) for each in expression.operands]
             if isinstance(expression, And) is negated:
-                return _absorb([conjunction for term in terms for conjunction in term])
-            product: tuple[Conjunction, ...] = ((),)
-            for term in terms:
-                product = _absorb([_join(left, right) for left in product for right in term])
-            return product
+                return _absorb((each for term in terms for each in term), work)
+            return _product(terms, work)
+
+
+def _product(terms: Sequence[Sequence[Conjunction]], work: _Work) -> Sequence[Conjunction]:
+    """The AND of terms.
+
+    What all alternatives share is put aside: products are only made of what tells them apart.
+    """
+    if not all(terms):
+        return ()
+    shared = dict.fromkeys(test for term in terms if len(term) == 1 for test in term[0])
+    product: tuple[Conjunction, ...] = ((),)
+    for term in terms:
+        if len(term) > 1:
+            rest = [tuple(each for each in other if each not in shared) for other in term]
+            if all(rest):  # else the shared tests imply it
+                joined = (_join(left, right) for left in product for right in rest)
+                product = _absorb(joined, work)
+    return [(*shared, *each) for each in product]
 
 
 def _join(left: Conjunction, right: Conjunction) -> Conjunction:
     return tuple(dict.fromkeys(left + right))
 
 
-def _absorb(conjunctions: Iterable[Conjunction]) -> tuple[Conjunction, ...]:
+def _absorb(conjunctions: Iterable[Conjunction], work: _Work) -> tuple[Conjunction, ...]:
     """Drop conjunctions that repeat, or only add predicates to, another one."""
     kept: dict[frozenset[Predicate], Conjunction] = {}
     for conjunction in conjunctions:
         members = frozenset(conjunction)
+        work.spend(len(members) + len(kept))
         if any(other <= members for other in kept):
             continue
         for weaker in [other for other in kept if members < other]:

@@ -51,14 +51,20 @@ class AllPermissions:
 
 
 ALL_PERMISSIONS = AllPermissions()
+# Why a client identifier is refused.
+ANOTHER_USERS = "this client identifier is another user's"
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """The answer to a CONNECT: success with permissions, or a reason code of CONNACK, and why."""
+    """The answer to a CONNECT: success with permissions, or a reason code of CONNACK, and why.
+
+    `user` is who the client is, by whatever name; empty for whoever is let in without one.
+    """
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
     permissions: Permissions = ALL_PERMISSIONS
     reason: str | None = None
+    user: str = ""
 
 
 class Access(Protocol):
@@ -67,9 +73,15 @@ class Access(Protocol):
     def admit(self, credentials: Credentials) -> Admission | None:
         """The answer, or None if it comes later, by `Connection.admitted`."""
 
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        """What a user may do whose client is not here: its session is."""
+
 
 class Everyone:
     """Lets everyone connect and do everything."""
 
     def admit(self, credentials: Credentials) -> Admission | None:
         return Admission()
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        return ALL_PERMISSIONS

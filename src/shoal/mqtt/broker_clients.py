@@ -24,14 +24,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
-from shoal.mqtt.access import Access, Admission, Credentials, Everyone
+from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
-from shoal.mqtt.content import read_advertisements
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
-from shoal.mqtt.homes import Homes
+from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.journal import Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
@@ -71,10 +70,16 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
+        # What came for a session and cannot be kept, in words; whoever logs it takes it out.
+        self.problems: list[str] = []
         # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
         self.is_held = False
         self.held_bytes = 0
-        self.retained = RetainedStore(limits.maximum_retained_messages)
+        # Why publications above QoS 0 are refused; empty while they are not.
+        self.refusal = ""
+        self.retained = RetainedStore(
+            limits.maximum_retained_messages, limits.maximum_retained_bytes
+        )
         self.door = Door(broker_id, now_us) if networked else None
         self.subscriptions = Subscriptions(self.door)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained)
@@ -107,6 +112,10 @@ class BrokerClients:
         deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
         self._timers.set((_SILENCE_TIMER, connection), deadline_us)
         return connection
+
+    def refuse(self, refusal: str) -> None:
+        """Refuse publications above QoS 0 for this reason, or with an empty text do not."""
+        self.refusal = refusal
 
     @property
     def deadline_us(self) -> int | None:
@@ -150,8 +159,8 @@ class BrokerClients:
         if self.door is not None:
             effects += map(Ask, self.door.take())
         for connection in self.touched:
-            if connection.outlet.is_full:
-                # There is more, once this is written and unless the driver pauses: at once.
+            if connection.outlet.has_more:
+                # Once this is written and unless the driver pauses: at once.
                 self._timers.set((_MORE_TIMER, connection), 0)
             self.statistics.packets_sent += len(connection.outlet.chunks)
             data = connection.outlet.take()
@@ -187,8 +196,9 @@ class BrokerClients:
         """A client is let in; whether its session was there before."""
         session, present = self._sessions.enter(connect, client_id, terms.session_expiry_s, now_us)
         connection.session = session
+        session.user = connection.user
         if self.door is not None:
-            self.door.advertise(client_id, read_advertisements(connect.properties.user_properties))
+            self.door.advertise(client_id, connection.promises)
         if self._federation is not None:
             self._federation.roaming.entered(session, now_us)
         if self.journal is not None:
@@ -248,36 +258,53 @@ class BrokerClients:
         session = self._sessions.get(client_id)
         return session is not None and session.expiry_interval_s > 0
 
-    def new_session(self, client_id: str) -> Session:
-        """A session that will not stay."""
-        return Session(client_id, self.limits)
+    def is_anothers(self, client_id: str, user: str) -> bool:
+        """Whether a session here goes by that name, and is another user's."""
+        session = self._sessions.get(client_id)
+        return session is not None and not session.is_only_a_will and session.user != user
+
+    def session(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
 
     def adopt(self, client_id: str) -> Session:
-        """A session for what another broker has sent."""
+        """A session for what another broker has sent, or the journal says."""
         return self._sessions.add(client_id)
 
-    def abandon(self, client_id: str, now_us: int) -> None:
-        """The client did not wait for its session: it is kept as long as any."""
-        session = self._sessions.get(client_id)
-        if session is not None:
-            session.expiry_interval_s = self.limits.maximum_session_expiry_s
-            if self.journal is not None:
-                self.journal.entered(session)
-            self._sessions.left(session, now_us, with_will=False)
-
-    def release(self, client_id: str, is_wanted: bool, now_us: int) -> Session | None:
-        """The client connected at another broker: its session, if that is wanted there."""
+    def let_go(
+        self,
+        client_id: str,
+        now_us: int,
+        code: ReasonCode = ReasonCode.SESSION_TAKEN_OVER,
+        reason: str = "the client connected again elsewhere",
+    ) -> Session | None:
+        """Close a client's connection, if there is one; its session, if that outlives it."""
         session = self._sessions.get(client_id)
         if session is not None and session.outlet is not None:
-            reason = "the client connected again elsewhere"
-            session.outlet.connection.disconnect(ReasonCode.SESSION_TAKEN_OVER, reason, now_us)
+            session.outlet.connection.disconnect(code, reason, now_us)
             session = self._sessions.get(client_id)
-        if session is None:
-            return None
-        if is_wanted:
-            return self._sessions.release(client_id)
+        return session
+
+    def end(self, session: Session, now_us: int) -> None:
+        """A session is over."""
         self._sessions.end(session, now_us)
-        return None
+
+    def suspend(self, session: Session) -> None:
+        """A session was sent to another broker: nothing of it is due here for now."""
+        self._sessions.suspend(session)
+
+    def resume(self, session: Session, now_us: int) -> None:
+        """It stays here after all; its client is away."""
+        self._sessions.restored(session, now_us)
+
+    def drop(self, session: Session, *, had: bool) -> None:
+        """Another broker has the session; `had`: it is remembered that it was here."""
+        self._dropped += session.dropped
+        self.subscriptions.forget(session)
+        self._sessions.drop(session)
+        if self.journal is not None:
+            self.journal.ended(session)
+        if had and self._federation is not None:
+            self._federation.roaming.dropped(session)
 
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
@@ -290,7 +317,8 @@ class BrokerClients:
             session.journal = self.journal
             if self._federation is not None:
                 self._federation.roaming.restored(session, now_us)
-        self._sessions.restored(session, now_us)
+        if session.going is None:
+            self._sessions.restored(session, now_us)
 
     def may_publish_again(self, key: tuple[str, int]) -> bool:
         """Whether a publication can go out a second time: nobody but the door may have sent it."""
@@ -306,17 +334,19 @@ class BrokerClients:
         """Where the sessions of clients are that are not here."""
         return self._federation.roaming.homes if self._federation is not None else Homes()
 
-    def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
+    def restore_home(self, client_id: str, home: Home) -> None:
         """A session was elsewhere when the broker stopped."""
         if self._federation is not None:
-            self._federation.roaming.restore_home(client_id, broker, at_us)
+            self._federation.roaming.restore_home(client_id, home)
 
-    def departed(self, session: Session) -> None:
-        """All that came for a session that went elsewhere has been sent there."""
-        self.subscriptions.forget(session)
-        here = self._sessions.get(session.client_id)
-        if self.journal is not None and (here is None or not here.is_remembered):
-            self.journal.ended(session)
+    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
+        """A session that had just come when the broker stopped has got these messages."""
+        if self._federation is not None:
+            self._federation.roaming.remember(session, keys)
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        """What a user may do, by today's rules."""
+        return self._access.permissions(user, client_id)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -357,7 +387,7 @@ class BrokerClients:
         assert self.door is not None
         assert self._federation is not None
         self.door.unsettled.pop(subscription_id, None)
-        self._federation.granting.stored(subscription_id)
+        self._federation.stored(subscription_id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""

@@ -16,7 +16,8 @@ from __future__ import annotations
 import msgspec
 
 from shoal.matching import TopicError, check_topic
-from shoal.mqtt.content import ContentFilterError, read_advertisements
+from shoal.model import Filter
+from shoal.mqtt.content import ContentFilterError, FilterQuotaError, read_advertisements
 from shoal.mqtt.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.errors import MqttError, malformed
 from shoal.mqtt.fields import CONTROL_CHARACTERS
@@ -31,6 +32,8 @@ from shoal.mqtt.session import MAX_PACKET_ID
 RESERVED_CLIENT_IDS = "$mqtt/"
 # The user property of a CONNECT that says that the client goes where it is sent (0x9C).
 FOLLOW = "$follow"
+# Limits that a CONNACK has no property for.
+_SAID = ("maximum_topic_filters", "maximum_filter_bytes", "maximum_filter_tests")
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ def connack_properties(
         if terms.keep_alive_s == connect.keep_alive_s
         else terms.keep_alive_s,
         response_information=_response_information(connect, client_id),
+        user_properties=tuple((f"${name}", str(getattr(limits, name))) for name in _SAID),
     )
 
 
@@ -130,12 +134,18 @@ def check_connect(connect: Connect) -> None:
             ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
             f"client identifiers that begin with {RESERVED_CLIENT_IDS} are the broker's own",
         )
-    try:
-        read_advertisements(connect.properties.user_properties)
-    except ContentFilterError as error:
-        raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
     if connect.will is not None:
         _check_will(connect.will)
+
+
+def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
+    """What a client that may connect advertises; MqttError if that cannot be granted."""
+    try:
+        return read_advertisements(connect.properties.user_properties, limits)
+    except FilterQuotaError as error:
+        raise MqttError(ReasonCode.QUOTA_EXCEEDED, str(error)) from None
+    except ContentFilterError as error:
+        raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
 def _check_will(will: Will) -> None:

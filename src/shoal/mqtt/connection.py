@@ -29,8 +29,15 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
-from shoal.mqtt.connecting import Terms, agree, check_connect, connack_properties
+from shoal.model import Filter
+from shoal.mqtt.access import ALL_PERMISSIONS, ANOTHER_USERS, Admission, Credentials, Permissions
+from shoal.mqtt.connecting import (
+    Terms,
+    agree,
+    check_connect,
+    connack_properties,
+    read_promises,
+)
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.effects import ClientEffect
 from shoal.mqtt.errors import MqttError, protocol_error
@@ -101,9 +108,11 @@ class Connection:
         "outlet",
         "owner",
         "permissions",
+        "promises",
         "session",
         "state",
         "terms",
+        "user",
     )
 
     def __init__(
@@ -118,9 +127,14 @@ class Connection:
         self.terms: Terms | None = None
         self.session: Session | None = None
         self.permissions: Permissions = ALL_PERMISSIONS
+        # What it advertises, once it is admitted.
+        self.promises: tuple[Filter, ...] = ()
+        # Who the client is (see `Admission`).
+        self.user = ""
         self.last_received_us = now_us
         self._clients = clients
-        self._decoder = Decoder(None, clients.limits.maximum_packet_size)
+        limits = clients.limits
+        self._decoder = Decoder(None, limits.maximum_packet_size, limits.maximum_topic_filters)
         self._connect: Connect | None = None
         # Whether the driver wants nothing taken for now.
         self.is_held = False
@@ -405,10 +419,19 @@ class Connection:
         connect = self._connect
         assert connect is not None
         code, reason = admission.reason_code, admission.reason or ""
+        if code is ReasonCode.SUCCESS:
+            try:
+                self.promises = read_promises(connect, self._clients.limits)
+            except MqttError as error:
+                code, reason = error.reason_code, str(error)
         if code is ReasonCode.SUCCESS and connect.will is not None:
             topic = connect.will.topic
             if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
                 code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
+        if code is ReasonCode.SUCCESS and self._clients.is_anothers(
+            connect.client_id, admission.user
+        ):
+            code, reason = ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
         if code >= FIRST_ERROR:
             self.disconnect(code, reason, now_us)
         elif not self._clients.must_wait(self, connect, admission, now_us):
@@ -417,7 +440,7 @@ class Connection:
     def _enter(self, admission: Admission, now_us: int) -> None:
         connect = self._connect
         assert connect is not None
-        self.permissions = admission.permissions
+        self.permissions, self.user = admission.permissions, admission.user
         terms = self.terms
         assert terms is not None
         client_id = connect.client_id or self._clients.new_client_id()
@@ -474,6 +497,8 @@ class Connection:
 
     def _on_unsubscribe(self, packet: Unsubscribe, now_us: int) -> None:
         assert self.session is not None
+        if packet.beyond and self.outlet.version != MQTT_5:  # whose UNSUBACK refuses nothing
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, "too many topic filters in one packet")
         self.outlet.send_answer(self._clients.subscribing.unsubscribe(self.session, packet))
 
     def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:

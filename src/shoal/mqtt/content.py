@@ -7,13 +7,15 @@ retained.  A user property has no type, so its value is
 read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
 are null, lists or objects, and names that begin with `$`, are no attributes.
 
+>>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> from shoal.mqtt.messages import Message
 >>> from shoal.mqtt.properties import Properties
 >>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
 >>> payload = b'{"dep_delay": 41}'
 >>> attributes_of(Message("flights", payload, publisher="", published_us=0, properties=sent))
 {'$topic': 'flights', '$levels': 1, '$topic.0': 'flights', 'dep_delay': 41, 'carrier': 'UA'}
->>> read_subscription_filter("flights?dep_delay>25", (("$where", "carrier = 'UA'"),)).topic_filter
+>>> reader = FilterReader((("$where", "carrier = 'UA'"),), DEFAULT_LIMITS)
+>>> reader.read("flights?dep_delay>25").topic_filter
 'flights'
 """
 
@@ -25,7 +27,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from shoal.language import FilterSyntaxError, parse, parse_topic_query, read_plain_value
+from shoal.broker.wire import MAX_PARTS, WireError, check_size
+from shoal.language import (
+    FilterSyntaxError,
+    may_have_query,
+    parse,
+    parse_topic_query,
+    read_plain_value,
+)
 from shoal.model import (
     EVERYTHING,
     INTEGER_MAX,
@@ -34,9 +43,11 @@ from shoal.model import (
     Attributes,
     Filter,
     FilterError,
+    Or,
     Value,
 )
 from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import UserProperties
 
@@ -49,6 +60,8 @@ MAX_LEVEL_ATTRIBUTES = 8
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
 ADVERTISE = "$advertise"
+# What a filter may have, so that there is room for the tests of its topic (see `network`).
+MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
 _JSON = "application/json"
 # Names that begin so are not the client's to give.
 _RESERVED = "$"
@@ -58,6 +71,10 @@ _decode_json = msgspec.json.Decoder().decode
 
 class ContentFilterError(ValueError):
     """A filter that a client subscribes with, or advertises, cannot be read; says where and why."""
+
+
+class FilterQuotaError(ContentFilterError):
+    """One packet asks for more than one may."""
 
 
 class SubscriptionFilter(NamedTuple):
@@ -134,35 +151,106 @@ def _add_fields(payload: bytes, attributes: dict[str, Value]) -> None:
                     attributes[name] = float(value)
 
 
-def read_subscription_filter(
-    text: str, user_properties: UserProperties = (), *, with_query: bool = True
-) -> SubscriptionFilter:
-    """A topic filter and the SUBSCRIBE's `$where` together; ContentFilterError if unreadable."""
+class FilterReader:
+    """Reads the content filters of one SUBSCRIBE, as far as the limits of a packet go.
+
+    `$where`, which holds for all its topic filters, is parsed once.
+    """
+
+    def __init__(self, user_properties: UserProperties, limits: Limits) -> None:
+        self._limits = limits
+        self._left_bytes = limits.maximum_filter_bytes
+        self._left_tests = limits.maximum_filter_tests
+        self._where = EVERYTHING
+        self._problem: ContentFilterError | None = None
+        try:
+            texts = [text for name, text in user_properties if name == WHERE]
+            for text in texts:
+                self._take_bytes(text)
+            if texts:
+                parts = [_parse(text, WHERE) for text in texts]
+                self._where = parts[0] if len(parts) == 1 else _all_of(parts)
+                _check(self._where, WHERE)
+        except ContentFilterError as error:
+            self._problem = error
+
+    def read(self, text: str) -> SubscriptionFilter:
+        """What one topic filter lets through; ContentFilterError if unreadable or too much."""
+        if self._problem is not None:
+            raise self._problem
+        topic_filter, content = text, self._where
+        if self._limits.queries_in_topic_filters and may_have_query(text):
+            topic_filter, content = self._read_query(text)
+        self._take_tests(_count_tests(content))
+        return SubscriptionFilter(topic_filter, content)
+
+    def _read_query(self, text: str) -> tuple[str, Filter]:
+        """The topic filter without its query; and what both the query and `$where` ask."""
+        self._take_bytes(text)
+        try:
+            topic_filter, query = parse_topic_query(text)
+        except FilterSyntaxError as error:
+            raise ContentFilterError(f"topic filter: {error.one_line}") from None
+        where = self._where
+        if query == EVERYTHING:
+            return topic_filter, where
+        if where == EVERYTHING:
+            _check(query, WHERE)
+            return topic_filter, query
+        # Before any work is done on them together, which then is little.
+        needed = _count_tests(where) + len(where.normal_form) * _count_tests(query)
+        self._take_tests(0, needed)
+        content = _all_of([query, Filter(Or(tuple(And(each) for each in where.normal_form)))])
+        _check(content, WHERE)
+        return topic_filter, content
+
+    def _take_bytes(self, text: str) -> None:
+        self._left_bytes -= len(text.encode())
+        if self._left_bytes < 0:
+            raise FilterQuotaError(
+                f"more than {self._limits.maximum_filter_bytes} bytes of filters in one packet"
+            )
+
+    def _take_tests(self, count: int, needed: int = 0) -> None:
+        if max(count, needed) > self._left_tests:
+            raise FilterQuotaError(
+                f"more than {self._limits.maximum_filter_tests} tests in the filters of one packet"
+            )
+        self._left_tests -= count
+
+
+def _all_of(parts: list[Filter]) -> Filter:
+    return Filter(And(tuple(part.expression for part in parts)))
+
+
+def _count_tests(content: Filter) -> int:
+    return sum(map(len, content.normal_form))
+
+
+def read_advertisements(user_properties: UserProperties, limits: Limits) -> tuple[Filter, ...]:
+    """What the user properties of a CONNECT advertise; ContentFilterError if it cannot be read."""
+    texts = [text for name, text in user_properties if name == ADVERTISE]
+    if sum(len(text.encode()) for text in texts) > limits.maximum_filter_bytes:
+        raise FilterQuotaError(f"{ADVERTISE}: more than {limits.maximum_filter_bytes} bytes")
+    filters = tuple(_parse(text, ADVERTISE) for text in texts)
+    for each in filters:
+        _check(each, ADVERTISE)
+    if sum(map(_count_tests, filters)) > limits.maximum_filter_tests:
+        raise FilterQuotaError(f"{ADVERTISE}: more than {limits.maximum_filter_tests} tests")
+    return filters
+
+
+def _parse(text: str, what: str) -> Filter:
     try:
-        topic_filter, content = parse_topic_query(text) if with_query else (text, EVERYTHING)
+        return parse(text)
     except FilterSyntaxError as error:
-        raise ContentFilterError(f"topic filter: {error}") from None
-    parts = [content] if content != EVERYTHING else []
-    for name, where in user_properties:
-        if name == WHERE:
-            try:
-                parts.append(parse(where))
-            except FilterSyntaxError as error:
-                raise ContentFilterError(f"{WHERE}: {error}") from None
-    if len(parts) > 1:
-        content = Filter(And(tuple(part.expression for part in parts)))
-    elif parts:
-        content = parts[0]
+        raise ContentFilterError(f"{what}: {error.one_line}") from None
+
+
+def _check(content: Filter, what: str) -> None:
+    """ContentFilterError for what no index can take in, or no link carry."""
     try:
         content.normal_form  # noqa: B018  # computed here so that its error is met here
-    except FilterError as error:
-        raise ContentFilterError(f"{WHERE}: {error}") from None
-    return SubscriptionFilter(topic_filter, content)
-
-
-def read_advertisements(user_properties: UserProperties) -> tuple[Filter, ...]:
-    """What the user properties of a CONNECT advertise; ContentFilterError if it cannot be read."""
-    try:
-        return tuple(parse(text) for name, text in user_properties if name == ADVERTISE)
-    except FilterSyntaxError as error:
-        raise ContentFilterError(f"{ADVERTISE}: {error}") from None
+        check_size(content.expression, MAX_FILTER_PARTS)
+    except (FilterError, WireError) as error:
+        raise ContentFilterError(f"{what}: {error}") from None

@@ -9,13 +9,14 @@ about how far what they want has come (see `granting`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import msgspec
 
-from shoal.language import format_filter, parse
-from shoal.model import EVERYTHING, BrokerId
+from shoal.broker.wire import read_filter
+from shoal.language import parse
+from shoal.model import EVERYTHING, BrokerId, Expression, Filter
 from shoal.mqtt.fields import MAX_VARIABLE
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import read_body, write_body
@@ -32,7 +33,8 @@ Identifiers = tuple[Annotated[int, msgspec.Meta(ge=1, le=MAX_VARIABLE)], ...]
 class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The client has connected at `broker`, at `at_us`; `asked` is to send its session, if any is.
 
-    `is_kept`: its session outlives the connection.
+    `is_kept`: its session outlives the connection.  `user` is whose session it is, and `began_us`
+    the stamp at which it began, wherever that was, unless it is asked for.
     """
 
     client_id: str
@@ -40,6 +42,14 @@ class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
     at_us: int
     is_kept: bool
     asked: BrokerId | None
+    user: str = ""
+    began_us: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client that entered so goes by a name whose session is another user's."""
+
+    journey: Journey
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -52,7 +62,8 @@ class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message on its way to the client; with a packet identifier it was sent to it already.
 
-    `left_us` is the time until it expires, `key` the publication's.
+    `left_us` is the time until it expires, `key` the publication's; `serial` is the sender's own
+    number for it, 0 if it has none.
     """
 
     journey: Journey
@@ -65,36 +76,82 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     identifiers: Identifiers
     packet_id: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
     released: bool
+    serial: int = 0
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription; `where` is its content filter in SQL, empty if it asks for none."""
+    """One subscription; `where` is its content filter, empty if it asks for none.
+
+    It is written as an expression, since what was granted must come back, and SQL has limits.  As
+    SQL it is read: journals had it so.
+    """
 
     text: str
     topic_filter: str
-    where: str
+    where: Expression | str
     qos: Qos
     no_local: bool
     retain_as_published: bool
     identifiers: Identifiers
 
 
-class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A session, behind its items; `exists` is False if there is none after all.
+class SessionPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A part of a session that would be too long as one control.
 
-    `received` are identifiers of QoS 2 publications from the client; `came` the keys of messages
-    that it has got already, and that may still be under way to brokers where it was shortly ago.
+    `came` are the keys of messages that it has got already, and that may still be under way to
+    brokers where it was shortly ago.
+    """
+
+    journey: Journey
+    subscriptions: tuple[SubscriptionState, ...] = ()
+    came: tuple[tuple[str, int], ...] = ()
+
+
+class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A session, behind its `items` and `parts`, so many; without `exists` there is none.
+
+    `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
+    in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.
     """
 
     journey: Journey
     exists: bool
-    subscriptions: tuple[SubscriptionState, ...] = ()
+    items: int = 0
+    parts: int = 0
     received: tuple[int, ...] = ()
-    came: tuple[tuple[str, int], ...] = ()
+    user: str = ""
+    began_us: int = 0
+    arriving_us: int | None = None
+
+
+class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Has the broker got the session that was sent?  `broker` keeps it until it hears so."""
+
+    journey: Journey
+    broker: BrokerId
+
+
+class Adopted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The session that was sent is on the disk, and its subscriptions are known everywhere."""
+
+    journey: Journey
+
+
+class Declined(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The session that was sent is not here, and not wanted any more."""
+
+    journey: Journey
 
 
 class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Nothing more comes for the client from where it was."""
+    """Nothing more comes for the client from where it was; `broker` forgets it when it is Taken."""
+
+    journey: Journey
+    broker: BrokerId
+
+
+class Taken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """All that was sent is on the disk, or the client wants it no more: it may be forgotten."""
 
     journey: Journey
 
@@ -167,10 +224,16 @@ class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Control = (
     Entered
+    | Refused
     | Ended
     | Item
+    | SessionPart
     | SessionState
+    | Offer
+    | Adopted
+    | Declined
     | Departed
+    | Taken
     | Hello
     | Rejoined
     | Here
@@ -182,6 +245,11 @@ Control = (
     | Shared
 )
 
+# What one part of a session holds, about.
+PART_BYTES = 256 * 1_024
+PART_KEYS = 4_096
+
+encode_row: Callable[[SubscriptionState], bytes] = msgspec.msgpack.Encoder().encode
 encode_control: Callable[[Control], bytes] = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
 
@@ -208,6 +276,7 @@ def item_of(outgoing: Outgoing, journey: Journey, now_us: int) -> Item:
         outgoing.identifiers,
         outgoing.packet_id,
         outgoing.released,
+        outgoing.serial,
     )
 
 
@@ -243,12 +312,24 @@ def _left_us(message: Message, now_us: int) -> int | None:
     return None if message.expires_us is None else max(0, message.expires_us - now_us)
 
 
-def state_of(
-    session: Session, journey: Journey, came: Iterable[tuple[str, int]] = ()
-) -> SessionState:
-    """A session without what is on its way."""
-    rows = tuple(map(row_of, session.subscriptions.values()))
-    return SessionState(journey, True, rows, tuple(sorted(session.received)), tuple(came))
+def parts_of(
+    session: Session, journey: Journey, came: Iterable[tuple[str, int]]
+) -> Iterator[SessionPart]:
+    """A session's subscriptions, and the keys of what it has got, in controls of bounded size."""
+    rows: list[SubscriptionState] = []
+    size = 0
+    for subscription in session.subscriptions.values():
+        row = row_of(subscription)
+        rows.append(row)
+        size += len(encode_row(row))
+        if size > PART_BYTES:
+            yield SessionPart(journey, tuple(rows))
+            rows, size = [], 0
+    if rows:
+        yield SessionPart(journey, tuple(rows))
+    keys = tuple(came)
+    for start in range(0, len(keys), PART_KEYS):
+        yield SessionPart(journey, came=keys[start : start + PART_KEYS])
 
 
 def row_of(subscription: ClientSubscription) -> SubscriptionState:
@@ -257,7 +338,7 @@ def row_of(subscription: ClientSubscription) -> SubscriptionState:
     return SubscriptionState(
         subscription.text,
         subscription.topic_filter,
-        "" if content == EVERYTHING else format_filter(content),
+        "" if content == EVERYTHING else content.expression,
         subscription.qos,
         subscription.no_local,
         subscription.retain_as_published,
@@ -271,9 +352,15 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
         session,
         row.text,
         row.topic_filter,
-        parse(row.where) if row.where else EVERYTHING,
+        _content_of(row.where),
         qos=row.qos,
         no_local=row.no_local,
         retain_as_published=row.retain_as_published,
         identifiers=row.identifiers,
     )
+
+
+def _content_of(where: Expression | str) -> Filter:
+    if not isinstance(where, str):
+        return read_filter(where)
+    return parse(where) if where else EVERYTHING

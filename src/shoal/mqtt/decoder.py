@@ -31,7 +31,9 @@ from shoal.mqtt.fields import (
 )
 from shoal.mqtt.packet_readers import (
     READERS,
+    REQUEST_READERS,
     UnsupportedVersionError,
+    is_3_1,
     read_connect,
     read_connect_version,
 )
@@ -63,11 +65,13 @@ class Decoder:
 
     `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
     A packet that is larger than `maximum_packet_size` fails as soon as its length is known, one
-    that only a server sends, to a server, as soon as it begins.
+    that only a server sends, to a server, as soon as it begins.  Of a request no more than
+    `maximum_topic_filters` are read.
     """
 
     __slots__ = (
         "_is_server",
+        "_maximum_topic_filters",
         "_needed",
         "_pieces",
         "_size",
@@ -77,11 +81,15 @@ class Decoder:
     )
 
     def __init__(
-        self, version: int | None = None, maximum_packet_size: int = MAX_PACKET_BYTES
+        self,
+        version: int | None = None,
+        maximum_packet_size: int = MAX_PACKET_BYTES,
+        maximum_topic_filters: int = MAX_PACKET_BYTES,
     ) -> None:
         self.version = version
         self._is_server = version is None
         self.maximum_packet_size = maximum_packet_size
+        self._maximum_topic_filters = maximum_topic_filters
         self.failure: MqttError | None = None
         # The beginning of a packet whose end has not come yet, and how long it will be.
         self._pieces: list[bytes] = []
@@ -173,7 +181,9 @@ class Decoder:
     def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
         """Any packet but those of the fast path, which PUBLISH is when the version is known."""
         packet_type = self._check_kind(first)
-        if first & 15 != RESERVED_FLAGS[packet_type]:
+        # 3.1 gives these flags of a CONNECT no meaning, and clients of its time set them.
+        is_old = packet_type is PacketType.CONNECT and is_3_1(data, body)
+        if first & 15 != RESERVED_FLAGS[packet_type] and not is_old:
             raise malformed(f"{packet_type.name}: the reserved flags are wrong [MQTT-2.1.3-1]")
         reader = Reader(data, packet_type.name, body, stop)
         if packet_type is PacketType.CONNECT:
@@ -186,10 +196,14 @@ class Decoder:
                 raise
             if self.version == MQTT_5 and body - start > 2:
                 _check_shortest(data[body - 1])
-            packet: Packet = read_connect(reader, self.version)
+            packet: Packet = read_connect(reader, self.version, is_lenient=is_old)
         else:
             assert self.version is not None
-            packet = READERS[packet_type](reader, self.version)
+            read_request = REQUEST_READERS.get(packet_type)
+            if read_request is not None:
+                packet = read_request(reader, self.version, self._maximum_topic_filters)
+            else:
+                packet = READERS[packet_type](reader, self.version)
         return packet
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from shoal.model import SubscriptionId
 from shoal.mqtt.controls import (
     Hello,
     Here,
@@ -46,12 +47,18 @@ class Federation:
         now_us: int,
     ) -> None:
         broker_id = clients.broker_id
-        self.roaming = Roaming(clients, door, timers)
+        self._spreading = Granting(broker_id, door, None)
+        self.roaming = Roaming(clients, door, timers, self._spreading)
         self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver)
         self.granting = Granting(broker_id, door, timers)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
         self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
         self.joining.join(now_us)
+
+    def stored(self, subscription_id: SubscriptionId) -> None:
+        """No publication misses this subscription of the door any more."""
+        self.granting.stored(subscription_id)
+        self._spreading.stored(subscription_id)
 
     def due(self, kind: str, about: object, now_us: int) -> None:
         """A timer of one of the parts."""

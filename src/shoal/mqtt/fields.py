@@ -89,6 +89,17 @@ class Reader:
         text, self.position = read_string(self._data, self.position, self.end, what)
         return text
 
+    def skip_strings(self, what: str, *, behind: int = 0) -> int:
+        """Pass all strings to the end, each with so many bytes behind it; how many there were."""
+        data, position, end, count = self._data, self.position, self.end, 0
+        while position + 1 < end:
+            position += 2 + (data[position] << 8 | data[position + 1]) + behind
+            count += 1
+        if position != end:
+            raise malformed(f"{self._packet} ends within its {what}")
+        self.position = end
+        return count
+
     def name(self, what: str) -> str:
         text, self.position = read_name(self._data, self.position, self.end, what)
         return text

@@ -26,9 +26,12 @@ Answer = Callable[[int], None]
 
 
 class Granting:
-    """The SUBACKs that one broker owes; each is given the time when it is sent."""
+    """The SUBACKs that one broker owes; each is given the time when it is sent.
 
-    def __init__(self, broker_id: str, door: Door, timers: Timers) -> None:
+    Without `timers` it waits as long as it takes.
+    """
+
+    def __init__(self, broker_id: str, door: Door, timers: Timers | None) -> None:
         self._mark = encode_control(Mark(broker_id))
         self._door = door
         self._timers = timers
@@ -59,7 +62,8 @@ class Granting:
 
     def _check(self) -> None:
         if self._under_way and self._number is None and not self._unsettled:
-            self._timers.cancel((GRANTING_TIMER, 0))
+            if self._timers is not None:
+                self._timers.cancel((GRANTING_TIMER, 0))
             self._answer(self._now_us)
 
     def due(self, now_us: int) -> None:
@@ -79,4 +83,5 @@ class Granting:
         self._unsettled = set(self._door.unsettled)
         self._number = self._door.send(EVERY_BROKER, self._mark, now_us)
         self._door.notice(self._number, self.settled)
-        self._timers.set((GRANTING_TIMER, 0), now_us + PATIENCE_US)
+        if self._timers is not None:
+            self._timers.set((GRANTING_TIMER, 0), now_us + PATIENCE_US)

@@ -11,7 +11,8 @@
 PUBREL forgets what is remembered, and is answered by PUBCOMP.
 
 In a network PUBACK and PUBREC are owed until the publication is settled: until it is in the
-sessions of all its subscribers, wherever they are.  They go out in the order of the publications
+sessions of all its subscribers, wherever they are, or on a disk for those behind a broker that is
+away.  They go out in the order of the publications
 [MQTT-4.6.0-2, MQTT-4.6.0-3], so those behind one that is not settled wait with it, and a client
 that is owed more than its receive maximum is read no more.
 
@@ -107,7 +108,7 @@ class Incoming:
         self._session = session
         self._permissions = permissions
         self._outlet = outlet
-        # QoS 2 publications of this connection that are not released yet.
+        # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
         self._receiving: set[int] = set()
         self._aliases: dict[int, str] = {}
         self._may_publish: dict[str, bool] = {}
@@ -133,15 +134,22 @@ class Incoming:
             if packet_id in session.received:
                 self._answer_again(packet_id, topic)
                 return
-            if len(self._receiving) >= self._clients.limits.receive_maximum:
+            # 3.1.1 knows no receive maximum: its bound are the packet identifiers, 65,535 of them
+            # and 4 MB.  To stop reading would never end: PUBREL comes behind the publications.
+            if (
+                self._outlet.version == MQTT_5
+                and len(self._receiving) >= self._clients.limits.receive_maximum
+            ):
                 raise MqttError(
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                     f"{len(self._receiving)} publications of QoS 2 are not released yet",
                 )
         journal = self._clients.journal
-        if qos and journal is not None and journal.is_failing:
-            self._refuse(qos, packet_id)
-            return
+        if qos and journal is not None:
+            refusal = CANNOT_WRITE if journal.is_failing else self._clients.refusal
+            if refusal:
+                self._refuse(qos, packet_id, refusal)
+                return
         code = ReasonCode.SUCCESS
         number: int | None = None
         if self._is_allowed(topic):
@@ -170,13 +178,13 @@ class Incoming:
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
 
-    def _refuse(self, qos: int, packet_id: int) -> None:
+    def _refuse(self, qos: int, packet_id: int, refusal: str) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
         self._clients.statistics.publications_refused += 1
         if self._outlet.version != MQTT_5:
-            raise MqttError(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, refusal)
         kind = Puback if qos == 1 else Pubrec
-        properties = Properties(reason_string=CANNOT_WRITE)
+        properties = Properties(reason_string=refusal)
         self._outlet.send_answer(kind(packet_id, ReasonCode.QUOTA_EXCEEDED, properties))
 
     def _topic(self, packet: Publish) -> str:
@@ -217,7 +225,8 @@ class Incoming:
         """QoS 2: from now on this is no new publication."""
         if code < FIRST_ERROR or self._outlet.version != MQTT_5:
             self._session.received.add(packet_id)
-            self._receiving.add(packet_id)
+            if self._outlet.version == MQTT_5:
+                self._receiving.add(packet_id)
 
     def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
         """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""

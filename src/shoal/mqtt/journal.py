@@ -18,14 +18,14 @@ b''
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.controls import Qos, SubscriptionState, row_of
-from shoal.mqtt.homes import Homes
+from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import write_body
 from shoal.mqtt.packets import Will
@@ -49,6 +49,8 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     `left_us` is when its connection ended, None while there is one; `entered_us` the stamp under
     which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
     With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
+    With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
+    there.  `user` is whose it is, `began_us` when it began.
     """
 
     client_id: str
@@ -57,6 +59,9 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     entered_us: int
     will: Will | None
     arriving_us: int | None = None
+    going: tuple[BrokerId, int] | None = None
+    user: str = ""
+    began_us: int = 0
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):
@@ -157,6 +162,15 @@ class HomePut(msgspec.Struct, frozen=True, tag=10, array_like=True, gc=False):
     client_id: str
     broker: BrokerId
     at_us: int
+    user: str = ""
+    had_us: int = 0
+
+
+class CamePut(msgspec.Struct, frozen=True, tag=14, array_like=True, gc=False):
+    """Messages that a session has got while it is on its way here; they may come again."""
+
+    client_id: str
+    keys: tuple[tuple[str, int], ...]
 
 
 class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
@@ -187,6 +201,7 @@ Record = (
     | HomePut
     | HomeEnd
     | NeighbourPut
+    | CamePut
 )
 
 _encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
@@ -247,9 +262,13 @@ class Journal:
         session.left_us = now_us
         self._put_session(session)
 
-    def arrived(self, session: Session) -> None:
-        """All that was on its way to the session from elsewhere has come."""
+    def moved(self, session: Session) -> None:
+        """The session goes, stays after all, or is all here."""
         self._put_session(session)
+
+    def came(self, session: Session, keys: Iterable[tuple[str, int]]) -> None:
+        """The session has got these, and they may come again."""
+        self._records.append(CamePut(session.client_id, tuple(keys)))
 
     def will_is_gone(self, session: Session) -> None:
         """The session's will is published, or never will be."""
@@ -328,8 +347,8 @@ class Journal:
             self.neighbours[neighbour] = None
             self._records.append(NeighbourPut(neighbour))
 
-    def home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
-        self._records.append(HomePut(client_id, broker, at_us))
+    def home(self, client_id: str, home: Home) -> None:
+        self._records.append(HomePut(client_id, *home))
 
     def home_ended(self, client_id: str) -> None:
         self._records.append(HomeEnd(client_id))
@@ -344,11 +363,16 @@ class Journal:
                 session.entered_us,
                 session.will,
                 session.arriving_us,
+                session.going,
+                session.user,
+                session.began_us,
             )
         )
 
     def _put_contents(self, session: Session) -> None:
         """What a session brought from elsewhere."""
+        if session.arriving_us is not None and session.diversion is not None:
+            self.came(session, session.diversion.known)
         for packet_id in sorted(session.received):
             self.received(session, packet_id)
         for subscription in session.subscriptions.values():
@@ -407,7 +431,7 @@ class Journal:
         for client_id in tuple(homes):
             home = homes.entry(client_id)
             if home is not None:
-                self.home(client_id, *home)
+                self.home(client_id, home)
                 yield _RECORD_BYTES
 
     def _restate_session(self, session: Session) -> Iterator[int]:
@@ -416,6 +440,10 @@ class Journal:
             yield _RECORD_BYTES
         if session.journal is None:
             return
+        if session.arriving_us is not None and session.diversion is not None:
+            known = tuple(session.diversion.known)
+            self.came(session, known)
+            yield _RECORD_BYTES * len(known)
         for packet_id in sorted(session.received):
             owed = session.unsettled.get(packet_id)
             if owed is not None and owed.message is not None:

@@ -23,7 +23,11 @@ _RANGES = (
     ("maximum_queued_bytes", 0, _LARGE),
     ("maximum_session_expiry_s", 0, NEVER_S),
     ("maximum_subscriptions", 1, _LARGE),
+    ("maximum_topic_filters", 1, 100_000),
+    ("maximum_filter_bytes", 0, 65_536),
+    ("maximum_filter_tests", 0, 4_000),
     ("maximum_retained_messages", 0, _LARGE),
+    ("maximum_retained_bytes", 0, _LARGE),
     ("server_keep_alive_s", 0, 65_535),
     ("connect_timeout_s", 1, _LARGE),
     ("maximum_connections", 1, _LARGE),
@@ -36,7 +40,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # A packet is held in memory until it is complete (0x95).
     maximum_packet_size: int = 1_048_576
-    # QoS 2 publications of one client that wait for their PUBREL: an identifier each (0x93).
+    # QoS 2 publications of one client that wait for their PUBREL: an identifier each (0x93).  Of
+    # 3.1.1, which has no word for it, as many as there are identifiers.
     receive_maximum: int = 1_024
     # Topics that a client may shorten to a number: a string each (0x94).
     topic_alias_maximum: int = 64
@@ -51,8 +56,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_session_expiry_s: int = 7 * 86_400
     # Subscriptions of one client (0x97).
     maximum_subscriptions: int = 100_000
-    # Retained messages of the broker; what is published to a new topic beyond is not retained.
+    # What one packet may ask for, so that none holds the broker up for 100 ms: the topic filters of
+    # a SUBSCRIBE or UNSUBSCRIBE; the text of its content filters, or of those that a CONNECT
+    # advertises; and their tests in normal form, together.  What is beyond is refused (0x97); a
+    # CONNACK names these three as user properties (`$maximum_filter_bytes`).
+    maximum_topic_filters: int = 1_000
+    maximum_filter_bytes: int = 8_192
+    maximum_filter_tests: int = 1_000
+    # Retained messages of the broker; what is published beyond either is not retained.
     maximum_retained_messages: int = 1_000_000
+    maximum_retained_bytes: int = 512 * 1_048_576
     # A longer keep alive than this, or none, is replaced by it in MQTT 5: whoever vanishes without
     # a word is noticed after one and a half times as long.  0 takes what the client says.
     server_keep_alive_s: int = 60

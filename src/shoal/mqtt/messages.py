@@ -87,7 +87,7 @@ class Message:
     @property
     def size(self) -> int:
         """What it costs to keep, about."""
-        return len(self.topic) + len(self.payload)
+        return len(self.topic) + len(self.payload) + len(self.written or b"")
 
     def has_expired(self, now_us: int) -> bool:
         return self.expires_us is not None and now_us >= self.expires_us

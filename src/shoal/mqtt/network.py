@@ -70,6 +70,9 @@ MAX_BATCH = 512
 MAX_BATCH_BYTES = 1_048_576
 # Messages remembered until they come back from the machine; those forgotten are read again.
 MAX_RECENT = 4_096
+# What took longer lay on a disk for a broker that was away, and that counts for its expiry; what
+# took less may only seem to, as clocks of machines differ.
+MAX_ON_THE_WAY_US = 60_000_000
 # Publishers whose names are known by their bytes, and bytes by their names; short ones only.
 MAX_REMEMBERED_PUBLISHERS = 1_024
 
@@ -359,10 +362,13 @@ def read_body(body: bytes, published_us: int) -> Message | None:
 
 
 def read_publication(publication: Publication, now_us: int) -> Message | None:
-    """The message that a publication carries; None if it is none of MQTT's."""
+    """The message that a publication carries; None if it is none of MQTT's, or came too late."""
     message = read_body(publication.body, publication.published_us)
     if message is not None:
         message.attributes = publication.attributes
         message.key = publication.key
-        message.expires_from(now_us)
+        is_late = now_us - publication.published_us > MAX_ON_THE_WAY_US
+        message.expires_from(publication.published_us if is_late else now_us)
+        if is_late and message.has_expired(now_us):
+            return None
     return message

@@ -63,6 +63,7 @@ class Outlet:
         "_is_touched",
         "_maximum_packet_size",
         "_touched",
+        "_wants_more",
         "_with_reasons",
         "chunks",
         "connection",
@@ -82,6 +83,7 @@ class Outlet:
         self._touched = touched
         self._is_touched = False
         self._gathered_bytes = 0
+        self._wants_more = False
         self._maximum_packet_size = MAX_PACKET_BYTES
         self._with_reasons = True
         self._aliases: dict[str, int] = {}
@@ -107,13 +109,18 @@ class Outlet:
         self.writable = not is_paused
 
     @property
-    def is_full(self) -> bool:
-        """Whether what is gathered must be taken before there is more."""
-        return self._gathered_bytes > MAX_GATHERED_BYTES
+    def has_more(self) -> bool:
+        """Whether the session is to be pumped again when what is gathered is taken."""
+        return self._wants_more or self._gathered_bytes > MAX_GATHERED_BYTES
+
+    def pump_again(self) -> None:
+        """The session has more to do, when others have had their turn."""
+        self._wants_more = True
+        self.touch()
 
     def take(self) -> bytes:
         """All that is to be written, in one piece."""
-        self._is_touched = False
+        self._is_touched = self._wants_more = False
         self._gathered_bytes = 0
         self.writable = not self.is_paused
         chunks = self.chunks
@@ -232,9 +239,12 @@ class Outlet:
 
 def _shortened(packet: Answer) -> Answer:
     reason = packet.properties.reason_string
-    if reason is None or (len(reason) <= MAX_REASON_CHARACTERS and "\0" not in reason):
+    if reason is None or (len(reason) <= MAX_REASON_CHARACTERS and reason.isprintable()):
         return packet
-    reason = reason.replace("\0", " ")[: MAX_REASON_CHARACTERS - 1] + "…"
+    # One line: there are clients that take a line break for a malformed packet.
+    reason = "".join(each if each.isprintable() else " " for each in reason[:MAX_REASON_CHARACTERS])
+    if len(reason) == MAX_REASON_CHARACTERS:
+        reason = reason[:-1] + "…"
     properties = msgspec.structs.replace(packet.properties, reason_string=reason)
     return msgspec.structs.replace(packet, properties=properties)
 

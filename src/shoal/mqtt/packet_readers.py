@@ -46,6 +46,7 @@ _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
 )  # fmt: skip
 # Served as 3.1.1, which is the same but for these and what it leaves open.
 _MQTT_3_1 = ("MQIsdp", 3)
+_MQTT_3_1_NAME = b"\0\6MQIsdp"
 _NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
@@ -55,6 +56,11 @@ class UnsupportedVersionError(MqttError):
     def __init__(self, version: int, message: str) -> None:
         super().__init__(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, message)
         self.version = version
+
+
+def is_3_1(data: bytes, body: int) -> bool:
+    """Whether a CONNECT, whose body begins there, is of MQTT 3.1, which calls itself otherwise."""
+    return data.startswith(_MQTT_3_1_NAME, body)
 
 
 def read_connect_version(reader: Reader) -> int:
@@ -71,9 +77,11 @@ def read_connect_version(reader: Reader) -> int:
     raise UnsupportedVersionError(answer, f"protocol version {level} is not supported; use 5 or 4")
 
 
-def read_connect(reader: Reader, version: int) -> Connect:
-    """What follows the protocol version."""
+def read_connect(reader: Reader, version: int, *, is_lenient: bool = False) -> Connect:
+    """What follows the protocol version; `is_lenient`: flags that mean nothing are ignored."""
     flags = reader.byte("connect flags")
+    if is_lenient:
+        flags = _meaningful(flags)
     _check_connect_flags(flags, version)
     keep_alive_s = reader.two_bytes("keep alive")
     properties = _properties(reader, version, PacketType.CONNECT)
@@ -94,6 +102,14 @@ def read_connect(reader: Reader, version: int) -> Connect:
         will=will,
         properties=properties,
     )
+
+
+def _meaningful(flags: int) -> int:
+    """Without what 3.1 forbids nobody to set, as other brokers take it."""
+    flags &= ~_RESERVED
+    if not flags & _WILL:
+        flags &= ~(_WILL_QOS | _WILL_RETAIN)
+    return flags
 
 
 def _check_connect_flags(flags: int, version: int) -> None:
@@ -149,15 +165,16 @@ def _reads_acknowledgement(
     return read
 
 
-def _read_subscribe(reader: Reader, version: int) -> Subscribe:
+def _read_subscribe(reader: Reader, version: int, maximum: int) -> Subscribe:
+    """At most so many topic filters; those beyond are counted."""
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.SUBSCRIBE)
     if len(properties.subscription_identifiers) > 1:
         raise protocol_error("SUBSCRIBE has its subscription identifier twice")
     if reader.at_end:
         raise protocol_error("SUBSCRIBE without a topic filter [MQTT-3.8.3-2]")
-    requests = []
-    while not reader.at_end:
+    requests: list[SubscriptionRequest] = []
+    while not reader.at_end and len(requests) < maximum:
         topic_filter = _topic_filter(reader, "SUBSCRIBE")
         options = reader.byte("subscription options")
         if version == MQTT_3_1_1:
@@ -166,7 +183,8 @@ def _read_subscribe(reader: Reader, version: int) -> Subscribe:
             requests.append(SubscriptionRequest(topic_filter, options))
         else:
             requests.append(_subscription_request(topic_filter, options))
-    return Subscribe(packet_id, tuple(requests), properties)
+    beyond = reader.skip_strings("topic filter", behind=1)
+    return Subscribe(packet_id, tuple(requests), properties, beyond)
 
 
 def _subscription_request(topic_filter: str, options: int) -> SubscriptionRequest:
@@ -192,15 +210,17 @@ def _read_suback(reader: Reader, version: int) -> Suback:
     return Suback(packet_id, codes, properties)
 
 
-def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+def _read_unsubscribe(reader: Reader, version: int, maximum: int) -> Unsubscribe:
+    """As SUBSCRIBE's."""
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBSCRIBE)
     if reader.at_end:
         raise protocol_error("UNSUBSCRIBE without a topic filter [MQTT-3.10.3-2]")
-    topic_filters = []
-    while not reader.at_end:
+    topic_filters: list[str] = []
+    while not reader.at_end and len(topic_filters) < maximum:
         topic_filters.append(_topic_filter(reader, "UNSUBSCRIBE"))
-    return Unsubscribe(packet_id, tuple(topic_filters), properties)
+    beyond = reader.skip_strings("topic filter")
+    return Unsubscribe(packet_id, tuple(topic_filters), properties, beyond)
 
 
 def _read_unsuback(reader: Reader, version: int) -> Unsuback:
@@ -290,15 +310,18 @@ def _code(number: int, packet_type: PacketType) -> ReasonCode:
     return code
 
 
+REQUEST_READERS: dict[int, Callable[[Reader, int, int], Packet]] = {
+    PacketType.SUBSCRIBE: _read_subscribe,
+    PacketType.UNSUBSCRIBE: _read_unsubscribe,
+}
+
 READERS: dict[int, Callable[[Reader, int], Packet]] = {
     PacketType.CONNACK: _read_connack,
     PacketType.PUBACK: _reads_acknowledgement(Puback, PacketType.PUBACK),
     PacketType.PUBREC: _reads_acknowledgement(Pubrec, PacketType.PUBREC),
     PacketType.PUBREL: _reads_acknowledgement(Pubrel, PacketType.PUBREL),
     PacketType.PUBCOMP: _reads_acknowledgement(Pubcomp, PacketType.PUBCOMP),
-    PacketType.SUBSCRIBE: _read_subscribe,
     PacketType.SUBACK: _read_suback,
-    PacketType.UNSUBSCRIBE: _read_unsubscribe,
     PacketType.UNSUBACK: _read_unsuback,
     PacketType.PINGREQ: _read_pingreq,
     PacketType.PINGRESP: _read_pingresp,

@@ -117,9 +117,12 @@ class SubscriptionRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscribe(Packet, frozen=True, gc=False):
+    """`beyond`: how many more topic filters there were than are read, to be refused."""
+
     packet_id: int
     requests: tuple[SubscriptionRequest, ...]
     properties: Properties = NO_PROPERTIES
+    beyond: int = 0
 
 
 class Suback(Packet, frozen=True, gc=False):
@@ -129,9 +132,12 @@ class Suback(Packet, frozen=True, gc=False):
 
 
 class Unsubscribe(Packet, frozen=True, gc=False):
+    """`beyond`: as in SUBSCRIBE."""
+
     packet_id: int
     topic_filters: tuple[str, ...]
     properties: Properties = NO_PROPERTIES
+    beyond: int = 0
 
 
 class Unsuback(Packet, frozen=True, gc=False):

@@ -21,8 +21,10 @@ from collections.abc import Iterable
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import SubscriptionState, subscription_of
+from shoal.mqtt.homes import Home
 from shoal.mqtt.incoming import Owed, owed_to_nobody
 from shoal.mqtt.journal import (
+    CamePut,
     HeardPut,
     HomeEnd,
     HomePut,
@@ -49,12 +51,14 @@ from shoal.mqtt.session import Outgoing, Session
 class RememberedSession:
     """One session: its last `SessionPut`, and what belongs to it by name or number."""
 
-    __slots__ = ("items", "put", "received", "subscriptions", "unsettled")
+    __slots__ = ("came", "items", "put", "received", "subscriptions", "unsettled")
 
     def __init__(self, put: SessionPut) -> None:
         self.put = put
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.items: dict[int, ItemPut] = {}
+        # Keys of messages, while it is on its way here.
+        self.came: dict[tuple[str, int], None] = {}
         self.received: set[int] = set()
         # Numbers of messages, by packet identifier.
         self.unsettled: dict[int, int] = {}
@@ -108,10 +112,14 @@ class Remembered:
         if isinstance(record, SessionPut):
             session = self.sessions.setdefault(record.client_id, RememberedSession(record))
             session.put = record
+            if record.arriving_us is None:
+                session.came.clear()
         elif isinstance(record, SessionEnd):
             self.sessions.pop(record.client_id, None)
         elif (known := self.sessions.get(record.client_id)) is not None:  # type: ignore[union-attr]
             match record:
+                case CamePut(_, keys):
+                    known.came.update(dict.fromkeys(keys))
                 case SubscriptionPut(_, row):
                     known.subscriptions[row.text] = row
                 case SubscriptionEnd(_, text):
@@ -135,13 +143,15 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
             clients.retained.keep(message)
     sessions = [restoring.session(each) for each in remembered.sessions.values()]
     for home in remembered.homes.values():
-        clients.restore_home(home.client_id, home.broker, home.at_us)
+        where = Home(home.broker, home.at_us, home.user, home.had_us)
+        clients.restore_home(home.client_id, where)
     journal = Journal(remembered.last_serial, remembered.last_message)
     journal.heard.update(remembered.heard)
     journal.neighbours.update(remembered.neighbours)
     clients.begin_journal(journal)
     for session in sessions:
         clients.restored(session, now_us)
+        clients.remember(session, tuple(remembered.sessions[session.client_id].came))
     restoring.publish_again()
     return restoring.problems
 
@@ -173,11 +183,16 @@ class _Restoring:
         session.expiry_interval_s = put.expiry_interval_s
         session.entered_us, session.left_us = put.entered_us, put.left_us
         session.will, session.arriving_us = put.will, put.arriving_us
+        session.going, session.user, session.began_us = put.going, put.user, put.began_us
         session.is_remembered = True
+        may_subscribe = self._clients.permissions(put.user, put.client_id).may_subscribe
         session.received.update(known.received)
         for row in known.subscriptions.values():
             try:
-                self._clients.subscriptions.add(subscription_of(session, row))
+                subscription = subscription_of(session, row)
+                if not may_subscribe(subscription.wanted_topics):
+                    raise ValueError("the rules do not allow it any more")
+                self._clients.subscriptions.add(subscription)
             except ValueError as error:
                 self.problems.append(f"subscription {row.text!r} of {put.client_id!r}: {error}")
         for _, item in sorted(known.items.items()):

@@ -28,23 +28,27 @@ if TYPE_CHECKING:
 
 # Removals remembered, so that a broker which missed one does not bring the message back.
 MAX_REMOVALS = 100_000
+MAX_REMOVAL_BYTES = 32 * 2**20
 
 
 class RetainedStore:
-    """At most `maximum` topics.
+    """At most `maximum` topics, and messages of `maximum_bytes` in all.
 
     Of two messages for one topic the later one stays, in whatever order they come: brokers of one
     network that have seen the same messages keep the same ones.  At equal times the publisher
     with the greater name wins.
     """
 
-    def __init__(self, maximum: int) -> None:
+    def __init__(self, maximum: int, maximum_bytes: int = 2**62) -> None:
         # Is told what changes, if there is one.
         self.journal: Journal | None = None
         self._maximum = maximum
+        self._maximum_bytes = maximum_bytes
+        self._bytes = 0
         self._messages: TopicStore[Message] = TopicStore()
         # The message that removed each topic's, oldest first.
         self._removals: dict[str, Message] = {}
+        self._removal_bytes = 0
         # A number that is the same where the same messages are kept, in whatever order.
         self.digest = 0
 
@@ -61,26 +65,32 @@ class RetainedStore:
             message.published_us = known.published_us + 1
 
     def keep(self, message: Message) -> bool:
-        """Take a message in, or with an empty payload the topic's out; False if full."""
+        """Take a message in, or with an empty payload the topic's out; False if full.
+
+        A message that has no room takes the topic's former one with it, which holds no more.
+        """
         topic = message.topic
         known = self.last(topic)
         if known is not None and _age(message) < _age(known):
             return True
         if not message.payload:
             self._drop(topic)
-            self._removals.pop(topic, None)
-            self._removals[topic] = message
-            self._note(message)
-            if len(self._removals) > MAX_REMOVALS:
-                del self._removals[next(iter(self._removals))]
+            self._remember_removal(message)
             return True
         replaced = self._messages.get(topic)
+        needed = message.size - (replaced.size if replaced is not None else 0)
+        if self._bytes + needed > self._maximum_bytes:
+            if replaced is not None:
+                self._drop(topic)
+                self._remember_removal(message)
+            return False
         if replaced is not None:
             self._fold(replaced)
         elif len(self._messages) >= self._maximum:
             return False
-        self._removals.pop(topic, None)
+        self._forget_removal(topic)
         self._messages[topic] = message
+        self._bytes += needed
         self._fold(message)
         self._note(message)
         return True
@@ -112,7 +122,23 @@ class RetainedStore:
     def _drop(self, topic: str) -> None:
         message = self._messages.pop(topic, None)
         if message is not None:
+            self._bytes -= message.size
             self._fold(message)
+
+    def _remember_removal(self, message: Message) -> None:
+        """Its topic and time are all that counts."""
+        topic = message.topic
+        self._forget_removal(topic)
+        self._removals[topic] = removal = _removal(message)
+        self._removal_bytes += removal.size
+        self._note(removal)
+        while len(self._removals) > MAX_REMOVALS or self._removal_bytes > MAX_REMOVAL_BYTES:
+            self._forget_removal(next(iter(self._removals)))
+
+    def _forget_removal(self, topic: str) -> None:
+        removal = self._removals.pop(topic, None)
+        if removal is not None:
+            self._removal_bytes -= removal.size
 
     def _note(self, message: Message) -> None:
         if self.journal is not None and not _is_own(message.topic):
@@ -131,6 +157,11 @@ class RetainedStore:
 
 def _age(message: Message) -> tuple[int, str]:
     return message.published_us, message.publisher
+
+
+def _removal(message: Message) -> Message:
+    """What removes the topic's message at the time of this one."""
+    return Message(message.topic, b"", message.publisher, message.published_us, retain=True)
 
 
 def _is_own(topic: str) -> bool:

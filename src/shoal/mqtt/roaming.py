@@ -2,58 +2,74 @@
 
 Every broker tells the others whom it has let in; who still has that client lets it go.  A client
 that comes back elsewhere and wants its session waits until the broker that has it has sent it: its
-subscriptions, and what was in flight or waited.  That broker goes on collecting for it, and sends
-on what it gets, until the subscriptions made anew are known everywhere; meanwhile the new broker
-keeps what arrives by itself, and delivers of that, in the end, what did not come from the old one.
-So nothing is lost, doubled, or out of order, however often the client moves on before it is over.
+subscriptions, and what was in flight or waited.  That broker keeps it and goes on collecting for
+it, and sends on what it gets, until the new one has all of it on its disk and its subscriptions
+are known everywhere (see `giving`); meanwhile the new broker holds back what arrives by itself, and
+delivers of that, in the end, what did not come from the old one.  So nothing is lost, doubled, or
+out of order, however often the client moves on before it is over, and whoever is killed meanwhile.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
 | new | client connects, session known elsewhere | Entered, asking for it → waiting |
-| old | Entered | closes its connection (0x8E); if asked: Items, SessionState → departing |
-| old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
-| old, waiting itself | Entered | closes its connection; what it waits for will go on → as above |
-| asked, has nothing | Entered | asks the broker where the session went, or says there is none |
 | new | ASK_AGAIN_US over, waiting | Entered, again |
-| new | SessionState, or WAIT_US over | lets the client in → arriving |
-| old | something for the client while departing | Item |
-| old | DEPARTING_US over | Departed, forgets the session |
-| new | Item while arriving | delivers it |
-| new | Departed, or ARRIVING_US over | delivers the rest of what it kept |
+| new | SessionState, all of it | lets the client in → arriving |
+| new | SessionState, the client has hung up | Declined |
+| new | WAIT_US over | refuses the client; without a disk it begins anew |
+| new | Refused | refuses the client: the session is another user's |
+| old | Entered | closes its connection (0x8E); if asked: gives the session (see `giving`) |
+| old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
+| old | Entered of another user | Refused |
+| old | Entered, of another session of that client | ends the session |
+| asked, has nothing | Entered | asks the broker where the session went, or says there is none |
+| waiting itself | Entered | closes its connection, and waits no more |
+| arriving | Item | delivers it |
+| arriving | Offer | Adopted, once every broker knows the subscriptions |
+| arriving | ARRIVING_US over without a word | delivers what it held back |
+| arriving | Departed, or OPEN_US over | delivers what it held back → has it |
+| has it, or another session | Offer, Departed | Taken |
+| has nothing | SessionState, Offer, Departed | Declined |
 
-A journey is known by the client and the time at which it entered the broker it goes to.
+A journey is known by the client and the time at which it entered the broker it goes to.  A session
+that both think to have stays where its client entered last; the other hears so and gives what it
+has to offer.  A client is never told that its session is gone while a broker may have it: it is
+refused (0x88), and may try again, or start clean.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.mqtt.access import Admission
+from shoal.mqtt.access import ANOTHER_USERS, Admission
 from shoal.mqtt.controls import (
+    Adopted,
     Control,
+    Declined,
     Departed,
     Ended,
     Entered,
     Item,
     Journey,
+    Offer,
+    Refused,
+    SessionPart,
     SessionState,
+    Taken,
     encode_control,
-    item_of,
     message_of,
-    state_of,
     subscription_of,
 )
-from shoal.mqtt.homes import Homes
+from shoal.mqtt.giving import GIVING_TIMER, Giving
+from shoal.mqtt.granting import Granting
+from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.moves import Move, Waiting
 from shoal.mqtt.network import EVERY_BROKER, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
-from shoal.mqtt.redirecting import Redirecting
+from shoal.mqtt.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.timers import Timers
 
@@ -66,34 +82,40 @@ WAIT_US = 2 * MICROSECONDS
 # Unless brokers remember: then one that is not there may be about to start again, with it.
 REMEMBERED_WAIT_US = 10 * MICROSECONDS
 ASK_AGAIN_US = MICROSECONDS // 2
-# Until then subscriptions have reached every broker; the new one is told when it is over, and
-# waits longer only if the old one has died.
-DEPARTING_US = 2 * MICROSECONDS
+# The old broker says something each second until it has departed; if not, it may have died.
 ARRIVING_US = 5 * MICROSECONDS
+# What it may still have for the session is waited for so long.
+OPEN_US = 600 * MICROSECONDS
 
 WAITING_TIMER = "waiting"
-DEPARTING_TIMER = "departing"
 ARRIVING_TIMER = "arriving"
+OPEN_TIMER = "open"
 
 
 class Roaming:
-    """The sessions of one broker that come from, or go to, another."""
+    """The sessions of one broker that come from, or go to, another.
 
-    def __init__(self, clients: BrokerClients, door: Door, timers: Timers) -> None:
+    `spreading` answers when every broker has heard what the door has asked for.
+    """
+
+    def __init__(
+        self, clients: BrokerClients, door: Door, timers: Timers, spreading: Granting
+    ) -> None:
         self._clients = clients
         self._door = door
         self._timers = timers
+        self._spreading = spreading
         self._broker_id = clients.broker_id
         # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
-        self._waiting: dict[Journey, Waiting] = {}
-        self._current: dict[str, Journey] = {}
+        self._waiting: dict[str, tuple[Journey, Waiting]] = {}
         self._arriving: dict[Journey, Move] = {}
-        self._departing: dict[Journey, Move] = {}
+        # Sessions that came back before they had arrived elsewhere: what still comes for them goes
+        # on to there, and so back.
+        self._passing: dict[Journey, Move] = {}
+        self._giving = Giving(clients, door, timers, self._stay)
         self.redirecting = Redirecting(timers, self._on_entered)
-        # Journeys that a session here is on, or will be once it has come.
-        self._promised: set[Journey] = set()
 
     # --- what happens here --------------------------------------------------------------------
 
@@ -102,22 +124,23 @@ class Roaming:
     ) -> bool:
         """Whether the client's session is elsewhere, and has been asked for."""
         client_id = connect.client_id
-        current = self._current.get(client_id)
+        current = self._waiting.get(client_id)
         if current is not None:
-            waiting = self._waiting[current]
+            _, waiting = current
             _turn_away(waiting, now_us)
-            if not connect.clean_start:
+            if not connect.clean_start and waiting.admission.user == admission.user:
                 waiting.connection, waiting.admission = connection, admission
                 return True
-            waiting.is_void = True
-            del self._current[client_id]
-        home = self.homes.get(client_id)
-        if connect.clean_start or home is None:
+            self._forget_waiting(client_id)
+        home = self._giving.home(client_id) or self.homes.entry(client_id)
+        if home is None or (connect.clean_start and home.user == admission.user):
             return False
-        journey = self._say_entered(client_id, now_us, is_kept=True, asked=home)
-        self._current[client_id] = journey
+        journey = self._say_entered(
+            client_id, now_us, is_kept=True, asked=home.broker, user=admission.user
+        )
         wait_us = WAIT_US if self._clients.journal is None else REMEMBERED_WAIT_US
-        self._waiting[journey] = Waiting(connection, admission, home, now_us + wait_us)
+        waiting = Waiting(connection, admission, home.broker, now_us + wait_us)
+        self._waiting[client_id] = (journey, waiting)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
         return True
 
@@ -126,69 +149,97 @@ class Roaming:
         client_id = session.client_id
         self.redirecting.end(client_id, now_us)
         self.homes.pop(client_id)
-        is_kept = session.expiry_interval_s > 0
-        _, session.entered_us = self._say_entered(client_id, now_us, is_kept=is_kept, asked=None)
+        _, session.entered_us = self._say_entered(
+            client_id,
+            now_us,
+            is_kept=session.expiry_interval_s > 0,
+            user=session.user,
+            began_us=session.began_us,
+        )
+        session.began_us = session.began_us or session.entered_us
 
     def restored(self, session: Session, now_us: int) -> None:
         """A session is here since before the broker started; whoever joins the network is told.
 
-        If it had just come, more may still come from where it was.
+        If it had just come, more may still come from where it was; if it was to go, it is kept.
         """
-        self._entered[session.client_id] = (session.entered_us, self._broker_id)
         if session.arriving_us is not None:
-            self._expect(session, (session.client_id, session.arriving_us), now_us)
+            move = self._expect(session, (session.client_id, session.arriving_us), now_us)
+            self._spread(move, now_us)
+        if session.going is not None:
+            broker, at_us = session.going
+            self._entered[session.client_id] = (at_us, broker)
+            self._giving.restored(session, now_us)
+        else:
+            self._entered[session.client_id] = (session.entered_us, self._broker_id)
 
-    def restore_home(self, client_id: str, broker: BrokerId, at_us: int) -> None:
+    def restore_home(self, client_id: str, home: Home) -> None:
         """A session was elsewhere when the broker stopped."""
-        self.homes.put(client_id, broker, at_us)
-        self._entered[client_id] = (at_us, broker)
+        self.homes.put(client_id, home)
+        self._entered[client_id] = (home.at_us, home.broker)
+
+    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
+        """A session that had just come when the broker stopped has got these."""
+        move = session.diversion
+        if isinstance(move, Move) and move.arrival is not None:
+            move.known.update(dict.fromkeys(keys))
 
     def ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
         client_id = session.client_id
-        move = session.diversion
-        if isinstance(move, Move) and move.arrival is not None:
-            self._timers.cancel((ARRIVING_TIMER, move.arrival))
-            del self._arriving[move.arrival]
+        self._giving.withdraw(client_id)
+        self._forget_arrival(session)
         entered = self._entered.get(client_id)
         if entered is not None and entered[1] == self._broker_id:
             del self._entered[client_id]
             self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
 
+    def dropped(self, session: Session) -> None:
+        """Another broker has all of a session."""
+        home = self.homes.entry(session.client_id)
+        if home is not None:
+            self.homes.put(session.client_id, home._replace(had_us=session.entered_us))
+
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
         for client_id, (at_us, at_broker) in self._entered.items():
-            if at_broker == self._broker_id and client_id not in self._current:
-                is_kept = self._clients.is_kept(client_id)
-                entered = Entered(client_id, self._broker_id, at_us, is_kept, None)
+            session = self._clients.session(client_id)
+            if at_broker == self._broker_id and session is not None:
+                is_kept = session.expiry_interval_s > 0
+                user, began_us = session.user, session.began_us
+                entered = Entered(client_id, self._broker_id, at_us, is_kept, None, user, began_us)
                 self._say(broker, entered, now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
-        match kind:
-            case "waiting":
-                self._ask_again(journey, now_us)
-            case "departing":
-                self._depart(journey, now_us)
-            case "arriving":
-                self._arrive(journey, now_us)
-            case "redirected":
-                self.redirecting.end(journey[0], now_us)
-
-    def send_item(
-        self, outgoing: Outgoing, broker: BrokerId, journey: Journey, now_us: int
-    ) -> None:
-        """Send something on to where a session goes."""
-        self._say(broker, item_of(outgoing, journey, now_us), now_us)
+        if kind == WAITING_TIMER:
+            self._ask_again(journey, now_us)
+        elif kind == GIVING_TIMER:
+            self._giving.due(journey, now_us)
+        elif kind == ARRIVING_TIMER:
+            self._arriving[journey].arrive(now_us)
+        elif kind == OPEN_TIMER:
+            self._close(journey, now_us)
+        elif kind == REDIRECTED_TIMER:
+            self.redirecting.end(journey[0], now_us)
 
     def _say_entered(
-        self, client_id: str, now_us: int, *, is_kept: bool, asked: BrokerId | None
+        self,
+        client_id: str,
+        now_us: int,
+        *,
+        is_kept: bool,
+        user: str,
+        asked: BrokerId | None = None,
+        began_us: int = 0,
     ) -> Journey:
+        """`began_us` is 0 for a session that begins now."""
         # Later than anything known, also where another broker's clock is ahead.
         known_us, _ = self._entered.get(client_id, (0, ""))
         at_us = max(now_us, known_us + 1)
         self._entered[client_id] = (at_us, self._broker_id)
-        entered = Entered(client_id, self._broker_id, at_us, is_kept, asked)
+        began_us = began_us or at_us
+        entered = Entered(client_id, self._broker_id, at_us, is_kept, asked, user, began_us)
         self._say(EVERY_BROKER, entered, now_us)
         return client_id, at_us
 
@@ -202,164 +253,332 @@ class Roaming:
         match control:
             case Entered():
                 self._on_entered(control, now_us)
+            case Refused(journey):
+                self._on_refused(journey, now_us)
             case Ended(client_id, broker):
                 if self._entered.get(client_id, (0, ""))[1] == broker:
                     del self._entered[client_id]
                     self.homes.pop(client_id)
-            case Item(journey=journey):
-                if journey in self._waiting:
-                    self._waiting[journey].items.append(control)
-                elif journey in self._arriving:
-                    self._arriving[journey].came(control, now_us)
-            case SessionState(journey=journey):
-                if journey in self._waiting:
-                    self._take_in(control, now_us)
-            case Departed(journey=journey):
-                if journey in self._arriving:
-                    self._arrive(journey, now_us)
+                    move = self._giving.get(client_id)
+                    if move is not None:
+                        self._over(move.session, now_us)
+            case Item(journey=journey) if journey in self._arriving:
+                self._arriving[journey].came(control, now_us)
+            case (
+                Item(journey=journey) | SessionPart(journey=journey) | SessionState(journey=journey)
+            ):
+                current, waiting = self._waiting.get(journey[0], (None, None))
+                if waiting is not None and current == journey:
+                    state = waiting.take(control)
+                    if state is not None:
+                        self._take_in(state, waiting, now_us)
+            case Offer(journey, broker) | Departed(journey, broker):
+                is_last = isinstance(control, Departed)
+                self._answer(journey, broker, now_us, is_last=is_last)
+            case Adopted() | Declined() | Taken():
+                self._giving.hear(control, now_us)
 
     def _on_entered(self, control: Entered, now_us: int) -> None:
         client_id, stamp = control.client_id, (control.at_us, control.broker)
         journey = (client_id, control.at_us)
-        if self._entered.get(client_id, (0, "")) > stamp or journey in self._promised:
-            # Who connected later keeps the client; or it is a question answered already.
+        if self._entered.get(client_id, (0, "")) > stamp:
+            return  # who connected later keeps the client
+        session = self._clients.session(client_id)
+        home = self.homes.entry(client_id)
+        if session is not None and session.user != control.user:
+            self._say(control.broker, Refused(journey), now_us)
+            return
+        if session is None and home is not None and home.user != control.user:
+            if control.asked == self._broker_id:
+                self._pass_question(control, home, now_us)
             return
         self._entered[client_id] = stamp
         if control.asked is not None and self.redirecting.holds(control, now_us):
             return
-        home = self.homes.get(client_id)
-        if control.is_kept:
-            self.homes.put(client_id, control.broker, control.at_us)
-        else:
+        if control.asked is None and control.is_kept:
+            had_us = 0 if home is None else home.had_us
+            self.homes.put(client_id, Home(control.broker, control.at_us, control.user, had_us))
+        elif control.asked is None:
             self.homes.pop(client_id)
-        current = self._current.pop(client_id, None)
+        current = self._waiting.get(client_id)
         if current is not None:
-            waiting = self._waiting[current]
-            _turn_away(waiting, now_us)
-            waiting.is_void = control.asked is None
-            waiting.goes_to = (control.broker, journey)
-            self._promised.add(journey)
+            _turn_away(current[1], now_us)
+            self._forget_waiting(client_id)
+        if session is None:
+            if control.asked == self._broker_id:
+                self._pass_question(control, home, now_us)
+        elif control.asked is None:
+            self._is_elsewhere(session, control, now_us)
+        else:
+            self._is_asked_for(session, control, now_us)
+
+    def _pass_question(self, question: Entered, home: Home | None, now_us: int) -> None:
+        """This broker was asked for a session that it does not have."""
+        if home is not None and home.broker != question.broker:
+            self._say(home.broker, msgspec.structs.replace(question, asked=home.broker), now_us)
+        else:
+            journey = (question.client_id, question.at_us)
+            self._say(question.broker, SessionState(journey, False), now_us)
+
+    def _is_elsewhere(self, session: Session, control: Entered, now_us: int) -> None:
+        """The client of a session here was let in elsewhere: with that session, or another."""
+        move = self._giving.get(session.client_id)
+        if control.began_us == session.began_us:
+            if move is None:
+                # The journal had lost that it went there: what it has is offered again.
+                let_go = self._clients.let_go(session.client_id, now_us)
+                if let_go is not None:
+                    journey = (control.client_id, control.at_us)
+                    self._giving.give(let_go, control.broker, journey, now_us)
+        elif move is not None:
+            assert move.target is not None
+            if move.target[0] != control.broker:
+                self._over(session, now_us)
+        else:
+            let_go = self._clients.let_go(session.client_id, now_us)
+            if let_go is not None:
+                self._clients.end(let_go, now_us)
+
+    def _is_asked_for(self, session: Session, question: Entered, now_us: int) -> None:
+        """Another broker wants a session that is here, or was given and is still kept."""
+        journey = (question.client_id, question.at_us)
+        move = self._giving.get(session.client_id)
+        if move is None:
+            let_go = self._clients.let_go(session.client_id, now_us)
+            if let_go is not None:
+                self._giving.give(let_go, question.broker, journey, now_us)
+            elif question.asked == self._broker_id:
+                self._say(question.broker, SessionState(journey, False), now_us)
             return
-        session = self._clients.release(client_id, control.asked is not None, now_us)
-        if session is not None:
-            self._send(session, control.broker, journey, now_us)
-        elif control.asked == self._broker_id:
-            if home is not None and home != control.broker:
-                question = msgspec.structs.replace(control, asked=home)
-                self._say(home, question, now_us)
-            else:
-                self._say(control.broker, SessionState(journey, False), now_us)
-
-    # --- a session goes -----------------------------------------------------------------------
-
-    def _send(self, session: Session, broker: BrokerId, journey: Journey, now_us: int) -> None:
-        for outgoing in session.on_its_way():
-            self.send_item(outgoing, broker, journey, now_us)
-        move = session.diversion
-        if not isinstance(move, Move):
-            move = session.diversion = Move(session, None, self.send_item)
-        self._say(broker, state_of(session, journey, move.known), now_us)
-        move.target = (broker, journey)
-        self._promised.add(journey)
-        self._departing[journey] = move
-        self._timers.set((DEPARTING_TIMER, journey), now_us + DEPARTING_US)
-
-    def _depart(self, journey: Journey, now_us: int) -> None:
-        move = self._departing[journey]
         assert move.target is not None
-        if move.arrival is not None:
-            move.is_due = True
+        broker, given = move.target
+        if given != journey:
+            self._giving.ask_for(move, question, now_us)
+        elif move.is_restored:
+            self._giving.give(session, broker, journey, now_us)
+
+    def _over(self, session: Session, now_us: int) -> None:
+        """A session that was given is over: its client has been let in to another."""
+        session.will = None
+        self._clients.end(session, now_us)
+
+    def _on_refused(self, journey: Journey, now_us: int) -> None:
+        client_id, at_us = journey
+        current = self._waiting.get(client_id)
+        if current is not None and current[0] == journey:
+            self._forget_waiting(client_id)
+            current[1].connection.disconnect(ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS, now_us)
+            if self._entered.get(client_id) == (at_us, self._broker_id):
+                del self._entered[client_id]
+                self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
             return
-        del self._departing[journey]
-        self._promised.discard(journey)
-        self._clients.departed(move.session)
-        self._say(move.target[0], Departed(journey), now_us)
+        session = self._clients.session(client_id)
+        if session is not None and session.entered_us == at_us:
+            let_go = self._clients.let_go(
+                client_id, now_us, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
+            )
+            if let_go is not None:
+                self._clients.end(let_go, now_us)
+
+    def _answer(self, journey: Journey, broker: BrokerId, now_us: int, *, is_last: bool) -> None:
+        """Another broker asks what became of a session that it has sent."""
+        client_id, at_us = journey
+        journal = self._clients.journal
+        if journal is not None and journal.is_failing:
+            return  # it is on no disk; the other asks again
+        move = self._arriving.get(journey)
+        if move is not None:
+            if is_last:
+                self._close(journey, now_us)  # and says so when it is asked again: it is written
+            else:
+                if move.is_holding:
+                    self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+                if move.is_spread:
+                    self._say(broker, Adopted(journey), now_us)
+            return
+        current, _ = self._waiting.get(client_id, (None, None))
+        if current == journey:
+            return
+        session, home = self._clients.session(client_id), self.homes.entry(client_id)
+        had_us = session.entered_us if session is not None else home.had_us if home else 0
+        self._say(broker, Taken(journey) if had_us >= at_us else Declined(journey), now_us)
+
+    # --- a session stays ----------------------------------------------------------------------
+
+    def _stay(self, move: Move, now_us: int) -> None:
+        """Where a session was sent it is not wanted: it is here, as before."""
+        session = move.session
+        client_id = session.client_id
+        assert move.target is not None
+        broker, (_, at_us) = move.target
+        move.stay()
+        session.going = None
+        self.homes.pop(client_id)
+        if self._entered.get(client_id, (0, ""))[1] == broker:
+            # Later than that journey, and before any other.
+            session.entered_us = at_us + 1
+            self._entered[client_id] = (session.entered_us, self._broker_id)
+            entered = Entered(
+                client_id,
+                self._broker_id,
+                session.entered_us,
+                True,
+                None,
+                session.user,
+                session.began_us,
+            )
+            self._say(EVERY_BROKER, entered, now_us)
+        self._clients.resume(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------
 
-    def _take_in(self, state: SessionState, now_us: int) -> None:
+    def _take_in(self, state: SessionState, waiting: Waiting, now_us: int) -> None:
         """The session is here, or there is none."""
-        waiting = self._waiting[state.journey]
-        if waiting.goes_to is None:
-            self.homes.pop(state.journey[0])
-        if waiting.is_void:
-            self._forget_waiting(state.journey)
-        elif waiting.goes_to is None:
-            if state.exists:
-                self._make(self._clients.adopt(state.journey[0]), state, waiting, now_us)
-            self._let_in(state.journey, now_us)
-        else:
-            self._forget_waiting(state.journey)
-            broker, journey = waiting.goes_to
-            if state.exists:
-                session = self._clients.new_session(state.journey[0])
-                self._make(session, state, waiting, now_us)
-                self._send(session, broker, journey, now_us)
-            else:
-                self._promised.discard(journey)
-                self._say(broker, SessionState(journey, False), now_us)
+        journey = state.journey
+        client_id = journey[0]
+        journal = self._clients.journal
+        if waiting.connection.is_closed or (journal is not None and journal.is_failing):
+            # Whoever has it keeps it.
+            self._refuse(journey, "the broker cannot take the session now", now_us)
+            return
+        self._forget_waiting(client_id)
+        given = self._giving.withdraw(client_id)
+        if state.exists:
+            self._make(state, waiting, given, now_us)
+        elif given is not None:
+            self._stay(given, now_us)
+        waiting.connection.go_on(waiting.admission, now_us)
 
-    def _make(self, session: Session, state: SessionState, waiting: Waiting, now_us: int) -> None:
+    def _make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
         """Fill a session with what was sent."""
+        rest = self._take_back(given, state, waiting, now_us) if given is not None else []
+        session = self._clients.adopt(state.journey[0])
+        session.user, session.began_us = state.user, state.began_us
+        session.entered_us = state.journey[1]
         move = self._expect(session, state.journey, now_us)
         session.received.update(state.received)
-        move.known.update(dict.fromkeys(state.came))
+        move.known.update(waiting.came)
         for item in waiting.items:
             message = message_of(item, now_us)
             if message is not None:
-                move.note(item)
+                move.note(item.key)
                 outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
                 session.restore(outgoing)
-        for row in state.subscriptions:
-            # What another version of this software wrote may mean nothing here.
-            with suppress(ValueError):
-                self._clients.subscriptions.add(subscription_of(session, row))
+        for outgoing in rest:
+            key = outgoing.message.key
+            if key is None or key not in move.known:
+                move.note(key)
+                session.restore(outgoing)
+        may_subscribe = waiting.admission.permissions.may_subscribe
+        for row in waiting.subscriptions.values():
+            try:
+                subscription = subscription_of(session, row)
+                if may_subscribe(subscription.wanted_topics):
+                    self._clients.subscriptions.add(subscription)
+            except ValueError as error:  # of another version of this software
+                problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
+                self._clients.problems.append(problem)
+        self._spread(move, now_us)
+
+    def _spread(self, move: Move, now_us: int) -> None:
+        """Find out when every broker knows what a session has subscribed to."""
+
+        def spread(_: int) -> None:
+            move.is_spread = True
+
+        self._spreading.owe(spread, now_us)
+
+    def _take_back(
+        self, given: Move, state: SessionState, waiting: Waiting, now_us: int
+    ) -> list[Outgoing]:
+        """A session that was given comes back: what it got here since, and the other has not."""
+        session = given.session
+        assert given.target is not None
+        broker, journey = given.target
+        rest: list[Outgoing] = []
+        if state.arriving_us == journey[1]:
+            for outgoing in session.on_its_way():
+                key = outgoing.message.key
+                if key is not None and not outgoing.packet_id and key not in waiting.came:
+                    rest.append(
+                        Outgoing(
+                            outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
+                        )
+                    )
+        self._clients.drop(session, had=False)
+        if given.arrival is not None:
+            self._passing[given.arrival] = given
+        else:
+            self._say(broker, Departed(journey, self._broker_id), now_us)
+        return rest
 
     def _expect(self, session: Session, journey: Journey, now_us: int) -> Move:
         """More may come for a session, from where it was."""
-        move = session.diversion = Move(session, journey, self.send_item)
+        move = session.diversion = Move(session, journey, self._giving.send_item)
         session.arriving_us = journey[1]
+        for outgoing in session.on_its_way():
+            if outgoing.message.key is not None:
+                move.known[outgoing.message.key] = None
         self._arriving[journey] = move
         self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+        self._timers.set((OPEN_TIMER, journey), now_us + OPEN_US)
         return move
+
+    def _close(self, journey: Journey, now_us: int) -> None:
+        """All has come from where the client was: what was held back is delivered."""
+        move = self._arriving[journey]
+        move.arrive(now_us)
+        self._forget_arrival(move.session)
+        move.close()
+        passing = self._passing.pop(journey, None)
+        if passing is not None and passing.target is not None:
+            broker, onward = passing.target
+            self._say(broker, Departed(onward, self._broker_id), now_us)
+
+    def _forget_arrival(self, session: Session) -> None:
+        move = session.diversion
+        if isinstance(move, Move) and move.arrival is not None:
+            self._timers.cancel((ARRIVING_TIMER, move.arrival))
+            self._timers.cancel((OPEN_TIMER, move.arrival))
+            self._arriving.pop(move.arrival, None)
 
     def _ask_again(self, journey: Journey, now_us: int) -> None:
         """The session has not come: the question may have been lost on a link not yet there."""
-        waiting = self._waiting[journey]
-        if now_us >= waiting.until_us or self._current.get(journey[0]) != journey:
-            self._let_in(journey, now_us)
-            return
         client_id, at_us = journey
-        question = Entered(client_id, self._broker_id, at_us, True, waiting.home)
-        self._say(EVERY_BROKER, question, now_us)
-        self._timers.set((WAITING_TIMER, journey), min(now_us + ASK_AGAIN_US, waiting.until_us))
-
-    def _let_in(self, journey: Journey, now_us: int) -> None:
-        """The client has waited long enough, with or without its session."""
-        waiting = self._forget_waiting(journey)
-        if self._current.get(journey[0]) != journey:
-            return
-        del self._current[journey[0]]
+        _, waiting = self._waiting[client_id]
         if waiting.connection.is_closed:
-            self._clients.abandon(journey[0], now_us)
+            self._forget_waiting(client_id)
+        elif now_us >= waiting.until_us:
+            self._wait_no_more(journey, waiting, now_us)
         else:
-            waiting.connection.go_on(waiting.admission, now_us)
+            user = waiting.admission.user
+            question = Entered(client_id, self._broker_id, at_us, True, waiting.home, user)
+            self._say(EVERY_BROKER, question, now_us)
+            again_us = min(now_us + ASK_AGAIN_US, waiting.until_us)
+            self._timers.set((WAITING_TIMER, journey), again_us)
 
-    def _forget_waiting(self, journey: Journey) -> Waiting:
+    def _wait_no_more(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
+        """The broker that has the session does not answer."""
+        if self._clients.journal is not None:
+            self._refuse(journey, "the broker that has the session does not answer", now_us)
+            return
+        # It has died, and all its sessions with it.
+        self._forget_waiting(journey[0])
+        given = self._giving.withdraw(journey[0])
+        if given is not None:
+            self._stay(given, now_us)
+        waiting.connection.go_on(waiting.admission, now_us)
+
+    def _refuse(self, journey: Journey, reason: str, now_us: int) -> None:
+        """A client does not get its session here, for now."""
+        waiting = self._forget_waiting(journey[0])
+        waiting.connection.disconnect(ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
+
+    def _forget_waiting(self, client_id: str) -> Waiting:
+        journey, waiting = self._waiting.pop(client_id)
         self._timers.cancel((WAITING_TIMER, journey))
-        return self._waiting.pop(journey)
-
-    def _arrive(self, journey: Journey, now_us: int) -> None:
-        """All has come from where the client was: what was kept here is delivered."""
-        self._timers.cancel((ARRIVING_TIMER, journey))
-        move = self._arriving.pop(journey)
-        move.arrive(now_us)
-        move.session.arriving_us = None
-        if move.session.journal is not None and move.target is None:
-            move.session.journal.arrived(move.session)
-        if move.is_due and move.target is not None:
-            self._depart(move.target[1], now_us)
+        return waiting
 
 
 def _turn_away(waiting: Waiting, now_us: int) -> None:

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.language import format_filter
-from shoal.model import EVERYTHING, Filter
+from shoal.model import EVERYTHING, BrokerId, Filter
 from shoal.mqtt.errors import protocol_error
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
@@ -58,7 +58,9 @@ class Outgoing:
 
 
 class Diversion(Protocol):
-    """Takes a session's messages in its place."""
+    """Takes a session's messages in its place; `known` are the keys of those that came before."""
+
+    known: dict[tuple[str, int], None]
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
@@ -143,11 +145,13 @@ class Session:
         "_waiting",
         "_waiting_at_0",
         "arriving_us",
+        "began_us",
         "client_id",
         "diversion",
         "dropped",
         "entered_us",
         "expiry_interval_s",
+        "going",
         "is_remembered",
         "journal",
         "left_us",
@@ -155,18 +159,25 @@ class Session:
         "received",
         "subscriptions",
         "unsettled",
+        "user",
         "will",
     )
 
     def __init__(self, client_id: str, limits: Limits) -> None:
         self.client_id = client_id
+        # Whose it is; nobody else may connect to it.
+        self.user = ""
         self.outlet: Outlet | None = None
         self.expiry_interval_s = 0
+        # When it began, at whichever broker, by that broker's stamp: no other session has it.
+        self.began_us = 0
         # When its client came to this broker, as others know it, and when it went, if it did.
         self.entered_us = 0
         self.left_us: int | None = None
         # The stamp of its journey, while something may still come from where it was.
         self.arriving_us: int | None = None
+        # Where it was sent, and the stamp of that journey; it is kept until it is there.
+        self.going: tuple[BrokerId, int] | None = None
         self.journal: Journal | None = None
         self.is_remembered = False
         self.will: Will | None = None
@@ -187,7 +198,7 @@ class Session:
         # Those of QoS 0 among them, which must not be overtaken by others.
         self._waiting_at_0 = 0
         # Retained messages that are still to be sent, by the name of the subscription they are for.
-        self._feeds: dict[str, Iterator[Outgoing]] | None = None
+        self._feeds: dict[str, Iterator[Outgoing | None]] | None = None
         self._queued_bytes = 0
 
     @property
@@ -239,7 +250,7 @@ class Session:
             return
         self._keep(Outgoing(message, qos, retain, identifiers))
 
-    def feed(self, name: str, messages: Iterator[Outgoing], now_us: int) -> None:
+    def feed(self, name: str, messages: Iterator[Outgoing | None], now_us: int) -> None:
         """Send these behind all else, as fast as the client takes them; ends an older feed."""
         self._feeds = {**(self._feeds or {}), name: messages}
         self.pump(now_us)
@@ -292,11 +303,15 @@ class Session:
         assert self._feeds is not None
         while self._feeds and outlet.writable and len(self._inflight) < outlet.window:
             name, messages = next(iter(self._feeds.items()))
-            outgoing = next(messages, None)
-            if outgoing is None:
+            try:
+                outgoing = next(messages)
+            except StopIteration:
                 del self._feeds[name]
-            else:
-                self._send(outgoing, outlet, now_us)
+                continue
+            if outgoing is None:
+                outlet.pump_again()
+                return
+            self._send(outgoing, outlet, now_us)
 
     def _send(self, outgoing: Outgoing, outlet: Outlet, now_us: int) -> None:
         if outgoing.qos:

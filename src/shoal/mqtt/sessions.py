@@ -78,13 +78,17 @@ class Sessions:
         session = self._sessions[client_id] = Session(client_id, self._limits)
         return session
 
-    def release(self, client_id: str) -> Session:
+    def suspend(self, session: Session) -> None:
+        """Let nothing of a session be due: its client is at another broker."""
+        self._timers.cancel((SESSION_TIMER, session.client_id))
+        self._timers.cancel((WILL_TIMER, session.client_id))
+
+    def drop(self, session: Session) -> None:
         """Take a session out without ending it: another broker has it now."""
-        self._timers.cancel((SESSION_TIMER, client_id))
-        self._timers.cancel((WILL_TIMER, client_id))
-        session = self._sessions.pop(client_id)
+        self.suspend(session)
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
         session.will = None
-        return session
 
     def enter(
         self, connect: Connect, client_id: str, expiry_interval_s: int, now_us: int

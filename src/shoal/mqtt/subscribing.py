@@ -18,7 +18,12 @@ from typing import NamedTuple
 from shoal.matching import TopicError, matches
 from shoal.model import EVERYTHING
 from shoal.mqtt.access import Permissions
-from shoal.mqtt.content import ContentFilterError, attributes_of, read_subscription_filter
+from shoal.mqtt.content import (
+    ContentFilterError,
+    FilterQuotaError,
+    FilterReader,
+    attributes_of,
+)
 from shoal.mqtt.journal import CANNOT_WRITE
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
@@ -29,6 +34,10 @@ from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 from shoal.mqtt.subscriptions import Subscriptions
 
 _RETAIN_IF_NEW = 1
+# Tests of retained messages that are done before others have their turn, some 10 ms; and how many
+# bytes of a message are read for attributes in the time of one.
+SLICE_TESTS = 2_000
+BYTES_PER_TEST = 256
 
 
 class _Grant(NamedTuple):
@@ -56,12 +65,18 @@ class Subscribing:
         self, session: Session, permissions: Permissions, packet: Subscribe
     ) -> tuple[Suback, list[ClientSubscription]]:
         """The answer, and the subscriptions that get what is retained once it is out."""
+        reader = FilterReader(packet.properties.user_properties, self._limits)
         grants = [
-            self._grant(session, permissions, request, packet.properties)
+            self._grant(session, permissions, request, reader, packet.properties)
             for request in packet.requests
         ]
-        reasons = [grant.reason for grant in grants if grant.reason is not None]
-        properties = Properties(reason_string="\n".join(reasons)) if reasons else NO_PROPERTIES
+        if packet.beyond:
+            most = self._limits.maximum_topic_filters
+            refusal = _Grant(ReasonCode.QUOTA_EXCEEDED, f"more than {most} topic filters")
+            grants += [refusal] * packet.beyond
+        # Each once: many topic filters may be refused for one reason.
+        reasons = dict.fromkeys(grant.reason for grant in grants if grant.reason is not None)
+        properties = Properties(reason_string="; ".join(reasons)) if reasons else NO_PROPERTIES
         codes = tuple(grant.reason_code for grant in grants)
         wanting = [grant.retained for grant in grants if grant.retained is not None]
         return Suback(packet.packet_id, codes, properties), wanting
@@ -71,16 +86,15 @@ class Subscribing:
         session: Session,
         permissions: Permissions,
         request: SubscriptionRequest,
+        reader: FilterReader,
         properties: Properties,
     ) -> _Grant:
         """Grant or refuse one topic filter."""
         text = request.topic_filter
         try:
-            filter = read_subscription_filter(
-                text,
-                properties.user_properties,
-                with_query=self._limits.queries_in_topic_filters,
-            )
+            filter = reader.read(text)
+        except FilterQuotaError as error:
+            return _Grant(ReasonCode.QUOTA_EXCEEDED, str(error))
         except ContentFilterError as error:
             return _Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
         subscription = ClientSubscription(
@@ -117,6 +131,7 @@ class Subscribing:
     def unsubscribe(self, session: Session, packet: Unsubscribe) -> Unsuback:
         """Take subscriptions back; the answer says which there were."""
         codes = [self._take_back(session, text) for text in packet.topic_filters]
+        codes += [ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR] * packet.beyond
         return Unsuback(packet.packet_id, tuple(codes))
 
     def _take_back(self, session: Session, text: str) -> ReasonCode:
@@ -131,10 +146,24 @@ class Subscribing:
         session = subscription.session
         session.feed(subscription.text, self._retained_for(subscription, now_us), now_us)
 
-    def _retained_for(self, subscription: ClientSubscription, now_us: int) -> Iterator[Outgoing]:
-        """What is retained for a subscription; ends when it is taken back or replaced."""
+    def _retained_for(
+        self, subscription: ClientSubscription, now_us: int
+    ) -> Iterator[Outgoing | None]:
+        """What is retained for a subscription; ends when it is taken back or replaced.
+
+        None where others should have their turn: few messages may match of many that are tested.
+        """
         session, content = subscription.session, subscription.content
+        tests = 1 + sum(map(len, content.normal_form))
+        left = SLICE_TESTS
         for message in self._retained.matching(subscription.topic_filter, now_us):
+            if content != EVERYTHING:
+                left -= tests
+                if message.attributes is None:
+                    left -= message.size // BYTES_PER_TEST
+                if left < 0:
+                    left = SLICE_TESTS
+                    yield None
             if session.subscriptions.get(subscription.text) is not subscription:
                 return
             if subscription.no_local and session.client_id == message.publisher:

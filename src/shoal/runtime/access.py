@@ -15,24 +15,24 @@ everybody (`*`) grant.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from shoal.matching.topic_filters import topic_matches
 from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.runtime.network_file import AccessSection, RuleSection
+from shoal.runtime.password_checks import PasswordChecks
 from shoal.runtime.passwords import PasswordHash, check_password, parse_passwords
 
 EVERYBODY = "*"
-# Passwords that are checked at once: each takes a core and 16 MB for as long.
-MAX_CHECKS = 2
 # Characters that mean something in a topic filter; a name with one could widen a rule.
 _WILDCARDS = frozenset("+#/")
 _BAD_PASSWORD = Admission(
     ReasonCode.BAD_USER_NAME_OR_PASSWORD, reason="the user name or password is wrong"
 )
+_BUSY = Admission(ReasonCode.SERVER_BUSY, reason="too many passwords are being checked")
 _NOBODY = Admission(ReasonCode.NOT_AUTHORIZED, reason="this broker wants to know who you are")
 
 
@@ -108,7 +108,7 @@ class NetworkAccess:
         self._rules = Rules(section.rules)
         self._users = _read_users(section.passwords)
         self._owed: Credentials | None = None
-        self._checks = asyncio.Semaphore(MAX_CHECKS)
+        self._checks = PasswordChecks(partial(check_password, self._users))
 
     def admit(self, credentials: Credentials) -> Admission | None:
         """The answer, or None when a password must be checked first (see `answer`)."""
@@ -126,15 +126,20 @@ class NetworkAccess:
         owed, self._owed = self._owed, None
         return owed
 
-    async def answer(self, credentials: Credentials) -> Admission:
-        """Check a password, and answer."""
+    async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
+        """Check a password, and answer; `is_gone` says whether the client has hung up."""
         user, password = credentials.username or "", credentials.password or b""
-        async with self._checks:
-            right = await asyncio.to_thread(check_password, self._users, user, password)
+        right = await self._checks.check(user, password, credentials.address, is_gone)
+        if right is None:
+            return _BUSY
         return self._welcome(user, credentials) if right else _BAD_PASSWORD
 
     def _welcome(self, user: str, credentials: Credentials) -> Admission:
-        return Admission(permissions=self._rules.of(user, credentials.client_id))
+        return Admission(permissions=self._rules.of(user, credentials.client_id), user=user)
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        """What a user may do whose client is not here."""
+        return self._rules.of(user, client_id)
 
 
 def _read_users(path: str) -> Mapping[str, PasswordHash]:

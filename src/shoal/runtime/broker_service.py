@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,9 @@ from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.publishers import LivePublishers
+from shoal.runtime.spool_files import Spools, SpoolSettings
 from shoal.runtime.tls import load_client_context, load_contexts
-from shoal.runtime.websocket import WebSocket
+from shoal.runtime.websocket import WebSocket, is_same_host
 
 if TYPE_CHECKING:
     from shoal.runtime.trace_writer import TraceWriter
@@ -75,7 +77,9 @@ class BrokerService:
             tls=load_contexts(network.tls, name) if network.tls is not None else None,
             open_to_all=not system.needs_tree,
         )
-        self.links = PeerLinks(self.node, codec, settings)
+        files = _journal_files(network, name)
+        self.spools = _spools(network, files, self.node)
+        self.links = PeerLinks(self.node, codec, settings, self.spools)
         client_tls = network.client_tls
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         # A broker without a network is all there is: the machine has nothing to add.
@@ -91,9 +95,11 @@ class BrokerService:
             networked=networked,
             publishers=self.publishers if networked else None,
             servers=_servers(network),
-            files=_journal_files(network, name),
+            files=files,
             sync=network.storage.sync,
         )
+        if self.spools is not None:
+            self.spools.at_full = self.door.clients.refuse
         self.admin = AdminServer(self.status, self.missing)
 
     async def start(self) -> None:
@@ -106,6 +112,8 @@ class BrokerService:
         self.node.start(Started(former, self.network.link_limits.give_up_us))
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
+        if self.spools is not None:
+            self.spools.start()
         self.couriers.start()
         for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
@@ -121,12 +129,18 @@ class BrokerService:
                 case "peers":
                     self.listening[key] = await self.links.start(address)
                 case _:
-                    protocol = WebSocket if key in ("websocket", "wss") else MqttSocket
+                    is_web = key in ("websocket", "wss")
+                    protocol = partial(WebSocket, allows=self._allows) if is_web else MqttSocket
                     context = self._client_context if key in ("mqtts", "wss") else None
                     self.listening[key] = await self.door.listen(address, protocol, context)
         except OSError as error:
             problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
             raise OSError(problem) from None
+
+    def _allows(self, origin: str, host: str) -> bool:
+        """Whether web pages of an origin may connect to this host."""
+        origins = self.network.access.origins
+        return "*" in origins or origin in origins or is_same_host(origin, host)
 
     async def stop(self) -> None:
         """Drain and close."""
@@ -141,6 +155,8 @@ class BrokerService:
         await self.couriers.stop()
         await self.links.stop()
         self.publishers.stop()
+        if self.spools is not None:
+            await self.spools.stop()
         if self.door.journal is not None:
             await self.door.journal.stop()
         self.node.stop()
@@ -160,6 +176,8 @@ class BrokerService:
             found.append("neighbours' tables")
         if self.door.journal is not None and self.door.journal.status["is_failing"]:
             found.append("a disk that takes the journal")
+        if self.door.clients.refusal:
+            found.append(f"room on disk: {self.door.clients.refusal}")
         listeners = self.section.listeners()
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
@@ -215,6 +233,20 @@ def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
     own = pattern.replace("{broker}", name)
     folder = Path(own) if own != pattern else Path(own) / name
     return JournalFiles(folder, network.name, name)
+
+
+def _spools(network: Network, files: JournalFiles | None, node: Node) -> Spools | None:
+    """What keeps what waits for neighbours that are away; the folder is this process's by now."""
+    if files is None or network.acknowledge != "stored":
+        return None
+    storage = network.storage
+    settings = SpoolSettings(
+        folder=files.folder,
+        sync=storage.sync,
+        maximum_bytes=storage.maximum_absent_bytes,
+        keep_us=storage.absent_s * 1_000_000,
+    )
+    return Spools(node, settings)
 
 
 def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:

@@ -9,10 +9,13 @@ on reading, and closes when the client does, or a moment later.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 
 # Long enough for a client to read what was said and close; one that does not is cut off.
 LINGER_S = 1.0
+# Linux alone says that the other end has said its last word; elsewhere a reset counts.
+_HANGUPS = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
 class Lingering(asyncio.Protocol):
@@ -41,6 +44,15 @@ class Lingering(asyncio.Protocol):
         if not self._is_over and not self._transport.is_closing():
             self._is_over = True
             asyncio.get_running_loop().call_later(LINGER_S, self._transport.close)
+
+    def is_gone(self) -> bool:
+        """Whether the client has closed, even if what it said before is not read yet."""
+        connection = self._transport.get_extra_info("socket")
+        if self._transport.is_closing() or connection is None:
+            return True
+        poll = select.poll()
+        poll.register(connection.fileno(), _HANGUPS)
+        return bool(poll.poll(0))
 
     def _say_goodbye(self) -> None:
         """What is said last."""

@@ -1,13 +1,15 @@
 """A broker's journal as files of one folder: batches of bytes, appended, and read again at a start.
 
 A batch is there whole or not at all: before it stand its length and a checksum, and what a crash
-cut short is dropped at the next start.  Anything else that is wrong is an error that names file
-and byte.  When all that matters has been said again in a new file, that file is marked, and those
-before it go; so no file is ever rewritten, and a crash at any moment leaves a whole journal.
+cut short is dropped at the next start, with a warning.  Anything else that is wrong is an error
+that names file and byte.  When all that matters has been said again in a new file, that file is
+marked, and those before it go; so no file is ever rewritten, and a crash at any moment leaves a
+whole journal.
 
 | file | what it is |
 | --- | --- |
-| lock | held by the process that uses the folder; has its number |
+| lock | held by the process that uses the folder; has its number, and that of the last file |
+| reserve | nothing; its room is for the day on which the disk is full |
 | journal-00000001, … | a heading (whose journal), then batches; read in this order |
 
 A batch: length, CRC-32 of the bytes, CRC-32 of these two, 4 bytes each; the bytes.  A batch of no
@@ -32,7 +34,7 @@ Sync = Literal["never", "second", "always"]
 
 _FORMAT = "shoal journal 1"
 _PREFIX = "journal-"
-_HEAD_BYTES = 12
+HEAD_BYTES = 12
 _FIRST = 1
 
 
@@ -58,7 +60,10 @@ class JournalFiles:
     def __init__(self, folder: Path, network: str, broker: BrokerId) -> None:
         self.folder = folder
         self._heading = _Heading(_FORMAT, network, broker)
-        self._lock = self._take_lock()
+        # What a start should be told, though it can go on.
+        self.warnings: list[str] = []
+        self._lock, self._last_number = self._take_lock()
+        self._reserve = folder / "reserve"
         # By number, oldest first: how long each file is.
         self._sizes: dict[int, int] = {}
         self._file = -1
@@ -80,6 +85,7 @@ class JournalFiles:
         """
         try:
             numbers = self._needed()
+            self._warn_of_missing(max(numbers, default=0))
             for number in numbers:
                 is_last = number == numbers[-1]
                 self._sizes[number] = self._read_file(self._path(number), is_last, apply)
@@ -110,6 +116,7 @@ class JournalFiles:
         self._number = number
         self._sizes[number] = 0
         try:
+            _note_use(self._lock, number)
             self._write(msgspec.msgpack.encode(self._heading))
         except OSError:
             self._file, self._number = former
@@ -142,9 +149,32 @@ class JournalFiles:
         """Those before this one count no more."""
         self._sizes = {self._number: self._sizes[self._number]}
 
+    def take_back(self) -> None:
+        """Remove the file that was begun last, since nothing in it counts, and go on before it."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        file = os.open(self._path(self._number - 1), flags)
+        os.close(self._file)
+        self._path(self._number).unlink()
+        del self._sizes[self._number]
+        self._file, self._number = file, self._number - 1
+
+    def hold_reserve(self, size: int) -> None:
+        """Take room for so many bytes; OSError if there is not as much; for any thread."""
+        file = os.open(self._reserve, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError:
+            self.release_reserve()
+            raise
+        finally:
+            os.close(file)
+
+    def release_reserve(self) -> None:
+        """Give the room back, to be written to."""
+        self._reserve.unlink(missing_ok=True)
+
     def _write(self, batch: bytes) -> None:
-        head = len(batch).to_bytes(4, "big") + crc32(batch).to_bytes(4, "big")
-        data = memoryview(head + crc32(head).to_bytes(4, "big") + batch)
+        data = memoryview(framed(batch))
         written = 0
         try:
             while written < len(data):
@@ -186,20 +216,21 @@ class JournalFiles:
         """Whether a file has the mark, as far as it can be read."""
         data = path.read_bytes()
         position, is_marked = 0, False
-        while (batch := _batch_at(data, position)) is not None:
+        while (batch := batch_at(data, position)) is not None:
             is_marked = is_marked or not batch
-            position += _HEAD_BYTES + len(batch)
+            position += HEAD_BYTES + len(batch)
         return is_marked
 
     def _read_file(self, path: Path, is_last: bool, apply: Callable[[bytes], None]) -> int:
         data = path.read_bytes()
         position = 0
         while position < len(data):
-            batch = _batch_at(data, position)
+            batch = batch_at(data, position)
             if batch is None:
-                if not is_last or not _is_torn(data, position):
+                if not is_last or not is_torn(data, position):
                     raise self._broken(path, position, "is damaged")
                 os.truncate(path, position)
+                self._warn_of_loss(path, position, len(data) - position)
                 break
             try:
                 if position == 0:
@@ -208,8 +239,27 @@ class JournalFiles:
                     apply(batch)
             except (ValueError, msgspec.MsgspecError) as error:
                 raise self._broken(path, position, f"cannot be read: {error}") from None
-            position += _HEAD_BYTES + len(batch)
+            position += HEAD_BYTES + len(batch)
+        if position == 0:
+            self._warn_of_loss(path, 0, 0)
         return position
+
+    def _warn_of_loss(self, path: Path, position: int, size: int) -> None:
+        if position:
+            what = f"its last batch, {size} bytes from byte {position} on, was not whole"
+        else:
+            what = "it has no heading"
+        self.warnings.append(
+            f"{path}: {what}; a crash or a power cut while it was written leaves it so, and what "
+            "it said is not known"
+        )
+
+    def _warn_of_missing(self, last: int) -> None:
+        if last < self._last_number:
+            self.warnings.append(
+                f"{self._path(self._last_number)} was written last, and is missing; what it said "
+                "is not known"
+            )
 
     def _check_heading(self, path: Path, batch: bytes) -> None:
         heading = _decode_heading(batch)
@@ -231,7 +281,8 @@ class JournalFiles:
 
     # --- whose it is --------------------------------------------------------------------------
 
-    def _take_lock(self) -> int:
+    def _take_lock(self) -> tuple[int, int]:
+        """The lock, and the number of the last file of whoever had it before."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -241,36 +292,54 @@ class JournalFiles:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            process = os.read(lock, 20).decode("ascii", "replace").strip()
+            process = _numbers_in(lock)[0]
             os.close(lock)
             raise JournalError(
                 f"{self.folder} is in use by process {process}; stop that broker, or name another "
                 "folder"
             ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        return lock
+        last = _numbers_in(lock)[1]
+        _note_use(lock, last)
+        return lock, last
 
 
-def _batch_at(data: bytes, position: int) -> bytes | None:
+def _note_use(lock: int, last: int) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n{last}\n".encode(), 0)
+
+
+def _numbers_in(lock: int) -> tuple[int, int]:
+    """The process that uses a folder, and its last file; 0 where that is not said."""
+    words = os.pread(lock, 100, 0).split()
+    process, number = (int(word) if word.isdigit() else 0 for word in [*words, b"", b""][:2])
+    return process, number
+
+
+def framed(batch: bytes) -> bytes:
+    """A batch as it stands in a file."""
+    head = len(batch).to_bytes(4, "big") + crc32(batch).to_bytes(4, "big")
+    return head + crc32(head).to_bytes(4, "big") + batch
+
+
+def batch_at(data: bytes, position: int) -> bytes | None:
     """The batch that begins there; None if it is not whole."""
-    start = position + _HEAD_BYTES
+    start = position + HEAD_BYTES
     head = data[position:start]
-    if len(head) < _HEAD_BYTES or crc32(head[:8]) != int.from_bytes(head[8:], "big"):
+    if len(head) < HEAD_BYTES or crc32(head[:8]) != int.from_bytes(head[8:], "big"):
         return None
     batch = data[start : start + int.from_bytes(head[:4], "big")]
     is_whole = len(batch) == int.from_bytes(head[:4], "big")
     return batch if is_whole and crc32(batch) == int.from_bytes(head[4:8], "big") else None
 
 
-def _is_torn(data: bytes, position: int) -> bool:
+def is_torn(data: bytes, position: int) -> bool:
     """Whether what begins there is no batch because a crash came in between: it is the last.
 
     After a power cut the end of a file may be zeros that were never overwritten.
     """
-    start = position + _HEAD_BYTES
+    start = position + HEAD_BYTES
     head = data[position:start]
     end = start
-    if len(head) == _HEAD_BYTES and crc32(head[:8]) == int.from_bytes(head[8:], "big"):
+    if len(head) == HEAD_BYTES and crc32(head[:8]) == int.from_bytes(head[8:], "big"):
         end += int.from_bytes(head[:4], "big")
     return not any(data[end:])

@@ -4,7 +4,7 @@ The journal's files grow, so from time to time all is said again in a new one, a
 write; memory is the truth, and the broker waits for nothing.  What cannot be written (a full disk)
 is not acknowledged either: the connections that were about to be answered are closed, and from then
 on publications above QoS 0 and lasting subscriptions are refused, until writing works again and all
-has been said anew.
+has been said anew.  The old files may be what fills the disk, so there is room in reserve for that.
 
 | `sync` | a crash of the broker loses | a power cut loses |
 | --- | --- | --- |
@@ -29,6 +29,8 @@ from shoal.runtime.node import Node
 
 # Below this, all is never said again; above, when there is twice as much as it came to last.
 SMALL_BYTES = 32 * 2**20
+# Kept free for saying all again on a full disk: what is left then is mostly far less.
+RESERVE_BYTES = 32 * 2**20
 # Every start begins a file.
 MAX_FILES = 8
 # What is said again with one write: about a millisecond.
@@ -52,6 +54,7 @@ class JournalWriter:
         self._dropping: asyncio.Future[None] | None = None
         self._syncing: asyncio.Future[None] | None = None
         self._is_unsynced = False
+        self._holding: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         remembered = Remembered()
@@ -60,6 +63,8 @@ class JournalWriter:
         except JournalError:
             files.close()
             raise
+        for problem in files.warnings:
+            _log.warning("the journal has a gap", extra={"problem": problem})
         for problem in restore(clients, remembered, node.clock.now_us()):
             _log.error("not restored", extra={"problem": problem})
         assert clients.journal is not None
@@ -88,6 +93,7 @@ class JournalWriter:
 
     def start(self) -> None:
         """Begin to see to what is due each second."""
+        self._hold_reserve()
         self._timer = self._node.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
@@ -96,7 +102,7 @@ class JournalWriter:
             self._timer.cancel()
         self.write()
         self._is_stopped = True
-        for task in (self._dropping, self._syncing):
+        for task in (self._dropping, self._syncing, self._holding):
             if task is not None:
                 await asyncio.wait([task])
         if self._sync != "never":
@@ -173,6 +179,22 @@ class JournalWriter:
         error = dropping.exception()
         if error is not None:
             _log.error("old journal files remain", extra={"problem": str(error)})
+        self._hold_reserve()
+
+    def _hold_reserve(self) -> None:
+        if self._holding is None:
+            hold = self._files.hold_reserve
+            self._holding = self._node.loop.run_in_executor(None, hold, RESERVE_BYTES)
+            self._holding.add_done_callback(self._held)
+
+    def _held(self, holding: asyncio.Future[None]) -> None:
+        self._holding = None
+        error = holding.exception()
+        if error is not None:
+            _log.warning(
+                "the disk has no room in reserve for the journal",
+                extra={"bytes": RESERVE_BYTES, "problem": str(error)},
+            )
 
     # --- when it cannot be written ------------------------------------------------------------
 
@@ -183,11 +205,14 @@ class JournalWriter:
                 "the journal cannot be written; publications above QoS 0 are refused until it can",
                 extra={"folder": str(self._files.folder), "problem": error.strerror},
             )
+        elif self._restating is not None:  # nothing was promised since it was begun
+            self._files.take_back()
         self._journal.is_failing = True
         self._restating = None
         self._journal.take()
 
     def _try_again(self) -> None:
+        self._files.release_reserve()
         try:
             self._begin_again()
         except OSError as error:

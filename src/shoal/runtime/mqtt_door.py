@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from socket import SO_KEEPALIVE, SOL_SOCKET
 from typing import Protocol, cast
@@ -49,8 +49,8 @@ class LateAccess(Access, Protocol):
     def take_owed(self) -> Credentials | None:
         """Whom `admit` has just left without an answer."""
 
-    async def answer(self, credentials: Credentials) -> Admission:
-        """The answer that `admit` owes."""
+    async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
+        """The answer that `admit` owes; `is_gone` says whether the client has hung up."""
 
 
 class Socket(Protocol):
@@ -65,6 +65,9 @@ class Socket(Protocol):
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+    def is_gone(self) -> bool:
+        """Whether the client has hung up, even if what it said before is not read yet."""
 
 
 class MqttDoor:
@@ -311,15 +314,13 @@ class MqttDoor:
         socket.pause_reading()
         credentials = self._access.take_owed() if self._access is not None else None
         if self._access is not None and credentials is not None:
-            task = asyncio.create_task(self._admit(connection, credentials, self._access))
+            answer = self._access.answer(credentials, socket.is_gone)
+            task = asyncio.create_task(self._admit(connection, answer))
             self._admissions.add(task)
             task.add_done_callback(self._admissions.discard)
 
-    async def _admit(
-        self, connection: Connection, credentials: Credentials, access: LateAccess
-    ) -> None:
-        admission = await access.answer(credentials)
-        self.carry_out(connection.admitted(admission, self.node.clock.now_us()))
+    async def _admit(self, connection: Connection, answer: Awaitable[Admission]) -> None:
+        self.carry_out(connection.admitted(await answer, self.node.clock.now_us()))
         self.node.schedule_flush()
 
     def _take_held(self) -> None:
@@ -370,7 +371,11 @@ class MqttDoor:
                 socket.close()
 
     def _look_after(self) -> None:
-        """Read on from those that wait, and see to the time."""
+        """Read on from those that wait, and see to the time and to what must be said."""
+        if self.clients.problems:
+            for problem in self.clients.problems:
+                _log.error("not kept", extra={"problem": problem})
+            self.clients.problems.clear()
         if self._waiting:
             self._go_on()
         if self._holding and not self.clients.is_held:

@@ -19,7 +19,7 @@ the broker that reads it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -33,8 +33,10 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import TopologyError, check_tree
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.journal_files import Sync
+from shoal.runtime.spool_files import MAXIMUM_BYTES
 from shoal.typed_toml import TomlError
 
+Acknowledge = Literal["settled", "stored"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 # Names go into file names, metrics and certificates.
@@ -116,10 +118,13 @@ class AccessSection(Section, frozen=True, kw_only=True):
 
     anonymous   clients that do not say who they are
     passwords   a file made by `shoal password`
+    origins     where web pages that connect over WebSocket may come from, besides the listener's
+                own host (`https://app.example.org`; `*` is anywhere)
     """
 
     anonymous: bool = False
     passwords: str = ""
+    origins: tuple[str, ...] = ()
     rules: tuple[RuleSection, ...] = ()
 
 
@@ -140,6 +145,7 @@ class LinksSection(Section, frozen=True, kw_only=True):
     limit_bytes: Positive = 128 * 2**20
     silence_us: Positive = 5_000_000
     give_up_us: Positive = 60_000_000
+    park_us: Positive = 2_000_000
 
     def __post_init__(self) -> None:
         if not self.low_bytes < self.high_bytes < self.limit_bytes:
@@ -157,10 +163,20 @@ class StorageSection(Section, frozen=True, kw_only=True):
     folder   each broker has a folder of its name in it, unless {broker} is in the folder's own
     sync     when written bytes are made to outlast a power cut: never (the system decides), every
              second, or always, with each write; being killed loses nothing in any case
+
+    acknowledge            when QoS 1 and 2 are acknowledged: settled (in the sessions of all their
+                           subscribers), or stored (for subscribers behind a broker that is away, on
+                           the disk of the broker before it); with a folder and links, stored
+    absent_s               stored: a broker that is away for so long counts as gone
+    maximum_absent_bytes   stored: what one broker keeps for its neighbours that are away; beyond
+                           this it refuses
     """
 
     folder: str = ""
     sync: Sync = "second"
+    acknowledge: Acknowledge | msgspec.UnsetType = msgspec.UNSET
+    absent_s: Positive = 86_400
+    maximum_absent_bytes: Positive = MAXIMUM_BYTES
 
 
 class TraceSection(Section, frozen=True, kw_only=True):
@@ -214,6 +230,14 @@ class Network(Section, frozen=True, kw_only=True):
         """Whom the links join to a broker, sorted."""
         ends = [link for link in self.links if name in link]
         return tuple(sorted(right if left == name else left for left, right in ends))
+
+    @property
+    def acknowledge(self) -> Acknowledge:
+        """When what clients publish at QoS 1 and 2 is acknowledged."""
+        storage = self.storage
+        if storage.acknowledge is not msgspec.UNSET:
+            return storage.acknowledge
+        return "stored" if storage.folder and SYSTEMS[self.system].needs_tree else "settled"
 
     @property
     def system_parameters(self) -> msgspec.Struct | None:
@@ -297,6 +321,12 @@ def problems(network: Network) -> list[str]:
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
         found.append(f"storage.folder: {folder} is no folder")
+    if network.storage.acknowledge == "stored":
+        where = "storage.acknowledge: stored"
+        if not folder:
+            found.append(f"{where} needs a disk; set storage.folder")
+        if not SYSTEMS[network.system].needs_tree:
+            found.append(f"{where} is for trees; {network.system} counts who is away as gone")
     return found
 
 

@@ -28,6 +28,7 @@ from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.node import Node, Phase
 from shoal.runtime.pauses import Rounds
 from shoal.runtime.peer_connections import Door, PeerConnection, dial
+from shoal.runtime.spool_files import Spools
 from shoal.runtime.tls import TlsContexts
 
 TICK_S = 1.0
@@ -78,12 +79,15 @@ class _Link:
 
 
 class PeerLinks:
-    """All links of one node."""
+    """All links of one node; those to its neighbours keep what they cannot send in `spools`."""
 
-    def __init__(self, node: Node, codec: Codec, settings: PeerSettings) -> None:
+    def __init__(
+        self, node: Node, codec: Codec, settings: PeerSettings, spools: Spools | None = None
+    ) -> None:
         self._node = node
         self._codec = codec
         self._settings = settings
+        self._spools = spools
         self._links: dict[BrokerId, _Link] = {}
         self._by_connection: dict[PeerConnection, _Link] = {}
         self._strangers: set[PeerConnection] = set()
@@ -113,6 +117,8 @@ class PeerLinks:
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self._settings.neighbours:
             link = self._add(neighbour, is_lasting=True)
+            if self._spools is not None:
+                self._spools.expect(link.session)
             if self._node.id < neighbour:
                 self._dial(neighbour, link, self._settings.addresses[neighbour])
         self._ticking = loop.call_later(TICK_S, self._tick)
@@ -206,6 +212,7 @@ class PeerLinks:
                 "is_lasting": link.is_lasting,
                 "is_full": link.session.is_full,
                 "buffered_bytes": link.session.buffered_bytes,
+                "spooled_bytes": self._spools.size(name) if self._spools is not None else 0,
                 "delay_us": link.session.delay_us,
                 "bytes_in": link.bytes_in,
                 "bytes_out": link.bytes_out,
@@ -223,7 +230,7 @@ class PeerLinks:
     # --- links --------------------------------------------------------------------------------
 
     def _add(self, neighbour: BrokerId, *, is_lasting: bool) -> _Link:
-        settings = self._settings
+        settings, spools = self._settings, self._spools
         session = LinkSession(
             settings.network,
             self._node.id,
@@ -232,6 +239,7 @@ class PeerLinks:
             self._codec,
             settings.limits,
             is_graceful=not settings.open_to_all,
+            spool=spools.of(neighbour) if spools is not None and is_lasting else None,
         )
         link = self._links[neighbour] = _Link(session, is_lasting=is_lasting)
         return link
@@ -273,11 +281,16 @@ class PeerLinks:
         missed_us = self._rounds.missed_us(now_us)
         for link in list(self._links.values()):
             link.session.excuse(missed_us)
-            self._node.changed(link.session.tick(now_us))
+            changes = link.session.tick(now_us)
+            if changes and link.is_lasting and self._spools is not None:
+                self._spools.gone(link.session.neighbour)
+            self._node.changed(changes)
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 _log.warning("silent link", extra={"neighbour": link.session.neighbour})
                 link.connection.abort()
+        if self._spools is not None:
+            self._spools.stand_in()
         self._room_may_have_come()
         self._node.schedule_flush()
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
@@ -313,6 +326,8 @@ class PeerLinks:
             raise WireError(f"this is {hello.broker}, not {link.session.neighbour}")
         changes = link.session.connected(hello, now_us)
         link.connections += 1
+        if link.is_lasting and self._spools is not None:
+            self._spools.here(hello.broker)
         self._to_flush[link] = None
         self._node.changed(changes)
         self._room_may_have_come()

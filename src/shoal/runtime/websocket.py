@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import cast
+from urllib.parse import urlsplit
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
@@ -12,6 +15,7 @@ from wsproto.events import (
     CloseConnection,
     Event,
     Ping,
+    Pong,
     RejectConnection,
     Request,
 )
@@ -27,12 +31,38 @@ SUBPROTOCOL = "mqtt"
 HANDSHAKE_TIMEOUT_S = 10.0
 
 
-class WebSocket(Lingering):
-    """One client over WebSocket."""
+# Whether pages of an origin may connect to this host, as they name both.
+Allows = Callable[[str, str], bool]
 
-    def __init__(self, door: MqttDoor) -> None:
+_log = logging.getLogger(__name__)
+
+
+def is_same_host(origin: str, host: str) -> bool:
+    """Whether a page comes from the host it connects to, at whatever port.
+
+    >>> is_same_host("https://example.org", "example.org:9001")
+    True
+    >>> is_same_host("https://example.com", "example.org"), is_same_host("null", "null")
+    (False, False)
+    """
+    try:
+        here, there = urlsplit(f"//{host}").hostname, urlsplit(origin).hostname
+    except ValueError:
+        return False
+    return there is not None and here == there
+
+
+class WebSocket(Lingering):
+    """One client over WebSocket.
+
+    Browsers say which page it is that connects, its origin; pages that `allows` does not know are
+    refused, so that no page can use what a browser's machine may reach.  Others say nothing.
+    """
+
+    def __init__(self, door: MqttDoor, allows: Allows = is_same_host) -> None:
         super().__init__()
         self._door = door
+        self._allows = allows
         self._protocol = WSConnection(ConnectionType.SERVER)
         self._connection: Connection | None = None
 
@@ -59,13 +89,15 @@ class WebSocket(Lingering):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Request(subprotocols=offered):
-                self._answer(SUBPROTOCOL in offered)
+            case Request():
+                self._answer(event)
             case BytesMessage(data=data) if self._connection is not None:
                 self._door.received(self._connection, bytes(data))
             case Ping():
                 if not self._is_half_closed:
                     self._send(event.response())
+            case Pong():  # nobody asked: a heartbeat of the client's own [RFC 6455 5.5.3]
+                pass
             case CloseConnection():
                 self._send(event.response())
                 self._transport.close()
@@ -73,14 +105,22 @@ class WebSocket(Lingering):
                 self._send(CloseConnection(CloseReason.UNSUPPORTED_DATA, "MQTT is binary"))
                 self._transport.close()
 
-    def _answer(self, speaks_mqtt: bool) -> None:
+    def _answer(self, request: Request) -> None:
         self._timeout.cancel()
-        if speaks_mqtt:
+        headers = {name.lower(): value for name, value in request.extra_headers}
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if SUBPROTOCOL not in request.subprotocols:
+            self._reject(400)
+        elif origin and not self._allows(origin, request.host):
+            _log.warning("refused", extra={"origin": origin, "host": request.host})
+            self._reject(403)
+        else:
             self._send(AcceptConnection(subprotocol=SUBPROTOCOL))
             self._connection = self._door.opened(self, self._transport)
-        else:
-            self._send(RejectConnection(status_code=400))
-            self._transport.close()
+
+    def _reject(self, status: int) -> None:
+        self._send(RejectConnection(status_code=status))
+        self._transport.close()
 
     def _too_late(self) -> None:
         self._transport.close()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.language.like import Wildcard, canonical_pattern, elements, escape_literal
+from shoal.model.like import Wildcard, canonical_pattern, elements, escape_literal
 
 
 @given(st.text())

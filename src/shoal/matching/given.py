@@ -1,0 +1,61 @@
+"""Attribute values as callers have them: our own types, and others that mean exactly one of ours.
+
+numpy's scalars, and subclasses of `str`, `int` and `float`, are taken for what they equal; None and
+pandas' NA stand for a missing attribute.  Whatever else there is (dates, decimals, bytes) has no
+exact meaning: it raises, where silence would look like "nothing matches".
+
+>>> import numpy as np
+>>> checked({"price": np.float32(1.5), "symbol": "A"})
+{'price': 1.5, 'symbol': 'A'}
+>>> checked({"price": b"1.5"})
+Traceback (most recent call last):
+TypeError: attribute 'price': bytes is not a value; use a boolean, an integer, a double or a string
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.model import INTEGER_MAX, INTEGER_MIN, Attributes, Value, check_value
+
+# What needs no second look.
+PLAIN_TYPES = frozenset((bool, int, float, str, type(None)))
+
+
+def checked(attributes: Mapping[str, Any]) -> Attributes:
+    """The attributes with values of our own types; TypeError names what has no exact meaning.
+
+    So does ValueError an integer beyond 64 bits.  A mapping that needs no change is handed back.
+    """
+    for value in attributes.values():
+        kind = type(value)
+        if kind not in PLAIN_TYPES or (kind is int and not INTEGER_MIN <= value <= INTEGER_MAX):
+            plain = {name: plain_value(name, each) for name, each in attributes.items()}
+            return {name: each for name, each in plain.items() if each is not None}
+    return attributes
+
+
+def plain_value(name: str, given: Any) -> Value | None:
+    """A value of one of our own types, None for a missing one; raises as `checked` does."""
+    value: Value
+    match given:
+        case None | bool() | np.bool_():
+            return None if given is None else bool(given)
+        case str():
+            return str.__str__(given)
+        case int() | np.integer():
+            check_value(int(given), f"attribute {name!r}")
+            return int(given)
+        case float() | np.floating():
+            value = float(given)
+            if value == given or given != given:
+                return value
+    if type(given).__name__ == "NAType" and type(given).__module__.startswith("pandas."):
+        return None
+    raise TypeError(
+        f"attribute {name!r}: {type(given).__name__} is not a value; "
+        "use a boolean, an integer, a double or a string"
+    )

@@ -1,0 +1,455 @@
+"""What a run broke of what the README promises.  Pure: a plan and a history become violations.
+
+| kind | what is wrong |
+| --- | --- |
+| lost | acknowledged, and a session that was there throughout never got it |
+| doubled | QoS 2 all the way, and twice at a session, or at two members of a group |
+| disordered | a session got a publisher's later publication first (not of groups: MQTT 5, 4.6) |
+| phantom | never published, or not asked for |
+| session | CONNACK's session present is not true |
+| unanswered | publications without an acknowledgement when all should rest |
+| silent | a broker that does not answer pings when all should rest, or is not ready |
+| died, busy, grown, logged | a process that ended, computes at rest, grew, or complains |
+
+What the README says may be lost is excused, and nothing else: see `Excuses`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tests.chaos.history import (
+    Asked,
+    Died,
+    Disk,
+    Done,
+    Entered,
+    Event,
+    GivenUp,
+    Got,
+    Granted,
+    Killed,
+    Left,
+    Logged,
+    Measured,
+    Ready,
+    Refused,
+    Sent,
+    Silent,
+    Taken,
+)
+from tests.chaos.schedule import Plan, SubscriberPlan
+
+# Of one processor, at rest; a broker that waits uses a hundredth.
+BUSY_SHARE = 0.4
+# Runs are seconds long, and their messages small.
+GROWN_MB = 200.0
+# Before a client goes, and after.
+BEING_SENT_S = 3.0
+UNNOTICED_S = 0.5
+# Ranges of numbers that a violation names.
+LONGEST_LIST = 12
+# What a broker logs because its disk was made full.
+_OF_FULL_DISKS = ("the journal cannot be written",)
+
+Key = tuple[str, int]
+
+
+class Violation(NamedTuple):
+    kind: str
+    who: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.who} {self.what}"
+
+
+class _Published(NamedTuple):
+    """A publication: when it was sent first, and when it was taken, if it was."""
+
+    sent: Sent
+    taken_s: float | None
+
+
+class _Session(NamedTuple):
+    """A subscriber's session, as far as it can be judged."""
+
+    granted_s: float
+    # When its broker said that it was gone; infinite when it never did.
+    until_s: float
+
+
+def judge(plan: Plan, history: Sequence[Event]) -> list[Violation]:
+    """All violations, the gravest first."""
+    return [
+        *missing(plan, history),
+        *_doubled(plan, history),
+        *_disordered(plan, history),
+        *_phantoms(plan, history),
+        *_sessions(plan, history),
+        *_at_rest(history),
+    ]
+
+
+# --- loss ------------------------------------------------------------------------------------
+
+
+def missing(plan: Plan, history: Sequence[Event]) -> list[Violation]:
+    """What is lost, or has not come yet."""
+    published = _publications(history)
+    sessions = _judged_sessions(plan, history)
+    got = _got(history)
+    excuses = Excuses(plan, history)
+    lost: dict[tuple[str, str], list[Key]] = defaultdict(list)
+    for subscriber in plan.subscribers:
+        session = sessions.get(subscriber.name)
+        if session is None or subscriber.group:
+            continue
+        for key in _owed(published, session, subscriber):
+            if key not in got[subscriber.name] and not excuses.loss(published[key], subscriber):
+                lost[subscriber.name, key[0]].append(key)
+    for group, members in _groups(plan).items():
+        judged = [sessions[each.name] for each in members if each.name in sessions]
+        if not judged or any(each.until_s != float("inf") for each in judged):
+            continue  # whose session went, took with it what nobody can know
+        session = _Session(max(each.granted_s for each in judged), float("inf"))
+        had = set().union(*(got[each.name] for each in members))
+        for key in _owed(published, session, members[0]):
+            if key not in had and not any(excuses.loss(published[key], each) for each in members):
+                lost[f"group {group}", key[0]].append(key)
+    return [
+        Violation("lost", who, f"never got {publisher}'s {_told(published, keys)}")
+        for (who, publisher), keys in lost.items()
+    ]
+
+
+def _owed(
+    published: Mapping[Key, _Published], session: _Session, subscriber: SubscriberPlan
+) -> Iterable[Key]:
+    for key, (sent, taken_s) in published.items():
+        if (
+            taken_s is not None
+            and sent.at_s > session.granted_s
+            and taken_s < session.until_s
+            and sent.x >= subscriber.least
+        ):
+            yield key
+
+
+def _judged_sessions(plan: Plan, history: Sequence[Event]) -> dict[str, _Session]:
+    """Lasting sessions, from their first grant to when one was wrongly said to be new.
+
+    Later subscriptions are made while brokers are away, and granted all the same.
+    """
+    granted: dict[str, float] = {}
+    until: dict[str, float] = {}
+    for event in history:
+        match event:
+            case Granted(client=client):
+                granted.setdefault(client, event.at_s)
+            case Entered(client=client, present=False) if client in granted:
+                until.setdefault(client, event.at_s)
+    return {
+        each.name: _Session(granted[each.name], until.get(each.name, float("inf")))
+        for each in plan.subscribers
+        if each.lasts and each.name in granted
+    }
+
+
+class Excuses:
+    """What the README says may happen, so far as these plans do it.
+
+    - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
+      own broker is killed".
+    - In BlueDove "a subscriber's dispatcher that is killed counts as gone until it is back".
+    - A member of a group whose session ends with its connection takes with it what it was being
+      sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
+    """
+
+    def __init__(self, plan: Plan, history: Sequence[Event]) -> None:
+        self._plan = plan
+        self._advertisers = {each.name for each in plan.publishers if each.advertises}
+        self._down = _downs(history)
+        # Where each client's session may be from when on.
+        self._places: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self._done: dict[Key, float] = {}
+        self._ends: dict[str, list[float]] = defaultdict(list)
+        for event in history:
+            match event:
+                case Asked(client=client, broker=broker) | Entered(client=client, broker=broker):
+                    self._places[client].append((event.at_s, broker))
+                case Done(client=client, number=number):
+                    self._done[client, number] = event.at_s
+                case Left(client=client):
+                    self._ends[client].append(event.at_s)
+
+    def loss(self, published: _Published, subscriber: SubscriberPlan) -> bool:
+        sent, taken_s = published
+        if taken_s is None:
+            return False
+        if not subscriber.lasts:
+            return any(
+                sent.at_s < end_s + UNNOTICED_S and taken_s > end_s - BEING_SENT_S
+                for end_s in self._ends[subscriber.name]
+            )
+        if self._plan.system != "bluedove":
+            return False
+        return self._was_down(subscriber.name, sent.at_s, taken_s)
+
+    def double(self, sent: Sent) -> bool:
+        """Whether its publisher's own broker was killed before all was said about it."""
+        if sent.client not in self._advertisers:
+            return False
+        done_s = self._done.get((sent.client, sent.number), float("inf"))
+        return self._was_down(sent.client, sent.at_s, done_s)
+
+    def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
+        """Whether a broker was down, at any time between these, at which the client was."""
+        places = self._places[client]
+        first = max(bisect_right(places, (from_s, "~")) - 1, 0)
+        brokers = {broker for at_s, broker in places[first:] if at_s <= to_s}
+        return any(
+            killed_s <= to_s and from_s <= back_s
+            for broker in brokers
+            for killed_s, back_s in self._down.get(broker, ())
+        )
+
+
+def _downs(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
+    """When each broker was down: from its end until it was ready again."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    since: dict[str, float] = {}
+    for event in history:
+        match event:
+            case Killed(broker=broker) | Died(broker=broker):
+                since.setdefault(broker, event.at_s)
+            case Ready(broker=broker) if broker in since:
+                found[broker].append((since.pop(broker), event.at_s))
+    for broker, at_s in since.items():
+        found[broker].append((at_s, float("inf")))
+    return found
+
+
+# --- doubles, order, phantoms ----------------------------------------------------------------
+
+
+def _doubled(plan: Plan, history: Sequence[Event]) -> list[Violation]:
+    published = _publications(history)
+    sessions = _judged_sessions(plan, history)
+    excuses = Excuses(plan, history)
+    # Members of a group count as one; whose session is gone cannot know what it had.
+    names = {
+        each.name: f"group {each.group}" if each.group else each.name
+        for each in plan.subscribers
+        if each.qos == 2 and each.name in sessions
+    }
+    ended = {names[name] for name in names if sessions[name].until_s != float("inf")}
+    counts: dict[str, Counter[Key]] = defaultdict(Counter)
+    for event in history:
+        if isinstance(event, Got) and event.client in names:
+            counts[names[event.client]][event.publisher, event.number] += 1
+    found = []
+    for who, counted in counts.items():
+        twice: dict[str, list[Key]] = defaultdict(list)
+        for key, count in counted.items():
+            publication = published.get(key)
+            if publication is None or count == 1 or who in ended or publication.sent.qos < 2:
+                continue
+            if not excuses.double(publication.sent):
+                twice[key[0]].append(key)
+        found += [
+            Violation("doubled", who, f"got twice {publisher}'s {_told(published, keys)}")
+            for publisher, keys in twice.items()
+        ]
+    return found
+
+
+def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
+    """By first occurrences: at QoS 1 a repeat may come at any time."""
+    grouped = {each.name for each in plan.subscribers if each.group}
+    seen: dict[tuple[str, str], set[int]] = defaultdict(set)
+    newest: dict[tuple[str, str], int] = {}
+    late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
+    for event in history:
+        match event:
+            case Entered(client=client, present=False):
+                for pair in [pair for pair in newest if pair[0] == client]:
+                    del newest[pair]
+            case Got(client=client, publisher=publisher, number=number) if client not in grouped:
+                pair = client, publisher
+                if number in seen[pair]:
+                    continue
+                seen[pair].add(number)
+                if number < newest.get(pair, 0):
+                    late[pair].append((number, newest[pair], event.at_s))
+                newest[pair] = max(newest.get(pair, 0), number)
+    return [
+        Violation(
+            "disordered",
+            who,
+            f"got {len(found)} of {publisher}'s late, the first was {found[0][0]} after "
+            f"{found[0][1]}, at {found[0][2]:.2f} s: {_ranges([number for number, *_ in found])}",
+        )
+        for (who, publisher), found in late.items()
+    ]
+
+
+def _phantoms(plan: Plan, history: Sequence[Event]) -> list[Violation]:
+    published = _publications(history)
+    least = {each.name: each.least for each in plan.subscribers}
+    found = []
+    for event in history:
+        if not isinstance(event, Got):
+            continue
+        publication = published.get((event.publisher, event.number))
+        what = f"got {event.publisher}'s {event.number} at {event.at_s:.2f} s, "
+        if publication is None or publication.sent.at_s > event.at_s:
+            found.append(Violation("phantom", event.client, what + "which was not published"))
+        elif publication.sent.x != event.x:
+            found.append(Violation("phantom", event.client, what + "which was another"))
+        elif event.x < least[event.client]:
+            found.append(Violation("phantom", event.client, what + "which it did not ask for"))
+    return found
+
+
+# --- sessions --------------------------------------------------------------------------------
+
+
+def _sessions(plan: Plan, history: Sequence[Event]) -> list[Violation]:
+    """There is a session when there was one; who only asked may have one or not."""
+    lasting = {each.name for each in plan.subscribers if each.lasts}
+    lasting |= {each.name for each in plan.publishers}
+    published, got = _publications(history), _got(history)
+    subscribers = {each.name: each for each in plan.subscribers}
+    judged = _judged_sessions(plan, history)
+    asked: Counter[str] = Counter()
+    has_entered: dict[str, Entered] = {}
+    found = []
+    for event in history:
+        match event:
+            case Asked(client=client):
+                asked[client] += 1
+            case Entered(client=client, broker=broker, present=present):
+                former = has_entered.get(client)
+                # Who asked before and heard nothing may have a session all the same.
+                is_first = former is None and asked[client] == 1
+                if present and (client not in lasting or is_first):
+                    what = f"found a session at {broker} at {event.at_s:.2f} s, though it had none"
+                    found.append(Violation("session", client, what))
+                if not present and former is not None and client in lasting:
+                    what = (
+                        f"found no session at {broker} at {event.at_s:.2f} s; it was at "
+                        f"{former.broker} at {former.at_s:.2f} s"
+                    )
+                    session = judged.get(client)
+                    if session is not None and session.until_s == event.at_s:
+                        owed = [
+                            key
+                            for key in _owed(published, session, subscribers[client])
+                            if key not in got[client]
+                        ]
+                        what += f"; {len(owed)} acknowledged messages went with it or were there"
+                    found.append(Violation("session", client, what))
+                has_entered[client] = event
+    return found
+
+
+# --- rest ------------------------------------------------------------------------------------
+
+
+def _at_rest(history: Sequence[Event]) -> list[Violation]:
+    found = []
+    was_full = {event.broker for event in history if isinstance(event, Disk) and event.is_full}
+    waiting: dict[str, dict[int, Sent]] = defaultdict(dict)
+    for event in history:
+        match event:
+            case Sent(client=client, number=number):
+                waiting[client].setdefault(number, event)
+            case (
+                Done(client=client, number=number)
+                | Refused(client=client, number=number)
+                | GivenUp(client=client, number=number)
+            ):
+                waiting[client].pop(number, None)
+            case Died(broker=broker, code=code):
+                found.append(Violation("died", broker, f"with {code} at {event.at_s:.2f} s"))
+            case Silent(client=client, broker=broker):
+                what = f"gives {client} no answer at {event.at_s:.2f} s"
+                found.append(Violation("silent", broker, what))
+            case Logged(broker=broker, line=line):
+                if broker not in was_full or not any(each in line for each in _OF_FULL_DISKS):
+                    found.append(Violation("logged", broker, line))
+            case Measured(broker=broker, cpu_s=cpu_s, during_s=during_s):
+                if cpu_s > BUSY_SHARE * during_s:
+                    what = f"computes for {cpu_s:.2f} of {during_s:.2f} s at rest"
+                    found.append(Violation("busy", broker, what))
+                if event.memory_mb > event.memory_at_start_mb + GROWN_MB:
+                    what = f"grew from {event.memory_at_start_mb:.0f} to {event.memory_mb:.0f} MB"
+                    found.append(Violation("grown", broker, what))
+    for client, numbers in waiting.items():
+        if numbers:
+            first = next(iter(numbers.values()))
+            what = (
+                f"has no answer to {_ranges(numbers)} ({len(numbers)}), the first sent at "
+                f"{first.at_s:.2f} s"
+            )
+            found.append(Violation("unanswered", client, what))
+    return found
+
+
+# --- parts -----------------------------------------------------------------------------------
+
+
+def _publications(history: Sequence[Event]) -> dict[Key, _Published]:
+    sent: dict[Key, Sent] = {}
+    taken: dict[Key, float] = {}
+    for event in history:
+        match event:
+            case Sent(client=client, number=number):
+                sent.setdefault((client, number), event)
+            case Taken(client=client, number=number):
+                taken.setdefault((client, number), event.at_s)
+    return {key: _Published(event, taken.get(key)) for key, event in sent.items()}
+
+
+def _got(history: Sequence[Event]) -> dict[str, set[Key]]:
+    found: dict[str, set[Key]] = defaultdict(set)
+    for event in history:
+        if isinstance(event, Got):
+            found[event.client].add((event.publisher, event.number))
+    return found
+
+
+def _groups(plan: Plan) -> dict[str, list[SubscriberPlan]]:
+    found: dict[str, list[SubscriberPlan]] = defaultdict(list)
+    for each in plan.subscribers:
+        if each.group:
+            found[each.group].append(each)
+    return found
+
+
+def _told(published: Mapping[Key, _Published], keys: Sequence[Key]) -> str:
+    """Which publications, when they were sent and taken."""
+    sent_s = [published[key].sent.at_s for key in keys]
+    taken_s = [at_s for key in keys if (at_s := published[key].taken_s) is not None]
+    taken = f", taken {min(taken_s):.2f} to {max(taken_s):.2f} s" if taken_s else ""
+    numbers = _ranges([number for _, number in keys])
+    return f"{numbers} ({len(keys)}), sent {min(sent_s):.2f} to {max(sent_s):.2f} s{taken}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """
+    >>> _ranges([1, 2, 3, 7])
+    '1-3, 7'
+    """
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    told = [f"{low}-{high}" if low < high else f"{low}" for low, high in found]
+    return ", ".join(told if len(told) <= LONGEST_LIST else [*told[:LONGEST_LIST], "..."])

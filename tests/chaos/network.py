@@ -1,0 +1,304 @@
+"""The brokers of a plan as processes that can be killed, stopped, paused, and slowed down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+from shoal.runtime.network_file import dump_network, parse_network
+from shoal.runtime.supervisor import get_json
+from tests.chaos.broker import FULL
+from tests.chaos.history import (
+    Died,
+    Disk,
+    Event,
+    Killed,
+    Logged,
+    Measured,
+    Paused,
+    Ready,
+    Resumed,
+    Started,
+)
+from tests.chaos.schedule import X_LIMIT, Plan
+
+ROOT = Path(__file__).parents[2]
+# Below those that systems give to outgoing connections, one of which could take a dead broker's.
+PORTS = range(15_000, 32_000)
+POLL_S = 0.1
+STOP_TIMEOUT_S = 20.0
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
+# What a broker may complain of; anything else of these levels is a fault of its own.
+BAD_LEVELS = ('"level": "error"', '"level": "critical"')
+
+# Quick to notice and quick to decide, so that a run of seconds has all of it.
+_SYSTEMS: dict[str, dict[str, Any]] = {
+    "tree": {},
+    "grape": {"trace_session_length": 25, "priority": "delay", "answer_timeout_us": 2_000_000},
+    "pop": {"threshold": 25, "window_publications": 25, "answer_timeout_us": 2_000_000},
+    "bluedove": {
+        "dimensions": [{"attribute": "x", "low": 0, "high": X_LIMIT}],
+        "gossip_interval_us": 500_000,
+        "pull_interval_us": 2_000_000,
+        "answer_timeout_us": 1_000_000,
+        "failure_us": 4_000_000,
+    },
+}
+
+
+class Brokers:
+    """The processes of one run; what happens to them is recorded."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, record: Callable[[Event], None], now: Callable[[], float]
+    ) -> None:
+        self.folder = folder
+        self._record = record
+        self._now = now
+        self._path = folder / "network.toml"
+        ports = iter(_free_ports(3 * len(plan.brokers)))
+        keys = ("peers", "mqtt", "admin")
+        data = {
+            "name": "chaos",
+            "system": plan.system,
+            "seed": plan.seed,
+            "brokers": [
+                {"name": name} | {key: f"127.0.0.1:{next(ports)}" for key in keys}
+                for name in plan.brokers
+            ],
+            "links": plan.links,
+            "access": {"anonymous": True},
+            "storage": {"folder": str(folder / "data")},
+            "limits": {"maximum_queued_messages": 1_000_000},
+            "link_limits": {"silence_us": 2_000_000},
+            plan.system: _SYSTEMS[plan.system],
+        }
+        self.network = parse_network(data)
+        self._path.write_text(dump_network(self.network), encoding="utf-8")
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._paused: set[str] = set()
+        self._stopping: set[str] = set()
+        self._starting = {name: asyncio.Lock() for name in plan.brokers}
+        self._watching: set[asyncio.Task[None]] = set()
+        self._memory_mb: dict[str, float] = {}
+        self._ready: set[str] = set()
+
+    def address(self, broker: str) -> tuple[str, int]:
+        """Where MQTT clients connect."""
+        address = self.network.broker(broker).address("mqtt")
+        assert address is not None
+        return address.host, address.port
+
+    def broker_at(self, address: str) -> str:
+        """The broker with this MQTT address; KeyError when there is none."""
+        return {each.mqtt: each.name for each in self.network.brokers}[address]
+
+    # --- faults -------------------------------------------------------------------------------
+
+    async def start(self, broker: str) -> None:
+        """Unless it runs; one that was asked to stop is waited for."""
+        async with self._starting[broker]:
+            if broker in self._stopping:
+                await self._processes[broker].wait()
+                await asyncio.sleep(0)
+            if broker not in self._processes:
+                self._processes[broker] = process = await self._spawn(broker)
+                self._record(Started(at_s=self._now(), broker=broker))
+                self._watch(self._wait_for_end(broker, process))
+                self._watch(self._wait_until_ready(broker, process))
+
+    async def _spawn(self, broker: str) -> asyncio.subprocess.Process:
+        with (self.folder / f"{broker}.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.chaos.broker", str(self._path), broker),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                start_new_session=True,
+            )
+
+    def end(self, broker: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """Kill it, or ask it to stop; unless it does not run."""
+        process = self._processes.get(broker)
+        if process is None:
+            return
+        if how == signal.SIGKILL:
+            del self._processes[broker]
+            self._stopping.discard(broker)
+        else:
+            self._stopping.add(broker)
+        self._paused.discard(broker)
+        self._ready.discard(broker)
+        self._record(Killed(at_s=self._now(), broker=broker))
+        _send(process, how)
+        if how != signal.SIGKILL:
+            _send(process, signal.SIGCONT)
+
+    async def stop(self, broker: str) -> None:
+        """Let it drain; it is gone when this returns."""
+        process = self._processes.get(broker)
+        if process is None:
+            return
+        self.end(broker, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            self._record(Logged(at_s=self._now(), broker=broker, line="does not stop when asked"))
+            _send(process, signal.SIGKILL)
+        self._forget(broker, process)
+
+    def pause(self, broker: str) -> None:
+        process = self._processes.get(broker)
+        if process is not None and broker not in self._paused:
+            self._paused.add(broker)
+            self._record(Paused(at_s=self._now(), broker=broker))
+            _send(process, signal.SIGSTOP)
+
+    def resume(self, broker: str) -> None:
+        process = self._processes.get(broker)
+        if process is not None and broker in self._paused:
+            self._paused.discard(broker)
+            _send(process, signal.SIGCONT)
+            self._record(Resumed(at_s=self._now(), broker=broker))
+
+    def set_disk(self, broker: str, delay_s: float = 0.0, *, is_full: bool = False) -> None:
+        control = self.folder / f"{broker}.disk"
+        new = control.with_suffix(".new")
+        new.write_text(FULL if is_full else f"{delay_s}" if delay_s else "", encoding="ascii")
+        new.replace(control)
+        self._record(Disk(at_s=self._now(), broker=broker, delay_s=delay_s, is_full=is_full))
+
+    async def heal(self) -> None:
+        """Every broker runs, and nothing is in its way."""
+        for broker in self.network.brokers:
+            self.resume(broker.name)
+            self.set_disk(broker.name)
+            await self.start(broker.name)
+
+    # --- how they are -------------------------------------------------------------------------
+
+    @property
+    def unready(self) -> list[str]:
+        """Those that do not run, or have not said yet that they are ready."""
+        return [each.name for each in self.network.brokers if each.name not in self._ready]
+
+    async def are_ready(self) -> bool:
+        """Whether all say so now."""
+        names = [each.name for each in self.network.brokers]
+        return all(await asyncio.gather(*map(self._is_ready, names)))
+
+    async def measure(self, during_s: float) -> None:
+        """Record what all of them use, doing nothing."""
+        began_s = self._now()
+        before = {name: self._cpu_s(name) for name in self._processes}
+        await asyncio.sleep(during_s)
+        for name, cpu_s in before.items():
+            self._record(
+                Measured(
+                    at_s=self._now(),
+                    broker=name,
+                    cpu_s=self._cpu_s(name) - cpu_s,
+                    during_s=self._now() - began_s,
+                    memory_mb=self._memory(name),
+                    memory_at_start_mb=self._memory_mb.get(name, 0.0),
+                )
+            )
+
+    def _cpu_s(self, broker: str) -> float:
+        text = Path(f"/proc/{self._processes[broker].pid}/stat").read_text(encoding="utf-8")
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+
+    def _memory(self, broker: str) -> float:
+        statm = Path(f"/proc/{self._processes[broker].pid}/statm")
+        return int(statm.read_text(encoding="utf-8").split()[1]) * PAGE_MB
+
+    async def _is_ready(self, broker: str) -> bool:
+        address = self.network.broker(broker).address("admin")
+        assert address is not None
+        with contextlib.suppress(OSError):
+            return bool((await get_json(address, "/ready"))["ready"])
+        return False
+
+    async def _wait_until_ready(self, broker: str, process: asyncio.subprocess.Process) -> None:
+        while self._processes.get(broker) is process:
+            if broker not in self._paused and await self._is_ready(broker):
+                if self._processes.get(broker) is process:
+                    self._ready.add(broker)
+                    self._record(Ready(at_s=self._now(), broker=broker))
+                    self._memory_mb.setdefault(broker, self._memory(broker))
+                return
+            await asyncio.sleep(POLL_S)
+
+    async def _wait_for_end(self, broker: str, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        if self._processes.get(broker) is process:
+            if broker not in self._stopping:
+                self._record(Died(at_s=self._now(), broker=broker, code=code))
+            self._forget(broker, process)
+
+    def _forget(self, broker: str, process: asyncio.subprocess.Process) -> None:
+        if self._processes.get(broker) is process:
+            del self._processes[broker]
+            self._ready.discard(broker)
+            self._stopping.discard(broker)
+
+    def _watch(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End all, and record what their logs should not have."""
+        await asyncio.gather(*(self.stop(name) for name in list(self._processes)))
+        for task in list(self._watching):
+            task.cancel()
+        for broker in self.network.brokers:
+            self._read_log(broker.name)
+
+    def kill_all(self) -> None:
+        """Whatever happened: leave no process behind."""
+        for process in self._processes.values():
+            _send(process, signal.SIGKILL)
+
+    def _read_log(self, broker: str) -> None:
+        text = (self.folder / f"{broker}.log").read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            is_json = line.startswith("{")
+            is_bad = '"exception"' in line or any(level in line for level in BAD_LEVELS)
+            if is_bad if is_json else not line.startswith(f"{broker} "):
+                self._record(Logged(at_s=self._now(), broker=broker, line=line))
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Not by the process's own methods, which would take its end from whoever waits for it."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nothing listens at now."""
+    random = SystemRandom()
+    found: list[int] = []
+    with contextlib.ExitStack() as stack:
+        while len(found) < count:
+            port = random.choice(PORTS)
+            listener = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                listener.bind(("127.0.0.1", port))
+                found.append(port)
+    return found

@@ -1,0 +1,287 @@
+"""The judge sees what is wrong, and nothing where nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.chaos.history import (
+    Asked,
+    Died,
+    Disk,
+    Done,
+    Entered,
+    Event,
+    GivenUp,
+    Got,
+    Granted,
+    Killed,
+    Left,
+    Logged,
+    Measured,
+    Ready,
+    Refused,
+    Sent,
+    Silent,
+    Taken,
+    read_history,
+    write_history,
+)
+from tests.chaos.judge import Violation, judge
+from tests.chaos.schedule import Plan, PublisherPlan, SubscriberPlan
+
+PLAN = Plan(
+    system="tree",
+    seed=0,
+    seconds=10.0,
+    brokers=("B1", "B2"),
+    links=(("B1", "B2"),),
+    publishers=(
+        PublisherPlan("P1", "B1", 1, 10.0, 1.0),
+        PublisherPlan("P2", "B1", 2, 10.0, 1.0),
+        PublisherPlan("P3", "B1", 2, 10.0, 1.0, advertises=True),
+    ),
+    subscribers=(
+        SubscriberPlan("S1", "B2", 2),
+        SubscriberPlan("S2", "B2", 1, least=50),
+        SubscriberPlan("G1", "B1", 2, group="g"),
+        SubscriberPlan("G2", "B2", 2, group="g"),
+        SubscriberPlan("F1", "B1", 1, lasts=False),
+    ),
+    actions=(),
+)
+CLUSTER = PLAN._replace(system="bluedove", links=())
+QOS = {each.name: each.qos for each in PLAN.publishers}
+
+
+def sent(at_s: float, client: str, number: int, x: int = 10, *, again: bool = False) -> Sent:
+    qos = QOS[client]
+    return Sent(at_s=at_s, client=client, number=number, qos=qos, x=x, broker="B1", again=again)
+
+
+def published(at_s: float, client: str, number: int, x: int = 10) -> list[Event]:
+    """Sent, and acknowledged a tenth of a second later."""
+    return [
+        sent(at_s, client, number, x),
+        Taken(at_s=at_s + 0.1, client=client, number=number),
+        Done(at_s=at_s + 0.1, client=client, number=number),
+    ]
+
+
+def got(at_s: float, client: str, publisher: str, number: int, x: int = 10) -> Got:
+    return Got(at_s=at_s, client=client, publisher=publisher, number=number, x=x, broker="B2")
+
+
+def entered(at_s: float, client: str, broker: str = "B2", *, present: bool = False) -> list[Event]:
+    return [
+        Asked(at_s=at_s - 0.01, client=client, broker=broker),
+        Entered(at_s=at_s, client=client, broker=broker, present=present),
+    ]
+
+
+# Everybody is there, and has what it asked for.
+BEGINNING = [
+    event
+    for name, broker in (("S1", "B2"), ("S2", "B2"), ("G1", "B1"), ("G2", "B2"), ("F1", "B1"))
+    for event in (*entered(-0.5, name, broker), Granted(at_s=-0.4, client=name))
+]
+
+
+def kinds(events: list[Event], plan: Plan = PLAN) -> list[tuple[str, str]]:
+    """Of which kind each violation is, and whose."""
+    history = sorted([*BEGINNING, *events], key=lambda event: event.at_s)
+    return [(each.kind, each.who) for each in judge(plan, history)]
+
+
+def to_all(at_s: float, publisher: str, number: int, x: int = 10) -> list[Event]:
+    """What a whole network does with a publication."""
+    wanting = [("S1", 0), ("S2", 50), ("G1", 0), ("F1", 0)]
+    return [
+        *published(at_s, publisher, number, x),
+        *(got(at_s + 0.05, name, publisher, number, x) for name, least in wanting if x >= least),
+    ]
+
+
+WELL = [event for n in range(1, 6) for event in to_all(n, "P1", n, 40 + 5 * n)]
+
+
+def test_a_good_run_has_no_violations() -> None:
+    assert kinds([]) == []
+    assert kinds(WELL) == []
+
+
+def test_acknowledged_and_not_delivered_is_lost() -> None:
+    without = [event for event in WELL if not (isinstance(event, Got) and event.client == "S1")]
+    assert kinds(without) == [("lost", "S1")]
+    (violation,) = judge(PLAN, sorted([*BEGINNING, *without], key=lambda event: event.at_s))
+    assert violation.what == "never got P1's 1-5 (5), sent 1.00 to 5.00 s, taken 1.10 to 5.10 s"
+
+
+def test_pubrec_is_an_acknowledgement() -> None:
+    assert ("lost", "S1") in kinds([sent(1, "P2", 1), Taken(at_s=1.1, client="P2", number=1)])
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        [Refused(at_s=1.1, client="P2", number=1, reason=0x97)],
+        [GivenUp(at_s=1.1, client="P2", number=1)],
+    ],
+)
+def test_what_was_not_acknowledged_is_owed_to_nobody(instead: list[Event]) -> None:
+    assert kinds([sent(1, "P2", 1), *instead]) == []
+
+
+def test_before_a_subscription_is_granted_nothing_is_owed() -> None:
+    assert kinds([e for e in to_all(-0.45, "P1", 1) if not isinstance(e, Got)]) == []
+
+
+def test_a_filter_counts() -> None:
+    well = to_all(1, "P1", 1, x=50)
+    assert kinds(well) == []
+    assert kinds([e for e in well if not (isinstance(e, Got) and e.client == "S2")]) == [
+        ("lost", "S2")
+    ]
+    phantom = [*to_all(1, "P1", 1, x=49), got(1.2, "S2", "P1", 1, 49)]
+    assert kinds(phantom) == [("phantom", "S2")]
+
+
+def test_whoever_asks_for_one_connection_is_owed_nothing() -> None:
+    assert kinds([e for e in WELL if not (isinstance(e, Got) and e.client == "F1")]) == []
+
+
+def test_one_member_of_a_group_must_get_it() -> None:
+    others = [e for e in WELL if not (isinstance(e, Got) and e.client == "G1")]
+    assert kinds(others) == [("lost", "group g")]
+    assert kinds([*others, *(got(n + 0.5, "G2", "P1", n, 40 + 5 * n) for n in range(1, 6))]) == []
+
+
+def test_who_leaves_a_group_for_good_takes_what_it_is_being_sent() -> None:
+    fickle = SubscriberPlan("G3", "B1", 2, group="g", lasts=False)
+    plan = PLAN._replace(subscribers=(*PLAN.subscribers, fickle))
+    others = [e for e in to_all(5, "P1", 1) if not (isinstance(e, Got) and e.client == "G1")]
+    for left_s, found in ((1, True), (4.4, True), (4.6, False), (8, False), (8.2, True)):
+        left = Left(at_s=left_s, client="G3", broker="B1", why="")
+        assert kinds([*others, left], plan) == [("lost", "group g")] * found
+    assert kinds([*others, got(5.1, "G3", "P1", 1)], plan) == []
+
+
+def test_twice_at_qos_2_is_doubled() -> None:
+    assert kinds([*to_all(1, "P2", 1), got(2, "S1", "P2", 1)]) == [("doubled", "S1")]
+    assert kinds([*to_all(1, "P2", 1), got(2, "G2", "P2", 1)]) == [("doubled", "group g")]
+
+
+def test_twice_is_allowed_where_either_end_has_qos_1() -> None:
+    well = to_all(1, "P1", 1, 60) + to_all(2, "P2", 1, 60)
+    assert kinds([*well, got(3, "S1", "P1", 1, 60), got(3, "S2", "P2", 1, 60)]) == []
+
+
+def test_a_publisher_that_advertises_may_be_doubled_by_its_own_brokers_kill() -> None:
+    at = entered(0.5, "P3", "B1")
+    events = [*to_all(1, "P3", 1), got(2, "S1", "P3", 1)]
+    assert kinds([*at, *events]) == [("doubled", "S1")]
+    assert kinds([*at, Killed(at_s=1.05, broker="B1"), *events]) == []
+    assert kinds([*at, Killed(at_s=1.05, broker="B2"), *events]) == [("doubled", "S1")]
+    assert kinds([*at, Killed(at_s=1.5, broker="B1"), *events]) == [("doubled", "S1")]
+
+
+def test_order_is_each_publishers_at_each_subscriber() -> None:
+    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    others = [got(2, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
+    late = [got(1.5, "S1", "P1", 2), got(1.6, "S1", "P1", 1)]
+    assert kinds([*both, *others, *late]) == [("disordered", "S1")]
+    # A repeat comes late by its nature, and other publishers' do not count.
+    well = [got(1.5, "S1", "P1", 1), got(1.6, "S1", "P1", 2), got(1.7, "S1", "P1", 1)]
+    assert kinds([*both, *others, *well]) == []
+
+
+def test_members_of_a_group_have_no_order() -> None:
+    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    to_s1 = [got(2, "S1", "P1", n) for n in (1, 2)]
+    assert kinds([*both, *to_s1, got(2.1, "G1", "P1", 2), got(2.2, "G1", "P1", 1)]) == []
+
+
+def test_a_new_session_begins_a_new_order() -> None:
+    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    others = [got(2, name, "P1", n) for name in ("S1", "G1") for n in (1, 2)]
+    first, second = got(1.5, "F1", "P1", 2), got(2.5, "F1", "P1", 1)
+    assert kinds([*both, *others, first, second]) == [("disordered", "F1")]
+    assert kinds([*both, *others, first, *entered(2.2, "F1"), second]) == []
+
+
+def test_what_nobody_published_is_a_phantom() -> None:
+    assert kinds([got(1, "S1", "P1", 7)]) == [("phantom", "S1")]
+    assert kinds([*to_all(1, "P1", 1), got(2, "S1", "P1", 1, x=11)]) == [("phantom", "S1")]
+    assert ("phantom", "S1") in kinds([got(0.5, "S1", "P1", 1), *to_all(1, "P1", 1)])
+
+
+def test_a_session_that_is_gone() -> None:
+    lost = [*published(1, "P1", 1), got(1.5, "G1", "P1", 1)]
+    assert kinds([*lost, *entered(2, "S1", present=True)]) == [("lost", "S1")]
+    events = sorted([*BEGINNING, *lost, *entered(2, "S1")], key=lambda event: event.at_s)
+    assert [each for each in judge(PLAN, events) if each.kind == "session"] == [
+        Violation(
+            "session",
+            "S1",
+            "found no session at B2 at 2.00 s; it was at B2 at -0.50 s; "
+            "1 acknowledged messages went with it or were there",
+        )
+    ]
+
+
+def test_after_its_session_is_gone_nothing_more_is_owed() -> None:
+    later = [*published(3, "P1", 1), got(3.5, "G1", "P1", 1)]
+    assert kinds([*entered(2, "S1"), *later]) == [("session", "S1")]
+
+
+def test_a_session_that_cannot_be() -> None:
+    assert kinds(entered(1, "P1", "B1", present=True)) == [("session", "P1")]
+    assert kinds(entered(1, "F1", "B1", present=True)) == [("session", "F1")]
+    assert kinds(entered(1, "F1", "B1")) == []
+    # Who asked before and heard nothing may have one.
+    asked = Asked(at_s=0.5, client="P1", broker="B2")
+    assert kinds([asked, *entered(1, "P1", "B1", present=True)]) == []
+    assert kinds([asked, *entered(1, "P1", "B1")]) == []
+
+
+def test_what_counts_as_gone_in_a_cluster() -> None:
+    """A dispatcher that is down, with the subscribers that are there."""
+    lost = [*published(2, "P1", 1), got(2.5, "G1", "P1", 1)]
+    down = [Killed(at_s=1, broker="B2"), Ready(at_s=3, broker="B2")]
+    assert kinds([*lost, *down], CLUSTER) == []
+    assert kinds([*lost, *down], PLAN) == [("lost", "S1")]
+    earlier = [Killed(at_s=0.5, broker="B2"), Ready(at_s=1.9, broker="B2")]
+    assert kinds([*lost, *earlier], CLUSTER) == [("lost", "S1")]
+    elsewhere = [Killed(at_s=1, broker="B1"), Ready(at_s=3, broker="B1")]
+    assert ("lost", "S1") in kinds([*lost, *elsewhere], CLUSTER)
+
+
+def test_who_does_not_come_to_rest() -> None:
+    assert kinds([sent(1, "P1", 1)]) == [("unanswered", "P1")]
+    assert kinds([Silent(at_s=9, client="S1", broker="B1")]) == [("silent", "B1")]
+    assert kinds([Died(at_s=9, broker="B1", code=1)]) == [("died", "B1")]
+
+
+def test_a_broker_at_rest_computes_little_and_stays_small() -> None:
+    calm = Measured(
+        at_s=9, broker="B1", cpu_s=0.1, during_s=2.0, memory_mb=90, memory_at_start_mb=80
+    )
+    assert kinds([calm]) == []
+    assert kinds([msgspec.structs.replace(calm, cpu_s=1.9)]) == [("busy", "B1")]
+    assert kinds([msgspec.structs.replace(calm, memory_mb=900.0)]) == [("grown", "B1")]
+
+
+def test_what_brokers_log_unless_their_disk_was_full() -> None:
+    line = '{"level": "error", "event": "the journal cannot be written; publications ..."}'
+    logged: list[Event] = [Logged(at_s=9, broker="B1", line=line)]
+    assert kinds(logged) == [("logged", "B1")]
+    assert kinds([Disk(at_s=1, broker="B1", is_full=True), *logged]) == []
+    assert kinds([Disk(at_s=1, broker="B1", delay_s=1.0), *logged]) == [("logged", "B1")]
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    history = [*BEGINNING, *WELL]
+    write_history(tmp_path / "history.jsonl", history)
+    assert read_history(tmp_path / "history.jsonl") == history

@@ -1,0 +1,183 @@
+"""Values of other types: taken for what they exactly mean, or refused, in every matcher."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from shoal.language import parse
+from shoal.matching import MatchIndex, explain, matches
+from shoal.matching.index import BATCH_MINIMUM, TESTS_MAXIMUM
+
+Ask = Callable[[MatchIndex, Any], bool]
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Carrier(enum.StrEnum):
+    UNITED = "UA"
+
+
+ENTRIES: dict[str, Ask] = {
+    "match": lambda index, value: bool(index.match({"a": value})),
+    "matches_any": lambda index, value: index.matches_any({"a": value}),
+    "match_destinations": lambda index, value: bool(index.match_destinations({"a": value})),
+    "match_each": lambda index, value: bool(index.match_each([{"a": value}])[0]),
+    "match_each of many": lambda index, value: bool(
+        index.match_each([{"a": value}] * (TESTS_MAXIMUM + 1))[-1]
+    ),
+    "match_batch of publications": lambda index, value: bool(
+        len(index.match_batch([{"a": value}] * BATCH_MINIMUM)[1])
+    ),
+    "match_batch of few": lambda index, value: bool(len(index.match_batch([{"a": value}])[1])),
+    "match_batch of a list": lambda index, value: bool(len(index.match_batch({"a": [value]})[1])),
+    "match_batch of objects": lambda index, value: bool(
+        len(index.match_batch({"a": np.fromiter([value], object, 1)})[1])
+    ),
+    "match_destinations_batch": lambda index, value: bool(
+        len(index.match_destinations_batch({"a": [value]})[1])
+    ),
+}
+
+# Filters that file, compile, test and count a value in every way there is.
+FILTERS = {
+    "a = 3": 3,
+    "a > 2": 3,
+    "a >= 3 AND a <> 4": 3,
+    "a IN (3, 4) AND a NOT IN (5)": 3,
+    "a = 'UA'": "UA",
+    "a >= 'UA' AND a LIKE '%A'": "UA",
+    "a = TRUE": True,
+    "a > FALSE": True,
+    "a IS NULL": None,
+}
+
+EXACT: list[tuple[Any, Any]] = [
+    (np.int64(3), 3),
+    (np.uint8(3), 3),
+    (np.float64(3.0), 3),
+    (np.float32(3.0), 3),
+    (np.bool_(True), True),
+    (np.str_("UA"), "UA"),
+    (Level.HIGH, 3),
+    (Carrier.UNITED, "UA"),
+    (None, None),
+    (pd.NA, None),
+]
+
+
+def index_of(text: str) -> MatchIndex:
+    index = MatchIndex()
+    index.add("s", parse(text))
+    return index
+
+
+@pytest.mark.parametrize("text", FILTERS)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_what_means_exactly_one_value_is_taken_for_it(entry: str, text: str) -> None:
+    index = index_of(text)
+    for given, meant in EXACT:
+        expected = type(meant) is type(FILTERS[text])
+        assert ENTRIES[entry](index, given) is expected, given
+        assert matches(parse(text), {"a": given}) is expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        decimal.Decimal(3),
+        datetime.date(2013, 1, 1),
+        datetime.datetime(2013, 1, 1),
+        np.datetime64("2013-01-01"),
+        b"UA",
+        [3],
+        3j,
+        np.longdouble(1) / 3,
+        pd.Timestamp("2013-01-01"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("text", ["a = 3", "a > 3", "a = 'UA'", "a <> 3", "a IS NULL", "a = TRUE"])
+def test_what_does_not_is_refused_and_named(text: str, value: object) -> None:
+    index = index_of(text)
+    for ask in ENTRIES.values():
+        with pytest.raises(TypeError, match=rf"'a'.*{type(value).__name__}"):
+            ask(index, value)
+    with pytest.raises(TypeError, match="'a'"):
+        matches(parse(text), {"a": value})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="'a'"):
+        explain(parse(text), {"a": value})  # type: ignore[dict-item]
+
+
+def test_rows_loaded_from_arrays_look_at_types_too() -> None:
+    index = MatchIndex()
+    index.add_ranges([1], ("a",), [[2.0]], [[4.0]])
+    assert index.match({"a": np.int64(3)}) == [1]
+    assert index.matches_any({"a": np.float32(3)})
+    with pytest.raises(TypeError, match="attribute 'a': date"):
+        index.match({"a": datetime.date(2013, 1, 1)})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pd.Series([3, None, 1], dtype="Int64"), [["number"], [], []]),
+        (pd.Series([3.0, None, 1.0], dtype="Float64"), [["number"], [], []]),
+        (pd.Series([3.0, math.nan, 1.0]), [["number"], ["number"], []]),
+        (pd.Series([3, 0, 1]), [["number"], [], []]),
+        (pd.Series(["UA", None, "x"], dtype="string"), [["text"], [], []]),
+        (pd.Series(["UA", None, "x"], dtype="category"), [["text"], [], []]),
+        (pd.Series([True, None, False], dtype="boolean"), [["flag"], [], []]),
+        (pd.Series(["UA", None, 3], dtype=object), [["text"], [], ["number"]]),
+        (pa.array(["UA", None, "x"]).dictionary_encode(), [["text"], [], []]),
+        (pa.array(["UA", "y", "x"]).dictionary_encode(), [["text"], [], []]),
+        (pa.chunked_array([[3, None], [1]]), [["number"], [], []]),
+        (pa.chunked_array([[3, 0], [1]]), [["number"], [], []]),
+        (np.array([3, 0, 1], np.uint64), [["number"], [], []]),
+        (np.array([3, 0, 1], np.float16), [["number"], [], []]),
+    ],
+    ids=lambda given: str(getattr(given, "dtype", getattr(given, "type", ""))),
+)
+def test_columns_of_pandas_and_arrow(column: Any, found: list[list[str]]) -> None:
+    index = MatchIndex()
+    for id, text in (("number", "a > 2"), ("text", "a = 'UA'"), ("flag", "a = TRUE")):
+        index.add(id, parse(text))
+    offsets, ids = index.match_batch({"a": column})
+    assert [ids[offsets[at] : offsets[at + 1]].tolist() for at in range(3)] == found
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(["2013-01-01"], dtype="datetime64[ns]"),
+        pa.array([datetime.date(2013, 1, 1), None]),
+        pa.array([decimal.Decimal("1.5")]),
+        np.array([1], np.longdouble),
+        np.array([b"UA"]),
+    ],
+    ids=str,
+)
+def test_columns_without_exact_meaning_are_refused(column: Any) -> None:
+    with pytest.raises(TypeError, match="'a'"):
+        index_of("a > 2").match_batch({"a": column})
+
+
+@pytest.mark.parametrize("value", [2**63, np.uint64(2**63), 10**400, -(2**63) - 1, -(10**400)])
+@pytest.mark.parametrize("text", ["a > 2", "a <= 2", "a > 2 AND a <> 5"])
+def test_integers_beyond_64_bits_are_refused(text: str, value: Any) -> None:
+    for ask in ENTRIES.values():
+        with pytest.raises(ValueError, match=r"attribute 'a': integer -?\d+ does not fit"):
+            ask(index_of(text), value)
+    with pytest.raises(ValueError, match="does not fit"):
+        matches(parse(text), {"a": value})

@@ -1,0 +1,138 @@
+"""Spools on disk: whole records or none, within a bound, and synced as they should be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.broker.custody import Custody
+from shoal.broker.link_spool import SpoolRecord
+from shoal.runtime import spool_files
+from shoal.runtime.clock import Clock
+from shoal.runtime.node import Node
+from shoal.runtime.spool_files import SpoolFiles, Spools, SpoolSettings
+from tests.runtime.live import on_loop, until
+from tests.runtime.test_node import Machine
+
+RECORDS = [SpoolRecord(b"one", True), SpoolRecord(b"\0" * 30, False), SpoolRecord(b"three", True)]
+
+
+def test_segments_are_read_again_until_they_are_removed(tmp_path: Path) -> None:
+    files = SpoolFiles(tmp_path / "B2")
+    assert not files.is_known
+    assert files.segments() == {}
+    files.know()
+    assert files.is_known
+    sizes = {1: files.append(1, RECORDS[:1]) + files.append(1, RECORDS[1:])}
+    sizes[2] = files.append(2, RECORDS)
+    files.close()
+    files = SpoolFiles(tmp_path / "B2")
+    assert files.segments() == sizes
+    assert files.load(1) == files.load(2) == RECORDS
+    files.remove(1)
+    assert files.segments() == {2: sizes[2]}
+    files.forget()
+    assert not files.is_known
+
+
+def test_a_crash_at_any_byte_leaves_the_records_before_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = SpoolFiles(tmp_path)
+    ends = [files.append(1, [record]) for record in RECORDS]
+    path = tmp_path / "00000001"
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        assert files.load(1) == RECORDS[: (cut >= ends[0]) + (cut >= ends[0] + ends[1])]
+    assert not caplog.records
+    files.close()
+
+
+def test_what_is_damaged_is_kept_aside_and_the_rest_is_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = SpoolFiles(tmp_path)
+    first, *_ = [files.append(1, [record]) for record in RECORDS]
+    path = tmp_path / "00000001"
+    data = bytearray(path.read_bytes())
+    data[first + 14] ^= 1
+    path.write_bytes(data)
+    assert files.load(1) == RECORDS[:1]
+    assert "damaged" in caplog.text
+    files.remove(1)
+    assert (tmp_path / "damaged-00000001").read_bytes() == data
+    assert files.segments() == {}
+
+
+def test_a_disk_that_takes_half_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SpoolFiles(tmp_path)
+    files.append(1, RECORDS[:1])
+    write = os.write
+
+    def half(file: int, data: memoryview) -> int:
+        monkeypatch.setattr(os, "write", full)
+        return write(file, data[: len(data) // 2])
+
+    def full(file: int, data: memoryview) -> int:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(OSError, match="no space"):
+        files.append(1, RECORDS)
+    monkeypatch.undo()
+    files.append(1, RECORDS[1:])
+    assert files.load(1) == RECORDS
+    files.close()
+
+
+def spools(folder: Path, **settings: Any) -> Spools:
+    return Spools(
+        Node(Machine(lambda input: []), Clock()), SpoolSettings(folder=folder, **settings)
+    )  # type: ignore[arg-type]
+
+
+@on_loop
+async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None:
+    both = spools(tmp_path, sync="never", maximum_bytes=1_000)
+    told: list[str] = []
+    both.at_full = told.append
+    left, right = both.of("B1"), both.of("B3")
+    settled: list[str] = []
+    for name, spool in (("left", left), ("right", right), ("more", right)):
+        custody = Custody(lambda name=name: settled.append(name))  # type: ignore[misc]
+        spool.append(b"x" * 400, custody)
+        custody.settle()
+        both.write()
+    assert settled == ["left", "right"]
+    assert told == ["too much waits for broker B3, which is away"]
+    left.clear()
+    both.write()
+    assert settled == ["left", "right", "more"]
+    assert told[1:] == [""]
+    await both.stop()
+
+
+@pytest.mark.parametrize(("sync", "syncs"), [("never", 0), ("second", 1), ("always", 2)])
+@on_loop
+async def test_what_is_written_is_synced_as_the_journal_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str, syncs: int
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    monkeypatch.setattr(spool_files, "TICK_S", 0.01)
+    both = spools(tmp_path, sync=sync)
+    spool = both.of("B2")
+    both.start()
+    for _ in range(2):
+        spool.append(b"x", None)
+        both.write()
+    if sync == "second":
+        await until(lambda: bool(synced))
+    await both.stop()
+    assert len(synced) == syncs

@@ -1,0 +1,511 @@
+"""Random kills under MQTT clients: brokers with links and journals, in memory, and their clients.
+
+Every broker is a machine, its links, its MQTT side and a journal; what is written and told keeps
+the order of a flush, and a kill may come between any two of its phases.  Subscribers go from broker
+to broker, ask for their session and hang up, share, and are there at the moment of a kill.  The
+judge is outside: what a publisher was told is settled comes to every subscriber, at QoS 2 once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from random import Random
+from typing import Any
+
+from shoal.broker.custody import Custody, is_assured
+from shoal.broker.effects import (
+    Deliver,
+    Input,
+    LinkChanged,
+    LinkReady,
+    Received,
+    Requested,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+)
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.link_session import CONTROLS, LinkSession
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Publish as PublishRequest
+from shoal.broker.messages import Subscribe as SubscribeRequest
+from shoal.broker.wire import COMMON, Codec
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.effects import Ask, ClientEffect, Write
+from shoal.mqtt.journal import read_records
+from shoal.mqtt.packets import (
+    Connack,
+    Connect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+)
+from shoal.mqtt.properties import Properties
+from shoal.mqtt.repeats import Repeats
+from shoal.mqtt.restoring import Remembered, restore
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.runtime.batches import joined
+from tests.mqtt.house import SECOND, Client, House
+
+LIMITS = LinkLimits(silence_us=2**60)
+KEPT = Properties(session_expiry_interval_s=100_000)
+CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
+
+
+class Site(House):
+    """One life of a broker; `disk` are the batches that all its lives have written."""
+
+    def __init__(self, network: Network, name: str, incarnation: int, disk: list[bytes]) -> None:
+        super().__init__()
+        self.network, self.name, self.disk = network, name, disk
+        self.now_us = network.now_us
+        neighbours = network.neighbours[name]
+        self.machine = Broker(name, (), strategy_factory("tree"), network.seed, neighbours)
+        self.links = {
+            other: LinkSession("n", name, other, incarnation, CODEC, LIMITS, is_graceful=True)
+            for other in neighbours
+        }
+        self.clients = BrokerClients(name, self.now_us, limits=self.clients.limits, networked=True)
+        remembered = Remembered()
+        for batch in disk:
+            remembered.apply(read_records(batch))
+        assert restore(self.clients, remembered, self.now_us) == []
+        assert self.clients.journal is not None
+        self.repeats = Repeats(self.clients.journal.heard)
+        self.timers: dict[Any, int] = {}
+        self.delivered: list[Deliver] = []
+        self.gathered: list[ClientEffect] = []
+        self.held_back: list[Requested] = []
+        self.written: dict[str, bytes] = {}
+        self.bring(Started())
+        self.carry_out(self.clients.take_effects())
+        self.flush()
+
+    # --- the machine --------------------------------------------------------------------------
+
+    def bring(self, input: Input, custody: Custody | None = None) -> None:
+        for effect in self.machine.handle(input, self.network.now_us):
+            match effect:
+                case Send(neighbour, message):
+                    kept = custody if is_assured(message) else None
+                    assert self.links[neighbour].send(message, kept)
+                case Deliver(routed=routed):
+                    if self.repeats.take(routed.publication):
+                        self.delivered.append(effect)
+                case LinkReady(neighbour):
+                    self.links[neighbour].open_gate()
+                case SetTimer(key, at_us):
+                    self.timers[key] = at_us
+        if custody is not None:
+            custody.settle()
+        if self.held_back and self.machine.is_ready:
+            held_back, self.held_back = self.held_back, []
+            for requested in held_back:
+                self.ask(requested)
+
+    def ask(self, requested: Requested) -> None:
+        request = requested.request
+        if isinstance(request, PublishRequest):
+            if not self.machine.is_ready:
+                self.held_back.append(requested)
+                return
+            self.bring(requested, Custody(partial(self.settled, request.publications)))
+        elif isinstance(request, SubscribeRequest):
+            self.bring(requested, Custody(partial(self.clients.stored, request.subscription.id)))
+        else:
+            self.bring(requested)
+
+    def settled(self, publications: Any) -> None:
+        if self.network.sites.get(self.name) is self:
+            self.clients.settled(publications)
+
+    def take(self, neighbour: str) -> None:
+        """Handle what has come over a link."""
+        link = self.links[neighbour]
+        messages = link.take()
+        first = link.handled - len(messages)
+        for message, count in joined(messages):
+            custody = None
+            if is_assured(message):
+                debt = link.owe(first, first + count - 1)
+                custody = Custody(partial(link.settle, debt))
+            self.bring(Received(neighbour, message), custody)
+            first += count
+
+    def changed(self, changes: list[LinkChanged]) -> None:
+        for change in changes:
+            self.bring(change)
+
+    # --- a flush ------------------------------------------------------------------------------
+
+    def carry_out(self, effects: Any) -> None:
+        for effect in effects:
+            if isinstance(effect, Ask):
+                self.ask(effect.input)
+            else:
+                self.gathered.append(effect)
+
+    def flush(self, phases: int = 4) -> None:
+        """Deliver, record, links, clients; fewer if it is killed meanwhile."""
+        self.now_us = self.network.now_us
+        self.carry_out(self.clients.take_effects())
+        while self.delivered:
+            delivered, self.delivered = self.delivered, []
+            self.carry_out(self.clients.deliver(delivered, self.now_us))
+        if phases < 2:
+            return
+        assert self.clients.journal is not None
+        if batch := self.clients.journal.take():
+            self.disk.append(batch)
+        if phases < 3:
+            return
+        for other, link in self.links.items():
+            self.network.write(self.name, other, link.to_write())
+        if phases < 4:
+            return
+        self.carry_out(self.clients.take_effects())
+        gathered, self.gathered = self.gathered, []
+        super().carry_out(
+            effect
+            for effect in gathered
+            if not isinstance(effect, Write) or not self._ends[effect.connection].closed
+        )
+
+    def tick(self) -> None:
+        """What is due by now."""
+        now_us = self.now_us = self.network.now_us
+        deadline_us = self.clients.deadline_us
+        if deadline_us is not None and deadline_us <= now_us:
+            self.carry_out(self.clients.advance(now_us))
+        for key, at_us in list(self.timers.items()):
+            if at_us <= now_us:
+                del self.timers[key]
+                self.bring(TimerFired(key))
+        for link in self.links.values():
+            self.changed(link.tick(now_us))
+
+
+class Network:
+    """A tree of such brokers.  `sites` are those that run."""
+
+    def __init__(self, random: Random, brokers: int) -> None:
+        self.random = random
+        self.seed = random.getrandbits(32)
+        self.now_us = 1_000 * SECOND
+        self.names = [f"B{number}" for number in range(brokers)]
+        self.pairs = [(self.names[random.randrange(n)], self.names[n]) for n in range(1, brokers)]
+        self.neighbours = {
+            name: tuple(a if b == name else b for a, b in self.pairs if name in (a, b))
+            for name in self.names
+        }
+        self.disks: dict[str, list[bytes]] = {name: [] for name in self.names}
+        self.sites: dict[str, Site] = {}
+        # Bytes under way by sender and receiver, where there is a connection.
+        self.buffers: dict[tuple[str, str], bytearray] = {}
+        self._incarnation = 0
+        for name in self.names:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        self._incarnation += 1
+        self.sites[name] = Site(self, name, self._incarnation, self.disks[name])
+
+    def kill(self, name: str) -> None:
+        """kill -9, perhaps in the middle of a flush; what was written may still arrive."""
+        site = self.sites[name]
+        site.flush(self.random.randrange(5))
+        for other in self.neighbours[name]:
+            if self.random.random() < 0.5:
+                self.move(name, other, 10**6)
+            self.cut(name, other)
+        del self.sites[name]
+        for client in site._ends.values():
+            client.closed = True
+
+    def cut(self, name: str, other: str) -> None:
+        if self.buffers.pop((name, other), None) is not None:
+            del self.buffers[other, name]
+            self.sites[name].links[other].lost(self.now_us)
+            self.sites[other].links[name].lost(self.now_us)
+
+    def connect(self) -> None:
+        """Every two neighbours that run are connected."""
+        for left, right in self.pairs:
+            if (left, right) in self.buffers or not {left, right} <= self.sites.keys():
+                continue
+            one, two = self.sites[left].links[right], self.sites[right].links[left]
+            said, answer = one.hello(), two.hello()
+            self.buffers[left, right] = bytearray()
+            self.buffers[right, left] = bytearray()
+            self.sites[right].changed(two.connected(said, self.now_us))
+            self.sites[left].changed(one.connected(answer, self.now_us))
+
+    def write(self, name: str, other: str, data: bytes) -> None:
+        if (name, other) in self.buffers:
+            self.buffers[name, other] += data
+
+    def move(self, name: str, other: str, size: int) -> None:
+        """Some bytes arrive, and are handled."""
+        buffer = self.buffers.get((name, other))
+        if buffer:
+            data = bytes(buffer[:size])
+            del buffer[:size]
+            self.sites[other].links[name].receive(data, self.now_us)
+            self.sites[other].take(name)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_us += round(seconds * SECOND)
+        for site in self.sites.values():
+            site.tick()
+
+    def flush(self) -> None:
+        for site in list(self.sites.values()):
+            site.flush()
+
+    def settle(self, seconds: float) -> None:
+        """Everything connects, and all that is under way arrives, for so long."""
+        for _ in range(round(seconds / 0.1)):
+            self.connect()
+            self.flush()
+            for name, other in list(self.buffers):
+                self.move(name, other, 10**6)
+            self.pass_time(0.1)
+
+
+class Person:
+    """A client that comes back by itself.  `is_in`: it has its CONNACK."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self.network, self.name = network, name
+        self.client: Client | None = None
+        self.is_in = False
+        self.times_in = 0
+
+    @property
+    def is_here(self) -> bool:
+        return self.client is not None and not self.client.closed
+
+    def go_to(self, broker: str) -> None:
+        self.leave()
+        site = self.network.sites.get(broker)
+        if site is not None:
+            self.client = site.open()
+            self.client.send(Connect(self.name, clean_start=False, properties=KEPT))
+
+    def leave(self) -> None:
+        if self.is_here:
+            assert self.client is not None
+            self.client.lose()
+        self.client, self.is_in = None, False
+
+    def look(self) -> None:
+        """Take what came, and answer it."""
+        client = self.client
+        while client is not None and (packets := client.take()):
+            for packet in packets:
+                if isinstance(packet, Connack):
+                    self.is_in = not packet.reason_code
+                    if self.is_in:
+                        assert packet.session_present == (self.times_in > 0), (
+                            f"{self.name} lost its session"
+                        )
+                        self.times_in += 1
+                        self.entered(client)
+                else:
+                    self.take(client, packet)
+        if not self.is_here:
+            self.client, self.is_in = None, False
+
+    def entered(self, client: Client) -> None: ...
+
+    def take(self, client: Client, packet: Any) -> None: ...
+
+
+class Subscriber(Person):
+    """Has one subscription at QoS 2, and takes down what comes: payload and QoS."""
+
+    def __init__(self, network: Network, name: str, topic_filter: str = "a") -> None:
+        super().__init__(network, name)
+        self.topic_filter = topic_filter
+        self.is_subscribed = False
+        self.taken: list[tuple[bytes, int]] = []
+        self.held: set[int] = set()
+
+    def entered(self, client: Client) -> None:
+        if not self.is_subscribed:
+            client.send(Subscribe(1, (SubscriptionRequest(self.topic_filter, 2),)))
+
+    def take(self, client: Client, packet: Any) -> None:
+        match packet:
+            case Suback():
+                self.is_subscribed = True
+            case Publish(qos=1):
+                self.taken.append((packet.payload, 1))
+                self._say(client, Puback(packet.packet_id))
+            case Publish(qos=2):
+                if packet.packet_id not in self.held:
+                    self.held.add(packet.packet_id)
+                    self.taken.append((packet.payload, 2))
+                self._say(client, Pubrec(packet.packet_id))
+            case Pubrel():
+                self.held.discard(packet.packet_id)
+                self._say(client, Pubcomp(packet.packet_id))
+
+    def _say(self, client: Client, packet: Any) -> None:
+        if not client.closed:
+            client.send(packet)
+
+
+class Publisher(Person):
+    """Publishes, and sends again what was not acknowledged when it was cut off."""
+
+    def __init__(self, network: Network, name: str, home: str) -> None:
+        super().__init__(network, name)
+        self.home = home
+        self.sent: dict[int, tuple[bytes, int]] = {}
+        self._unacknowledged: dict[int, Any] = {}
+        self.acknowledged: list[tuple[bytes, int]] = []
+        self.count = 0
+
+    def publish(self, qos: int) -> None:
+        self.count += 1
+        payload = f"{self.name} {self.count}".encode()
+        self.sent[self.count] = (payload, qos)
+        self._unacknowledged[self.count] = Publish("a", payload, qos, packet_id=self.count)
+        if self.is_in and self.client is not None:
+            self.client.send(self._unacknowledged[self.count])
+
+    def entered(self, client: Client) -> None:
+        for packet in list(self._unacknowledged.values()):
+            if client.closed:
+                return
+            if isinstance(packet, Publish):
+                again = Publish(
+                    "a", packet.payload, packet.qos, duplicate=True, packet_id=packet.packet_id
+                )
+                client.send(again)
+            else:
+                client.send(packet)
+
+    def take(self, client: Client, packet: Any) -> None:
+        number = getattr(packet, "packet_id", 0)
+        match packet:
+            case Puback():
+                del self._unacknowledged[number]
+                self.acknowledged.append(self.sent[number])
+            case Pubrec():
+                self.acknowledged.append(self.sent[number])
+                self._unacknowledged[number] = Pubrel(number)
+                if not client.closed:
+                    client.send(Pubrel(number))
+            case Pubcomp():
+                self._unacknowledged.pop(number, None)
+
+
+class Life:
+    """Some subscribers that go about, publishers that stay, and brokers that are killed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.network = Network(random, random.randint(2, 4))
+        self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
+        self.publishers = [
+            Publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
+        ]
+        self.network.settle(3)
+        for person in self.subscribers:
+            person.go_to(random.choice(self.network.names))
+        self._come_in(3)
+        assert all(each.is_subscribed for each in self.subscribers)
+        self.down: dict[str, int] = {}
+
+    @property
+    def people(self) -> list[Person]:
+        return [*self.subscribers, *self.publishers]
+
+    def _come_in(self, seconds: int) -> None:
+        for _ in range(seconds):
+            for person in self.publishers:
+                if not person.is_here:
+                    person.go_to(person.home)
+            self.network.settle(1)
+            for person in self.people:
+                person.look()
+
+    def play(self) -> None:
+        random, network = self.random, self.network
+        for _ in range(random.randint(100, 400)):
+            pair = random.choice(list(network.buffers) or [("", "")])
+            match random.choices(
+                ["publish", "move", "flush", "go", "leave", "look", "kill", "start", "wait"],
+                [20, 30, 15, 4, 2, 10, 1.5, 5, 10],
+            )[0]:
+                case "publish":
+                    random.choice(self.publishers).publish(random.choice((1, 2)))
+                case "move":
+                    network.connect()
+                    network.move(*pair, random.choice((50, 1_000, 10_000)))
+                case "flush":
+                    random.choice(list(network.sites.values())).flush()
+                case "go":
+                    random.choice(self.subscribers).go_to(random.choice(network.names))
+                case "leave":
+                    random.choice(self.subscribers).leave()
+                case "look":
+                    random.choice(self.people).look()
+                case "kill":
+                    if len(network.sites) > 1:
+                        network.kill(random.choice(list(network.sites)))
+                case "start":
+                    for name in network.names:
+                        if name not in network.sites and random.random() < 0.5:
+                            network.start(name)
+                    for person in self.publishers:
+                        if not person.is_here:
+                            person.go_to(person.home)
+                case "wait":
+                    network.pass_time(random.choice((0.001, 0.01, 0.1, 0.5, 2)))
+        self._end()
+
+    def _end(self) -> None:
+        """All brokers run, all clients are there until nothing more comes."""
+        network = self.network
+        for name in network.names:
+            if name not in network.sites:
+                network.start(name)
+        self._come_in(15)
+        for person in self.subscribers:
+            for _ in range(5):
+                if not person.is_in:
+                    person.go_to(self.random.choice(network.names))
+                    self._come_in(12)
+        self._come_in(30)
+
+    def check(self) -> None:
+        for person in self.people:
+            assert person.is_in, f"{person.name} was not let in"
+        for publisher in self.publishers:
+            assert not publisher._unacknowledged, publisher.name
+        for subscriber in self.subscribers:
+            taken = Counter(subscriber.taken)
+            for publisher in self.publishers:
+                acknowledged = set(publisher.acknowledged)
+                lost = [each for each in acknowledged if each not in taken]
+                assert not lost, f"{subscriber.name} lost {sorted(lost)}"
+            twice = [each for each, count in taken.items() if each[1] == 2 and count > 1]
+            assert not twice, f"{subscriber.name} got twice {twice}"
+
+
+def play(seed: int) -> Life:
+    """A random life; AssertionError when a promise is broken."""
+    life = Life(seed)
+    life.play()
+    life.check()
+    return life
