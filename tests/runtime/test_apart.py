@@ -17,7 +17,6 @@ from tests.runtime.processes import Client, Processes, not_started, processes, w
 from tests.runtime.test_broker_service import network as network_of
 from tests.runtime.test_broker_service import running
 
-
 # Where brokers wait for each other, and nothing waits on disk.
 SETTLED = {"folder": "data", "sync": "never", "acknowledge": "settled"}
 
