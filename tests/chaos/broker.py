@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 import time
 from pathlib import Path
 
 from shoal.cli.main import main
-from shoal.runtime.journal_files import JournalFiles
 
 FULL = "full"
 
 
 def spoil_disk(control: Path) -> None:
-    """Have this process's journal written as `control` says."""
-    write, sync = JournalFiles._write, JournalFiles.sync
+    """Have this process write and sync files as `control` says."""
+    write, sync = os.write, os.fdatasync
 
     def wait() -> None:
         said = control.read_text(encoding="ascii") if control.exists() else ""
@@ -29,16 +29,16 @@ def spoil_disk(control: Path) -> None:
         if said:
             time.sleep(float(said))
 
-    def spoilt_write(files: JournalFiles, batch: bytes) -> None:
-        wait()
-        write(files, batch)
+    def spoilt_write(file: int, data: bytes) -> int:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            wait()
+        return write(file, data)
 
-    def spoilt_sync(files: JournalFiles) -> None:
+    def spoilt_sync(file: int) -> None:
         wait()
-        sync(files)
+        sync(file)
 
-    JournalFiles._write = spoilt_write  # type: ignore[method-assign, assignment]
-    JournalFiles.sync = spoilt_sync  # type: ignore[method-assign, assignment]
+    os.write, os.fdatasync = spoilt_write, spoilt_sync  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ What the README says may be lost is excused, and nothing else: see `Excuses`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -159,6 +158,14 @@ def _judged_sessions(plan: Plan, history: Sequence[Event]) -> dict[str, _Session
     }
 
 
+class _Place(NamedTuple):
+    """Where a client connected, or tried to."""
+
+    at_s: float
+    broker: str
+    is_certain: bool
+
+
 class Excuses:
     """What the README says may happen, so far as these plans do it.
 
@@ -173,14 +180,15 @@ class Excuses:
         self._plan = plan
         self._advertisers = {each.name for each in plan.publishers if each.advertises}
         self._down = _downs(history)
-        # Where each client's session may be from when on.
-        self._places: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        # Where each client's session is from when on, or may be: it asked for it there.
+        self._places: dict[str, list[_Place]] = defaultdict(list)
         self._done: dict[Key, float] = {}
         self._ends: dict[str, list[float]] = defaultdict(list)
         for event in history:
             match event:
                 case Asked(client=client, broker=broker) | Entered(client=client, broker=broker):
-                    self._places[client].append((event.at_s, broker))
+                    place = _Place(event.at_s, broker, isinstance(event, Entered))
+                    self._places[client].append(place)
                 case Done(client=client, number=number):
                     self._done[client, number] = event.at_s
                 case Left(client=client):
@@ -208,9 +216,12 @@ class Excuses:
 
     def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
         """Whether a broker was down, at any time between these, at which the client was."""
-        places = self._places[client]
-        first = max(bisect_right(places, (from_s, "~")) - 1, 0)
-        brokers = {broker for at_s, broker in places[first:] if at_s <= to_s}
+        brokers: set[str] = set()
+        for place in reversed(self._places[client]):
+            if place.at_s <= to_s:
+                brokers.add(place.broker)
+            if place.at_s <= from_s and place.is_certain:
+                break
         return any(
             killed_s <= to_s and from_s <= back_s
             for broker in brokers

@@ -77,7 +77,7 @@ class Brokers:
             ],
             "links": plan.links,
             "access": {"anonymous": True},
-            "storage": {"folder": str(folder / "data")},
+            "storage": {"folder": str(folder / "data"), "acknowledge": plan.acknowledge},
             "limits": {"maximum_queued_messages": 1_000_000},
             "link_limits": {"silence_us": 2_000_000},
             plan.system: _SYSTEMS[plan.system],

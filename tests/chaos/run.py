@@ -35,6 +35,8 @@ from tests.chaos.schedule import Action, Plan
 
 # Processes load their code in a second or two, more when all start at once beside load.
 START_S = 60.0
+# "For half a second after one comes or goes the others go on as before": so they do that are first.
+GROUPS_S = 0.7
 # Once every broker runs: until all are ready again, and until nothing is owed to anybody.
 READY_S = 40.0
 REST_S = 40.0
@@ -138,6 +140,7 @@ class Run:
             await _until(lambda: not self._processes.unready)
             self._tasks += [asyncio.create_task(each.run()) for each in self.subscribers]
             await _until(lambda: all(each.is_granted for each in self.subscribers))
+        await asyncio.sleep(GROUPS_S)
         late_s = self.now()
         self._zero_s += late_s
         self.history = [

@@ -89,9 +89,12 @@ def read_action(line: str) -> Action:
 
 
 class Plan(NamedTuple):
+    """`acknowledge` is `[storage]`'s: when publications are acknowledged."""
+
     system: str
     seed: int
     seconds: float
+    acknowledge: str
     brokers: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     publishers: tuple[PublisherPlan, ...]
@@ -100,7 +103,8 @@ class Plan(NamedTuple):
 
     def __str__(self) -> str:
         links = ", ".join(f"{left}-{right}" for left, right in self.links)
-        lines = [f"{self.system}, seed {self.seed}, {self.seconds:g} s: {links or 'no links'}"]
+        head = f"{self.system}, seed {self.seed}, {self.seconds:g} s, {self.acknowledge}"
+        lines = [f"{head}: {links or 'no links'}"]
         lines += [f"  {client}" for client in (*self.publishers, *self.subscribers)]
         return "\n".join([*lines, *map(str, self.actions)])
 
@@ -110,11 +114,13 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
     random = Random(f"{system} {seed}")
     brokers = tuple(f"B{number}" for number in range(1, random.choice((3, 3, 4)) + 1))
     links: tuple[tuple[str, str], ...] = ()
+    acknowledge = "settled"
     if system != "bluedove":
         links = tuple(
             (brokers[random.randrange(number)], brokers[number])
             for number in range(1, len(brokers))
         )
+        acknowledge = random.choice(("stored", "settled"))
     publishers = tuple(_publisher(number, system, brokers, random) for number in range(1, 4))
     subscribers = tuple(_subscribers(brokers, random))
     maker = _Maker(random, brokers, publishers, subscribers)
@@ -127,7 +133,9 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
         FAULTS[random.choices(kinds, weights)[0]][1](maker, at_s)
         at_s += random.uniform(0.2, 2 * pace_s)
     actions = tuple(sorted(maker.harmless()))
-    return Plan(system, seed, seconds, brokers, links, publishers, subscribers, actions)
+    return Plan(
+        system, seed, seconds, acknowledge, brokers, links, publishers, subscribers, actions
+    )
 
 
 def _publisher(number: int, system: str, brokers: tuple[str, ...], random: Random) -> PublisherPlan:

@@ -1,6 +1,6 @@
-"""Networks of processes under random faults, judged from outside.
+"""Networks of processes under faults, judged from outside: a little of everything, and at length.
 
-By hand, with more seeds, or few kinds of faults: `python -m tests.chaos --help`.
+By hand, with other seeds, or few kinds of faults: `python -m tests.chaos --help`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,25 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.run import Run
-from tests.chaos.schedule import SYSTEMS, make_plan
+from tests.chaos.schedule import SYSTEMS, Plan, make_plan, read_action
 
-# Together with the systems some 300 runs.
+# Together with the systems 300 runs.
 SOAK_SEEDS = 75
+A_LITTLE = """
+0.20 move S1 B2
+0.40 pause B3
+0.50 slow disk B2 0.02
+0.60 look in S2 B1 0.1
+0.80 resume B3
+1.00 kill @P1 0.1
+1.01 leave S3 0.3
+1.10 jump S4 B2
+1.60 good disk B2
+1.80 move S5 B3
+"""
 
 
-def play(system: str, seed: int, seconds: float, folder: Path, *faults: str) -> None:
-    plan = make_plan(system, seed, seconds, faults)
+def play(plan: Plan, folder: Path) -> None:
     outcome = asyncio.run(Run(plan, folder).play())
     assert not outcome.violations, str(outcome)
     assert outcome.taken > 0
@@ -26,12 +37,13 @@ def play(system: str, seed: int, seconds: float, folder: Path, *faults: str) -> 
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_short_run(tmp_path: Path, system: str) -> None:
-    play(system, 1, 3.0, tmp_path, "kill", "move", "leave")
+def test_a_little_of_everything(tmp_path: Path, system: str) -> None:
+    actions = tuple(map(read_action, A_LITTLE.split("\n")[1:-1]))
+    play(make_plan(system, 0, seconds=2.0)._replace(actions=actions), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(SOAK_SEEDS))
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_chaos(tmp_path: Path, system: str, seed: int) -> None:
-    play(system, seed, 20.0, tmp_path)
+    play(make_plan(system, seed), tmp_path)

@@ -36,6 +36,7 @@ PLAN = Plan(
     system="tree",
     seed=0,
     seconds=10.0,
+    acknowledge="settled",
     brokers=("B1", "B2"),
     links=(("B1", "B2"),),
     publishers=(
@@ -256,6 +257,10 @@ def test_what_counts_as_gone_in_a_cluster() -> None:
     assert kinds([*lost, *earlier], CLUSTER) == [("lost", "S1")]
     elsewhere = [Killed(at_s=1, broker="B1"), Ready(at_s=3, broker="B1")]
     assert ("lost", "S1") in kinds([*lost, *elsewhere], CLUSTER)
+    # Until it is let in elsewhere, its session is where it was.
+    assert kinds([*lost, *down, Asked(at_s=1.5, client="S1", broker="B1")], CLUSTER) == []
+    moved = entered(1.5, "S1", "B1", present=True)
+    assert kinds([*lost, *down, *moved], CLUSTER) == [("lost", "S1")]
 
 
 def test_who_does_not_come_to_rest() -> None:

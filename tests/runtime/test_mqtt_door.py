@@ -30,6 +30,7 @@ from shoal.mqtt.packets import (
     Will,
 )
 from shoal.overlays.registry import strategy_factory
+from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
 from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
@@ -337,3 +338,24 @@ async def write_on(writer: asyncio.StreamWriter) -> None:
         writer.write(encode(Pingreq(), MQTT_5))
         await writer.drain()
         await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_what_is_due_at_once_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers hear of a group's members at once: two that do not would each serve it alone."""
+    monkeypatch.setattr(pauses, "LONG_US", 60_000_000)
+    monkeypatch.setattr(pauses, "MOST_US", 2**40)
+    async with (
+        mqtt() as network,
+        network.client("B1", "a") as one,
+        network.client("B3", "b") as two,
+    ):
+        for member in (one, two):
+            await member.subscribe("$share/g/t", qos=1)
+
+        def members(broker: str) -> int:
+            federation = network.doors[broker].clients._federation
+            assert federation is not None
+            return len(federation.sharing._counts.get("$share/g/t", ()))
+
+        await until(lambda: members("B1") == members("B3") == 2)

@@ -206,6 +206,16 @@ async def test_after_a_pause_what_has_come_is_handled_before_timers(
 
 
 @on_loop
+async def test_what_was_due_before_it_was_set_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "LONG_US", 60_000_000)
+    monkeypatch.setattr(pauses, "MOST_US", 2**40)
+    node, machine, _ = node_of(lambda input: [SetTimer(("a",), 0)] if input == Started() else [])
+    node.start()
+    await until(lambda: TimerFired(("a",)) in machine.inputs)
+    node.stop()
+
+
+@on_loop
 async def test_the_machine_is_told_what_was_measured() -> None:
     node, machine, _ = node_of(lambda input: [])
     node.start()

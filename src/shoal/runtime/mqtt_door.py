@@ -23,6 +23,7 @@ from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
@@ -84,11 +85,17 @@ class MqttDoor:
         servers: Mapping[BrokerId, str] | None = None,
         files: JournalFiles | None = None,
         sync: Sync = "never",
+        json: Json = "auto",
     ) -> None:
         """With `files` it is again what they say; JournalError if they cannot be read."""
         self.node = node
         self.clients = BrokerClients(
-            node.id, node.clock.now_us(), limits=limits, access=access, networked=networked
+            node.id,
+            node.clock.now_us(),
+            limits=limits,
+            access=access,
+            networked=networked,
+            json=json,
         )
         self._access = access
         self._publishers = publishers
@@ -151,6 +158,14 @@ class MqttDoor:
             listener.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def renew(
+        self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
+    ) -> None:
+        """From now on these hold (see `BrokerClients.renew`)."""
+        self._access = access
+        self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
+        self.node.schedule_flush()
 
     def stop_listening(self) -> None:
         """Take nobody in any more."""
@@ -388,15 +403,16 @@ class MqttDoor:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = deadline_us
-        delay_s = max(0, deadline_us - self.node.clock.now_us()) / _MICROSECONDS
-        self._timer = self.node.loop.call_later(delay_s, self._advance)
-
-    def _advance(self, *, is_put_off: bool = False) -> None:
         now_us = self.node.clock.now_us()
-        assert self._timer_us is not None
-        pause_s = 0.0 if is_put_off else put_off_s(self._timer_us, now_us)
+        due_us = max(deadline_us, now_us)  # what is due at once is not late
+        delay_s = (due_us - now_us) / _MICROSECONDS
+        self._timer = self.node.loop.call_later(delay_s, self._advance, due_us)
+
+    def _advance(self, due_us: int, *, is_put_off: bool = False) -> None:
+        now_us = self.node.clock.now_us()
+        pause_s = 0.0 if is_put_off else put_off_s(due_us, now_us)
         if pause_s:
-            fire = partial(self._advance, is_put_off=True)
+            fire = partial(self._advance, due_us, is_put_off=True)
             self._timer = self.node.loop.call_later(pause_s, fire)
             return
         self._timer = self._timer_us = None

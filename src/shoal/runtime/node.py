@@ -333,7 +333,8 @@ class Node:
         former = self._timers.get(key)
         if former is not None:
             former.cancel()
-        delay_s = max(0, at_us - now_us) / _MICROSECONDS
+        at_us = max(at_us, now_us)  # what is due at once is not late
+        delay_s = (at_us - now_us) / _MICROSECONDS
         self._timers[key] = self.loop.call_later(delay_s, self._fire, key, at_us)
 
     def _fire(self, key: TimerKey, at_us: int, *, is_put_off: bool = False) -> None:
