@@ -355,6 +355,23 @@ def test_one_heartbeat_waits_to_be_written_however_often_it_is_due() -> None:
     assert wire.ends["A"].to_write() == CODEC.encode(Heartbeat(4))
 
 
+def test_what_is_longer_than_a_link_keeps_is_not_taken_by_it() -> None:
+    limits = LinkLimits(window_bytes=1_000, high_bytes=1_000, limit_bytes=20 * 2**20)
+    ends = {"A": end("A", "B", limits=limits), "B": end("B", "A", limits=limits)}
+    said, answer = ends["A"].hello(), ends["B"].hello()
+    ends["B"].connected(said, 0)
+    ends["A"].connected(answer, 0)
+    longest = "x" * (limits.longest_frame_bytes - 100)
+    assert ends["A"].send(Unsubscribe(longest))
+    with pytest.raises(WireError, match=f"not {limits.longest_frame_bytes}"):
+        ends["A"].send(Unsubscribe(longest + 100 * "x"))
+    data = ends["A"].to_write()
+    for start in range(0, len(data), 2**20):
+        ends["B"].receive(data[start : start + 2**20], start)
+        assert not ends["B"].is_silent(start + limits.silence_us)  # however long one takes
+    assert ends["B"].take() == [Unsubscribe(longest)]
+
+
 # --- what somebody waits for ------------------------------------------------------------------
 
 

@@ -6,10 +6,25 @@ from typing import Any
 
 import pytest
 
+from shoal.mqtt import connection
 from shoal.mqtt.access import Admission, Credentials, Permissions
-from shoal.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+)
 from shoal.mqtt.reason_codes import ReasonCode
-from tests.mqtt.house import Client
+from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network, Site
 
 
@@ -84,17 +99,104 @@ def test_a_refusal_waits_for_its_turn(network: Network) -> None:
     assert [each.packet_id for each in client.take()] == [2, 3]
 
 
-def test_who_is_owed_much_is_read_no_more(network: Network) -> None:
-    client = publisher(network["B1"], keep_alive_s=10)
-    client.send(*(Publish("a", b"", 1, packet_id=n) for n in range(1, 4)))
-    assert client.connection.wants_reading
-    client.send(Publish("a", b"", 1, packet_id=4))
-    assert not client.connection.wants_reading
-    network["B1"].after(100)  # nobody reads what it says meanwhile: it is not silent
-    assert not client.closed
-    settle(network["B1"])
-    assert client.connection.wants_reading
+def full(site: Site, **fields: Any) -> Client:
+    """A publisher that is owed as much as it may be."""
+    client = publisher(site, **fields)
+    client.send(*(Publish("a", b"%d" % n, 1, packet_id=n) for n in range(1, 5)))
+    return client
+
+
+def released(client: Client) -> list[Any]:
+    """What it hears when all is settled and what was held is taken."""
+    site = client.house
+    assert isinstance(site, Site)
+    settle(site)
+    assert not client.connection.must_wait
+    site.carry_out(client.connection.take_held(site.now_us))
+    return client.take()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_who_is_owed_much_is_taken_nothing_more_from_but_heard(
+    network: Network, version: int
+) -> None:
+    site = network["B1"]
+    client = full(site, version=version)
+    assert client.connection.must_wait
+    client.send(Publish("a", b"5", 1, packet_id=5), Subscribe(6, (SubscriptionRequest("b"),)))
+    client.send(Pingreq(), Publish("a", b"7"))
+    assert client.take() == [Pingresp()]
+    assert client.connection.holds
+    assert len(site.unsettled) == 4
+    assert [type(each) for each in released(client)] == [Puback] * 4
+    assert not client.connection.holds
+    assert site.clients.held_bytes == 0
+    topics = [each for each in site.unsettled if "$topic" in each.attributes]
+    assert [each.body[-1:] for each in topics] == [b"5", b"7"]
+    settle(site)
+    site.after(2)
+    heard = client.take()
+    assert Puback(5) in heard
+    assert Suback in map(type, heard)
+
+
+def test_who_waits_for_answers_is_not_silent(network: Network) -> None:
+    client = full(network["B1"], keep_alive_s=10)
+    client.send(Publish("a", b"", 1, packet_id=5))
     network["B1"].after(100)
+    assert not client.closed
+    released(client)
+    network["B1"].after(100)
+    assert client.closed
+
+
+def test_what_is_held_has_a_bound(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_HELD_BYTES", 1_000)
+    client = full(network["B1"])
+    client.send(Publish("a", bytes(500)))
+    assert client.connection.wants_reading
+    client.send(Publish("a", bytes(500)))
+    assert not client.connection.wants_reading
+    released(client)
+    assert client.connection.wants_reading
+
+
+def test_what_a_client_said_before_it_went_counts(network: Network) -> None:
+    site = network["B1"]
+    client = full(site, will=will("w"))
+    client.send(Publish("a", b"", 1, packet_id=5), Disconnect())
+    client.lose()
+    assert not client.connection.is_closed
+    client.closed = False  # its end is, which nobody minds
+    settle(site)
+    site.carry_out(client.connection.take_held(site.now_us))
+    assert client.connection.is_closed
+    topics = [each.attributes.get("$topic") for each in site.unsettled]
+    assert topics.count("a") == 1
+    assert "w" not in topics
+    assert site.clients.held_bytes == 0
+
+
+def test_who_connects_while_nothing_may_be_taken_is_let_in(network: Network) -> None:
+    site = network["B1"]
+    site.clients.is_held = True
+    client = site.open()
+    client.send(Connect("c"), Publish("a", b"x"), Pingreq())
+    assert [type(each) for each in client.take()] == [Connack, Pingresp]
+    assert site.unsettled[-1].attributes.get("$topic") is None
+    site.clients.is_held = False
+    site.carry_out(client.connection.take_held(site.now_us))
+    assert site.unsettled[-1].attributes["$topic"] == "a"
+
+
+def test_garbage_behind_what_is_held_ends_the_connection_when_its_turn_comes(
+    network: Network,
+) -> None:
+    client = full(network["B1"])
+    client.send(Publish("a", b"", 1, packet_id=5))
+    client.send_bytes("ff00")
+    assert not client.closed
+    assert Disconnect in map(type, released(client))
     assert client.closed
 
 

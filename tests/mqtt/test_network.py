@@ -8,23 +8,29 @@ from hypothesis import strategies as st
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish as PublishRequest
+from shoal.broker.wire import COMMON, Codec
 from shoal.language import parse
 from shoal.matching import matches, topic_matches
 from shoal.model import EVERYTHING, MAX_CONJUNCTIONS, Publication, check_attributes
 from shoal.mqtt.content import attributes_of
+from shoal.mqtt.encoder import encode
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import (
     MAX_BATCH,
     network_filter,
     read_body,
     read_publication,
+    travels_in,
     write_body,
 )
-from shoal.mqtt.packets import Connect
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import Connect, Publish
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
+
+JSON = Properties(content_type="application/json")
 
 
 @pytest.fixture
@@ -34,6 +40,34 @@ def network() -> Network:
 
 def connected(network: Network, *names: str) -> list[Client]:
     return [network[name].connect(f"client of {name}") for name in names]
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Publish("a", b"x" * 3_000_000, 2, packet_id=1),
+        Publish("/".join("x" * 8_000 for _ in range(8)), b"", 1, True, packet_id=1),
+        Publish("a", b'{"x": "%s"}' % (b"x" * 3_000_000), 1, packet_id=1, properties=JSON),
+        Publish(
+            "a", b'{%s"x":1}' % b"".join(b'"%d":1,' % n for n in range(9_999)), properties=JSON
+        ),
+        Publish("a", properties=Properties(user_properties=(("n", "x" * 65_535),) * 40)),
+        Publish(
+            "a", properties=Properties(user_properties=tuple((str(n), "1") for n in range(999)))
+        ),
+    ],
+    ids=["payload", "levels", "field", "fields", "property", "properties"],
+)
+def test_a_packet_travels_in_no_more_bytes_than_is_promised(packet: Publish) -> None:
+    network = Network("B1", "B2", maximum_packet_size=10_000_000)
+    network["B2"].connect("s").subscribe("#")
+    network.is_slow = True
+    publisher = network["B1"].connect("d" * 65_000)
+    publisher.send(packet)
+    sent = network.links["B1", "B2"]
+    size = len(encode(packet, MQTT_5))
+    longest = max(len(Codec(COMMON).encode(message)) for message in sent)
+    assert size < longest <= travels_in(size)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

@@ -17,6 +17,9 @@ from tests.runtime.processes import Client, Processes, not_started, processes, w
 from tests.runtime.test_broker_service import network as network_of
 from tests.runtime.test_broker_service import running
 
+# Where brokers wait for each other, and nothing waits on disk.
+SETTLED = {"folder": "data", "sync": "never", "acknowledge": "settled"}
+
 
 def retained(network: Processes, broker: str) -> set[bytes]:
     """What somebody who subscribes there is sent."""
@@ -35,7 +38,7 @@ def is_up(network: Processes, broker: str) -> bool:
 
 @pytest.mark.soak
 def test_nothing_is_acknowledged_while_a_former_neighbour_starts_late(tmp_path: Path) -> None:
-    with processes(tmp_path, 2) as network:
+    with processes(tmp_path, 2, storage=SETTLED) as network:
         with network.client("B2", "away") as away:
             away.subscribe("a", 1)
         network.knows("B1", 3)
@@ -56,7 +59,7 @@ async def test_a_neighbour_that_was_there_before_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "WAIT_US", 200_000)
-    storage = {"folder": str(tmp_path), "sync": "never"}
+    storage = SETTLED | {"folder": str(tmp_path)}
     both = network_of(2, storage=storage)
     async with running(both, "B1") as (one,):
         await until(lambda: one.node.is_ready)  # nobody knows of B2
@@ -77,12 +80,9 @@ async def test_a_neighbour_that_was_there_before_is_waited_for(
 def test_two_parts_of_a_network_that_come_together_agree_on_what_is_retained(
     tmp_path: Path,
 ) -> None:
-    changes = {
-        "link_limits": {"give_up_us": 500_000},
-        "storage": {"folder": "data", "acknowledge": "settled"},
-    }
+    limits = {"give_up_us": 500_000}
     with (
-        not_started(tmp_path, 4, **changes) as network,
+        not_started(tmp_path, 4, link_limits=limits, storage=SETTLED) as network,
         network.lay_cable("B2", "B3") as cable,
     ):
         network.start("B1", "B2", "B3", "B4")

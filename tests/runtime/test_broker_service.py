@@ -57,6 +57,27 @@ async def running(network: Network, *names: str) -> AsyncIterator[list[BrokerSer
 
 
 @on_loop
+async def test_messages_as_large_as_clients_may_send_go_from_broker_to_broker() -> None:
+    size = 20_000_000
+    limits = {"maximum_packet_size": size + 100}
+    fields = json.dumps({"text": "x" * (size - 100)}).encode()
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        running(network(2, limits=limits), "B2", "B1") as (there, here),
+        Client(str(there.listening["mqtt"])) as subscriber,
+        Client(str(here.listening["mqtt"])) as publisher,
+        subscriber.subscribe("a", qos=2) as subscription,
+    ):
+        for qos in (1, 2):
+            await publisher.publish("a", fields, qos=qos, content_type="application/json")
+            assert (await subscription.get()).payload == fields
+        await publisher.publish("a", fields, qos=1, retain=True)
+        async with subscriber.subscribe("#", qos=1) as all_of_it:
+            assert (await all_of_it.get()).payload == fields
+        assert not here.node.counts["unwritable"]
+
+
+@on_loop
 async def test_clients_over_websocket() -> None:
     async with running(network(), "B1") as (service,):
         address = service.listening["websocket"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiomqtt
@@ -18,8 +18,17 @@ from shoal.model import BrokerId
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.limits import DEFAULT_LIMITS
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Will
+from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
+from shoal.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Will,
+)
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
@@ -231,6 +240,53 @@ async def test_a_broker_without_a_network_serves_by_itself() -> None:
         assert await payloads(client, 1) == [b"x" * 500_000]
     door.shut_down()
     node.stop()
+
+
+@pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
+@on_loop
+async def test_pings_are_answered_while_publications_wait(version: int) -> None:
+    async with asyncio.timeout(PATIENCE_S), mqtt(LINE[:1]) as network:
+        await network.kill("B2")  # what is retained is for it, too: nothing is settled
+        door = network.doors["B1"]
+        owed = DEFAULT_LIMITS.receive_maximum
+        sent = [Publish("a", b"x", 1, True, packet_id=number) for number in range(1, owed + 2)]
+        async with said_by(network.addresses["B1"], version) as (say, hears):
+            say(Connect("c", version=version))
+            assert await hears(Connack)
+            say(*sent[:-1])
+            (connection,) = door._sockets
+            await until(lambda: connection.must_wait)
+            say(sent[-1], Pingreq())
+            assert await hears(Pingresp)
+            assert connection.holds
+        door.node.hold(True, "a test")
+        async with said_by(network.addresses["B1"], version) as (say, hears):
+            say(Connect("d", version=version), sent[0], Pingreq())
+            assert await hears(Connack)
+            assert await hears(Pingresp)
+        door.node.hold(False, "a test")
+
+
+@asynccontextmanager
+async def said_by(
+    address: Address, version: int
+) -> AsyncIterator[tuple[Callable[..., None], Callable[[type], Awaitable[bool]]]]:
+    """A client that says packets, and waits until it hears one of a kind, and no other."""
+    reader, writer = await asyncio.open_connection(*address)
+    decoder, inbox = Decoder(version), list[Packet]()
+
+    def say(*packets: Packet) -> None:
+        writer.write(b"".join(encode(each, version) for each in packets))
+
+    async def hears(kind: type) -> bool:
+        while not inbox:
+            inbox.extend(decoder.feed(await reader.read(1_000)))
+        return isinstance(inbox.pop(0), kind)
+
+    try:
+        yield say, hears
+    finally:
+        writer.close()
 
 
 @on_loop

@@ -175,6 +175,21 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
         network(storage={"folder": __file__}),
         [f"storage.folder: {__file__} is no folder"],
     ),
+    "too large for a link": (
+        network(limits={"maximum_packet_size": 61_000_000}),
+        [
+            "limits.maximum_packet_size: 61000000 bytes do not fit on links; take at most "
+            "60293120, or raise link_limits.limit_bytes"
+        ],
+    ),
+    "large": (
+        network(
+            limits={"maximum_packet_size": 268_435_460},
+            link_limits={"limit_bytes": 600_000_000},
+        ),
+        [],
+    ),
+    "large for one broker": (broker() | {"limits": {"maximum_packet_size": 268_435_460}}, []),
     "stored nowhere": (
         network(storage={"acknowledge": "stored"}),
         ["storage.acknowledge: stored needs a disk; set storage.folder"],

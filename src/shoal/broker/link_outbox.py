@@ -28,7 +28,10 @@ import msgspec
 
 from shoal.broker.custody import Custody
 from shoal.broker.link_spool import Spool, Spooled
+from shoal.broker.wire import MAX_FRAME_BYTES
 
+# What brokers themselves say to each other is never as long.
+LEAST_LONGEST_FRAME_BYTES = 16 * 2**20
 # (first, last) numbers of messages of a session.
 Span = tuple[int, int]
 
@@ -52,6 +55,14 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     silence_us: int = 5_000_000
     give_up_us: int = 60_000_000
     park_us: int = 2_000_000
+
+    @property
+    def longest_frame_bytes(self) -> int:
+        """What fits beside all that may be kept already: one end sends no more, the other reads no
+        more, and whoever lets clients in sees to it that nothing is longer.
+        """
+        most = self.limit_bytes - self.high_bytes - self.window_bytes
+        return min(max(most, LEAST_LONGEST_FRAME_BYTES), MAX_FRAME_BYTES)
 
 
 class Frame:

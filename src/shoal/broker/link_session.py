@@ -51,7 +51,6 @@ from shoal.broker.link_spool import Spool
 from shoal.broker.messages import EXCHANGE, Message, PublicationBatch
 from shoal.broker.wire import (
     LENGTH_BYTES,
-    MAX_FRAME_BYTES,
     Codec,
     FrameReader,
     Vocabulary,
@@ -192,7 +191,7 @@ class LinkSession:
 
     def _connect(self) -> None:
         """Forget the connection."""
-        self._reader = FrameReader()
+        self._reader = FrameReader(self._limits.longest_frame_bytes)
         self._inbox: list[Message] = []
         self._inbox_bytes = 0
         self._outbox.reconnect()
@@ -358,8 +357,12 @@ class LinkSession:
         return not self._outbox.is_overfull
 
     def _frames(self, message: Message) -> list[bytes]:
+        longest = self._limits.longest_frame_bytes
         try:
-            return [self._codec.encode(message)]
+            frame = self._codec.encode(message)
+            if len(frame) - LENGTH_BYTES > longest:
+                raise WireError(f"{type(message).__name__} takes {len(frame)} bytes, not {longest}")
+            return [frame]
         except WireError:
             if type(message) is not PublicationBatch or len(message.publications) < 2:
                 raise
@@ -394,7 +397,8 @@ class LinkSession:
         if not isinstance(message, Control):
             self._inbox.append(message)
             self._inbox_bytes += size
-            if self._inbox_bytes > self._limits.window_bytes + MAX_FRAME_BYTES:
+            limits = self._limits
+            if self._inbox_bytes > limits.window_bytes + limits.longest_frame_bytes:
                 raise WireError("more messages than the window allows")
             return
         match message:

@@ -65,8 +65,9 @@ from shoal.model import (
 from shoal.model.entities import MAX_ATTRIBUTES
 
 VERSION = 1
-# Larger than any packet a client may send; a peer that announces more is not one of ours.
-MAX_FRAME_BYTES = 16 * 2**20
+# The largest packet of MQTT twice, since what it says are attributes, too; a link takes less (see
+# `link_outbox.LinkLimits`).
+MAX_FRAME_BYTES = 544 * 2**20
 # Above what the largest filter in SQL has (`shoal.language.sql`): 1,000 predicates and the ANDs,
 # ORs and NOTs between them, two of them deep for each of 100 parentheses.
 MAX_PARTS = 4_000

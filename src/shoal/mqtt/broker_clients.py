@@ -75,8 +75,9 @@ class BrokerClients:
         self.touched: list[Connection] = []
         # What came for a session and cannot be kept, in words; whoever logs it takes it out.
         self.problems: list[str] = []
-        # Whether the driver reads from no client for now.
+        # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
         self.is_held = False
+        self.held_bytes = 0
         # Why publications above QoS 0 are refused; empty while they are not.
         self.refusal = ""
         self.retained = RetainedStore(

@@ -9,9 +9,13 @@ ends this connection with the reason code that says why, and no other.
 | --- | --- | --- | --- |
 | waiting | checked → admission | refused → closed | refused → closed |
 | admission | held, then refused → closed | held | held, then refused → closed |
-| connected | refused → closed | handled | refused → closed |
+| connected | refused → closed | handled, or held | refused → closed |
 | redirected | dropped | dropped, but for acknowledgements | dropped |
 | closed | dropped | dropped | dropped |
+
+While a client is owed too many answers, or publications must wait for some other reason, what it
+sends is held, in its order; but PINGREQ is answered, and what it says of publications that it got,
+or that were acknowledged to it, is heard.
 
 A client that is sent to another broker gets nothing more here, but what it says about publications
 it got before counts, until it closes: so its next broker does not send them again.
@@ -71,6 +75,9 @@ if TYPE_CHECKING:
 
 # Packets that wait for the answer to a CONNECT; a driver that minds `wants_reading` brings fewer.
 MAX_HELD = 10_000
+# Bytes that wait while nothing may be taken, of one client and of all; then no more is read.
+MAX_HELD_BYTES = 262_144
+MAX_ALL_HELD_BYTES = 64 * 1_048_576
 
 _PINGRESP = bytes((0xD0, 0))
 
@@ -93,10 +100,13 @@ class Connection:
         "_connect",
         "_decoder",
         "_held",
+        "_held_bytes",
         "_incoming",
+        "_is_lost",
         "address",
         "certificate",
         "credentials",
+        "is_held",
         "last_received_us",
         "outlet",
         "owner",
@@ -131,7 +141,11 @@ class Connection:
         limits = clients.limits
         self._decoder = Decoder(None, limits.maximum_packet_size, limits.maximum_topic_filters)
         self._connect: Connect | None = None
+        # Whether the driver wants nothing taken for now.
+        self.is_held = False
         self._held: list[Packet] = []
+        self._held_bytes = 0
+        self._is_lost = False
         self._incoming: Incoming | None = None
 
     @property
@@ -153,11 +167,26 @@ class Connection:
     def wants_reading(self) -> bool:
         """False while nothing more should be read.
 
-        The answer to the CONNECT is still out, or too many to publications are.
+        The answer to the CONNECT is still out, or too much is held.
         """
         if self.state is State.CONNECTED:
-            return self._incoming is None or not self._incoming.is_full
+            total = self._clients.held_bytes
+            return self._held_bytes < MAX_HELD_BYTES and total < MAX_ALL_HELD_BYTES
         return self.state is not State.ADMISSION
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether what the client sends is not taken now, since it is owed too many answers or the
+        driver says so.
+        """
+        if self.is_held or self._clients.is_held:
+            return True
+        return self._incoming is not None and self._incoming.is_full
+
+    @property
+    def holds(self) -> bool:
+        """Whether something waits for `take_held`."""
+        return self.state is State.CONNECTED and bool(self._held)
 
     @property
     def owes(self) -> bool:
@@ -182,15 +211,29 @@ class Connection:
                 self.disconnect(ReasonCode.QUOTA_EXCEEDED, reason, now_us)
         elif self.state is State.REDIRECTED:
             self._take_acknowledgements(packets, now_us)
+        elif self.state is State.CONNECTED and (self._held or self.must_wait):
+            self._hold(packets, len(data), now_us)
         else:
             self._handle_all(packets, now_us)
+        return self._clients.take_effects()
+
+    def take_held(self, now_us: int) -> list[ClientEffect]:
+        """Take what was held, now that nothing must wait any more."""
+        if self.state is State.CONNECTED:
+            held = self._let_go()
+            self._handle_all(held, now_us)
+            if self._is_lost:
+                self.leave(now_us, with_will=True)
         return self._clients.take_effects()
 
     def lost(self, now_us: int) -> list[ClientEffect]:
         """The network connection is gone, or the driver gave it up."""
         if self.state is State.REDIRECTED:
             self.hang_up(now_us)
-        self.leave(now_us, with_will=True)
+        if self.holds:
+            self._is_lost = True  # what it said before still counts
+        else:
+            self.leave(now_us, with_will=True)
         return self._clients.take_effects()
 
     def admitted(self, admission: Admission, now_us: int) -> list[ClientEffect]:
@@ -242,8 +285,8 @@ class Connection:
         """Let the session go, and have the network connection closed."""
         if self.state is State.CLOSED:
             return
+        self._let_go()
         self.state = State.CLOSED
-        self._held = []
         self.outlet.touch()
         self._clients.left(self, now_us, with_will)
 
@@ -277,8 +320,8 @@ class Connection:
         deadline_us = self.last_received_us + self.terms.keep_alive_us
         if now_us < deadline_us:
             return deadline_us
-        if self._clients.is_held or not self.wants_reading:
-            # What it said may be waiting to be read.
+        if self._held or self._clients.is_held or not self.wants_reading:
+            # What it said may be waiting to be read, or to be taken.
             return now_us + self.terms.keep_alive_us
         reason = f"silent for one and a half times {self.terms.keep_alive_s} s"
         self.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT, reason, now_us)
@@ -302,16 +345,37 @@ class Connection:
                     if handler is None:
                         raise protocol_error(f"only a server sends {type(packet).__name__}")
                     handler(self, packet, now_us)
+                    if type(packet) is Connect and self.state is State.CONNECTED and self.must_wait:
+                        self._hold(packets[number:], 0, now_us)
+                        return
                 if self.state is not State.CONNECTED:
                     if self.state is State.ADMISSION:
                         self._held = packets[number:]
                     return
-            if self._decoder.failure is not None and self.state is not State.CLOSED:
-                raise self._decoder.failure
+            failure = self._decoder.failure
+            if failure is not None and not self._held and self.state is not State.CLOSED:
+                raise failure
         except MqttError as error:
             self._clients.settle()
             self._clients.statistics.protocol_errors += 1
             self.disconnect(error.reason_code, str(error), now_us)
+
+    def _hold(self, packets: list[Packet], size: int, now_us: int) -> None:
+        """Nothing may be taken now but what nobody has to wait for."""
+        passing = [each for each in packets if type(each) in _PASSING]
+        if len(passing) < len(packets):
+            self._held += (each for each in packets if type(each) not in _PASSING)
+        if self._held:
+            self._held_bytes += size
+            self._clients.held_bytes += size
+        self._handle_all(passing, now_us)
+
+    def _let_go(self) -> list[Packet]:
+        """What was held, which is not any more."""
+        held, self._held = self._held, []
+        self._clients.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        return held
 
     def _take_acknowledgements(self, packets: list[Packet], now_us: int) -> None:
         try:
@@ -350,8 +414,11 @@ class Connection:
     def _go_on(self, now_us: int) -> None:
         """Handle what came while the client was not let in yet."""
         if self.state is not State.ADMISSION:
-            held, self._held = self._held, []
-            self._handle_all(held, now_us)
+            held = self._let_go()
+            if self.must_wait:
+                self._hold(held, 0, now_us)
+            else:
+                self._handle_all(held, now_us)
 
     def _answer_connect(self, admission: Admission, now_us: int) -> None:
         connect = self._connect
@@ -457,6 +524,9 @@ class Connection:
     def _on_auth(self, packet: Auth, now_us: int) -> None:
         raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
 
+
+# What is handled though publications must wait.
+_PASSING = frozenset((Pingreq, Puback, Pubrec, Pubrel, Pubcomp))
 
 _HANDLERS: dict[type[Packet], Callable[[Connection, Any, int], None]] = {
     Connect: Connection._on_connect,

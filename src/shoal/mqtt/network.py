@@ -77,6 +77,9 @@ MAX_ON_THE_WAY_US = 60_000_000
 # Publishers whose names are known by their bytes, and bytes by their names; short ones only.
 MAX_REMEMBERED_PUBLISHERS = 1_024
 
+# The publisher's name, the topic and its levels, and what else is written with a publication.
+OVERHEAD_BYTES = 1_048_576
+
 # A PUBLISH above QoS 0 needs an identifier; this one means nothing.
 _ANY_PACKET_ID = b"\0\1"
 
@@ -322,6 +325,14 @@ class Door:
     def _advertisement(self, client: ClientId, number: int, filter: Filter) -> Advertisement:
         id = self._advertisement_id(client, number)
         return Advertisement(id=id, publisher=client, filter=filter)
+
+
+def travels_in(packet_bytes: int) -> int:
+    """How many bytes a PUBLISH of so many takes between brokers, at most.
+
+    It goes as it came, and beside it what it says as attributes.
+    """
+    return 2 * packet_bytes + OVERHEAD_BYTES
 
 
 def write_body(message: Message) -> bytes:

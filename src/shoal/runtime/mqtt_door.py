@@ -3,7 +3,7 @@
 `BrokerClients` decides; this carries bytes in and out.  What a client publishes goes to the broker
 machine at once.  What the machine delivers, and what is to be written, is gathered until the loop
 is through with the sockets that are ready: so clients are written to when all that they are told
-is as safe as it will be.  While the node holds requests back, nothing is read from clients.
+is as safe as it will be.  While the node holds requests back, connections keep what comes.
 """
 
 from __future__ import annotations
@@ -115,6 +115,8 @@ class MqttDoor:
         self._half_closed: dict[Connection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
         self._waiting: dict[Connection, None] = {}
+        # Those that hold something which may not be taken yet.
+        self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -190,14 +192,14 @@ class MqttDoor:
             address=str(Address(*peer[:2])) if isinstance(peer, tuple) else None,
         )
         self._sockets[connection] = socket
-        if self.node.is_holding:
-            socket.pause_reading()
         self.node.schedule_flush()
         return connection
 
     def received(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client."""
         self.carry_out(connection.receive(data, self.node.clock.now_us()))
+        if connection.holds:
+            self._holding[connection] = None
         if not connection.wants_reading:
             self._wait(connection)
         if self._writes_at_once:
@@ -285,29 +287,18 @@ class MqttDoor:
 
     def _hold(self, full: bool) -> None:
         self.clients.is_held = full
-        for connection, socket in self._sockets.items():
-            if full:
-                socket.pause_reading()
-            elif self._may_read(connection):
-                socket.resume_reading()
+        self.node.schedule_flush()
 
     def _linked(self, neighbour: BrokerId, is_ready: bool) -> None:
         self.clients.linked(neighbour, is_ready, self.node.clock.now_us())
         self.node.schedule_flush()
 
-    def _may_read(self, connection: Connection) -> bool:
-        if self.node.is_holding or not connection.wants_reading:
-            return False
-        client = connection.client_id
-        return self._publishers is None or not self._publishers.is_waiting(client)
-
     def _slow_down(self, client: ClientId, wait: bool) -> None:
         """A client's publisher cannot go on for now, or can again."""
-        for connection, socket in self._sockets.items():
-            if connection.client_id == client and wait:
-                socket.pause_reading()
-            elif connection.client_id == client and self._may_read(connection):
-                socket.resume_reading()
+        for connection in self._sockets:
+            if connection.client_id == client:
+                connection.is_held = wait
+        self.node.schedule_flush()
 
     def _follows(self, client: ClientId, broker: BrokerId) -> bool:
         return broker in self._elsewhere and any(
@@ -347,13 +338,25 @@ class MqttDoor:
         self.carry_out(connection.admitted(await answer, self.node.clock.now_us()))
         self.node.schedule_flush()
 
+    def _take_held(self) -> None:
+        """Go on with what connections held."""
+        now_us = self.node.clock.now_us()
+        for connection in [each for each in self._holding if not each.must_wait]:
+            del self._holding[connection]
+            self.carry_out(connection.take_held(now_us))
+            self.node.schedule_flush()
+
     def _go_on(self) -> None:
         """Read on from those that want it."""
         for connection in [each for each in self._waiting if each.wants_reading]:
             del self._waiting[connection]
             socket = self._sockets.get(connection)
-            if socket is not None and self._may_read(connection):
+            if socket is not None:
                 socket.resume_reading()
+            if self._publishers is not None:
+                connection.is_held = self._publishers.is_waiting(connection.client_id)
+            if connection.holds:
+                self._holding[connection] = None
 
     # --- the machine's side -------------------------------------------------------------------
 
@@ -390,6 +393,8 @@ class MqttDoor:
             self.clients.problems.clear()
         if self._waiting:
             self._go_on()
+        if self._holding and not self.clients.is_held:
+            self._take_held()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)

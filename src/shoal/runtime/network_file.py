@@ -29,6 +29,7 @@ from shoal.matching.topic_filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.mqtt.content import Json
 from shoal.mqtt.limits import Limits
+from shoal.mqtt.network import travels_in
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import TopologyError, check_tree
 from shoal.runtime.addresses import Address, read_address
@@ -321,6 +322,7 @@ def problems(network: Network) -> list[str]:
             found.append(f"links: {error}")
     found += _address_problems(network)
     found += _access_problems(network)
+    found += _size_problems(network)
     found += _missing_files(network)
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
@@ -362,6 +364,18 @@ def _access_problems(network: Network) -> list[str]:
     if network.client_tls is None and {"mqtts", "wss"} & set(clients):
         found.append("client_tls: is missing; listeners over TLS (mqtts, wss) need it")
     return found
+
+
+def _size_problems(network: Network) -> list[str]:
+    """What one broker takes must fit on the way to the others."""
+    size, longest = network.limits.maximum_packet_size, network.link_limits.limits
+    if len(network.brokers) == 1 or travels_in(size) <= longest.longest_frame_bytes:
+        return []
+    most = (longest.longest_frame_bytes - travels_in(0)) // 2
+    return [
+        f"limits.maximum_packet_size: {size} bytes do not fit on links; take at most {most}, or "
+        "raise link_limits.limit_bytes"
+    ]
 
 
 def _missing_files(network: Network) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import signal
 import socket
@@ -16,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -35,6 +37,8 @@ RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
 _HTTP_TIMEOUT_S = 2.0
 _POLL_S = 0.1
+# Below those that systems give to outgoing connections.
+_OWN_PORTS = range(10_000, 32_000)
 # Brokers are asked themselves, whatever proxy the environment names for the world outside.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -124,10 +128,23 @@ def _sections(
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nothing listens at now."""
+    """Ports that nothing listens at now, and that no outgoing connection is given.
+
+    So a broker that is started again finds its own free.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in listeners]
+        for port in Random().sample(_OWN_PORTS, len(_OWN_PORTS)):
+            if len(found) == count:
+                break
+            try:
+                stack.enter_context(socket.create_server((host, port)))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                found.append(port)
+    return found
 
 
 async def get_json(address: Address, path: str) -> dict[str, Any]:
