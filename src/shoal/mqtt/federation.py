@@ -76,8 +76,6 @@ class Federation:
         if isinstance(control, Members | Shared | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Here | Tell | Kept | Told):
-            if isinstance(control, Hello):
-                self.sharing.forget(control.broker)
             self.joining.hear(control, now_us)
         else:
             self.roaming.hear(control, now_us)

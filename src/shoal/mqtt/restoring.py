@@ -25,6 +25,7 @@ from shoal.mqtt.homes import Home
 from shoal.mqtt.incoming import Owed, owed_to_nobody
 from shoal.mqtt.journal import (
     CamePut,
+    GroupPut,
     HeardPut,
     HomeEnd,
     HomePut,
@@ -75,6 +76,8 @@ class Remembered:
         # Numbers of messages, by topic.
         self.retained: dict[str, int] = {}
         self.homes: dict[str, HomePut] = {}
+        # By group and broker.
+        self.groups: dict[tuple[str, str], GroupPut] = {}
         self.heard: dict[ClientId, int] = {}
         self.messages: dict[int, MessagePut] = {}
         self.last_serial = 0
@@ -97,6 +100,8 @@ class Remembered:
                     self.retained[topic] = message
                 case HeardPut(publisher, sequence):
                     self.heard[publisher] = sequence
+                case GroupPut():
+                    self.groups[record.group, record.broker] = record
                 case HomePut():
                     self.homes[record.client_id] = record
                 case HomeEnd(client_id):
@@ -144,6 +149,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     journal = Journal(remembered.last_serial, remembered.last_message)
     journal.heard.update(remembered.heard)
     clients.begin_journal(journal)
+    for group in remembered.groups.values():
+        clients.restore_group(group)
     for session in sessions:
         clients.restored(session, now_us)
         came = tuple(remembered.sessions[session.client_id].came)
@@ -214,8 +221,7 @@ class _Restoring:
 
     def publish_again(self, now_us: int) -> None:
         """What was under way to other brokers, in its order."""
-        for owed in sorted(self._unsettled, key=_sequence_of):
-            self._clients.publish_again(owed, now_us)
+        self._clients.publish_again(sorted(self._unsettled, key=_sequence_of), now_us)
 
 
 def _sequence_of(owed: Owed) -> int:

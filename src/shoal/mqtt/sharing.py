@@ -31,7 +31,7 @@ from zlib import crc32
 
 from shoal.language import format_filter, parse
 from shoal.matching import TopicError, TopicIndex
-from shoal.model import EVERYTHING, BrokerId
+from shoal.model import EVERYTHING, BrokerId, Filter
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.controls import (
     GroupName,
@@ -42,12 +42,14 @@ from shoal.mqtt.controls import (
     message_of,
     shared_of,
 )
+from shoal.mqtt.journal import GroupPut
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import EVERY_BROKER, Door
 from shoal.mqtt.timers import Timers
 
 if TYPE_CHECKING:
+    from shoal.mqtt.journal import Journal
     from shoal.mqtt.session import ClientSubscription, Session
     from shoal.mqtt.subscriptions import Subscriptions
 
@@ -118,6 +120,7 @@ class Sharing:
         self._open: dict[tuple[Key, GroupName], _Share] = {}
         # What members here have taken, oldest first.
         self._taken: dict[tuple[Key, GroupName], None] = {}
+        self.journal: Journal | None = None
         subscriptions.sharing = self
 
     # --- what happens here --------------------------------------------------------------------
@@ -143,16 +146,22 @@ class Sharing:
             known = self._counts.get(name, {}).get(self._broker_id)
             if (known[1:] if known else (0, 0)) == count[1:]:
                 continue
-            content = subscription.content
-            where = "" if content == EVERYTHING else format_filter(content)
-            members = Members(self._broker_id, name, *count, where)
+            members = Members(self._broker_id, name, *count, _where(subscription.content))
             self._learn(members)
             yield self._say(EVERY_BROKER, members, now_us)
 
     def _count(self, name: GroupName, now_us: int) -> Count:
-        members = self._subscriptions.group(name)
+        members = self._members(name)
         present = sum(each.session.outlet is not None for each in members)
         return Count(now_us, present, len(members))
+
+    def _members(self, name: GroupName) -> list[ClientSubscription]:
+        """Those here, without sessions that are elsewhere by now and only kept."""
+        return [
+            each
+            for each in self._subscriptions.group(name)
+            if each.session.diversion is None or not each.session.diversion.is_departed
+        ]
 
     def _learn(self, members: Members) -> None:
         """How many members a group has at a broker."""
@@ -171,16 +180,36 @@ class Sharing:
                 content = parse(members.where) if members.where else EVERYTHING
                 self._groups.add(name, topics, content)
         if name in self._groups:
-            self._counts.setdefault(name, {})[members.broker] = Count(
-                members.from_us, members.present, members.total
-            )
+            count = Count(members.from_us, members.present, members.total)
+            self._counts.setdefault(name, {})[members.broker] = count
+            if known is None or known[1:] != count[1:]:
+                self._remember(name, members.broker, count, members.where)
 
     def _lose(self, broker: BrokerId, name: GroupName) -> None:
         """A broker has no members of a group."""
         counts = self._counts.get(name, {})
-        if counts.pop(broker, None) is not None and not counts:
-            del self._counts[name]
-            self._groups.remove(name)
+        if counts.pop(broker, None) is not None:
+            self._remember(name, broker, Count(0, 0, 0), "")
+            if not counts:
+                del self._counts[name]
+                self._groups.remove(name)
+
+    def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: str) -> None:
+        if self.journal is not None and broker != self._broker_id:
+            self.journal.group(GroupPut(name, broker, count.present, count.total, where))
+
+    def restore(self, put: GroupPut) -> None:
+        """Who was in a group when the broker stopped."""
+        self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
+
+    def puts(self) -> list[GroupPut]:
+        """What is known of other brokers' members."""
+        return [
+            GroupPut(name, broker, count.present, count.total, _where(self._groups[name].filter))
+            for name, counts in self._counts.items()
+            for broker, count in counts.items()
+            if broker != self._broker_id
+        ]
 
     def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
         return self._door.send(to, encode_control(control), now_us)
@@ -300,6 +329,8 @@ class Sharing:
                     if took:
                         self._done(share)
                     else:
+                        if share.is_any:  # it was killed, and has not told that they are gone
+                            self._lose(broker, name)
                         self._choose(share, now_us)
 
     def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool:
@@ -307,9 +338,9 @@ class Sharing:
         taken = (_key(message), name)
         if taken in self._taken:
             return True
-        members = self._subscriptions.group(name)
+        members = self._members(name)
         present = [each for each in members if each.session.outlet is not None]
-        chosen = present or (members if is_any else ())
+        chosen = present or (members if is_any else [])
         if not chosen:
             return False
         self._taken[taken] = None
@@ -330,22 +361,19 @@ class Sharing:
     def tell(self, broker: BrokerId, now_us: int) -> None:
         """Tell a broker that has joined what is here."""
         for name in self._counts:
-            members = self._subscriptions.group(name)
+            members = self._members(name)
             if members:
-                content = members[0].content
-                where = "" if content == EVERYTHING else format_filter(content)
-                count = self._count(name, now_us)
+                count, where = self._count(name, now_us), _where(members[0].content)
                 self._say(broker, Members(self._broker_id, name, *count, where), now_us)
-
-    def forget(self, broker: BrokerId) -> None:
-        """A broker begins anew: what it told holds no more, until it tells again."""
-        for name in list(self._counts):
-            self._lose(broker, name)
 
 
 def _key(message: Message) -> Key:
     assert message.key is not None
     return message.key
+
+
+def _where(content: Filter) -> str:
+    return "" if content == EVERYTHING else format_filter(content)
 
 
 def _turn(message: Message, count: int) -> int:
