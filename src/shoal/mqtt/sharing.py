@@ -24,7 +24,7 @@ Source: MQTT Version 5.0, section 4.8.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -95,7 +95,10 @@ Key = tuple[str, int]
 
 
 class Sharing:
-    """One broker's part.  `deliver` gives a message to a member here."""
+    """One broker's part.
+
+    `deliver` gives a message to a member here; `told` hears under which number members were told.
+    """
 
     def __init__(
         self,
@@ -104,6 +107,7 @@ class Sharing:
         timers: Timers,
         subscriptions: Subscriptions,
         deliver: Callable[[Message, ClientSubscription, int], None],
+        told: Callable[[int], None],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -111,6 +115,7 @@ class Sharing:
         self._timers = timers
         self._subscriptions = subscriptions
         self._deliver = deliver
+        self._told = told
         self._started_us = now_us
         self._now_us = now_us
         # What each broker has told of each group, and what the group asks for.
@@ -133,13 +138,12 @@ class Sharing:
     def due(self, what: int, now_us: int) -> None:
         """One of this module's timers."""
         if what == _TELL:
-            for _ in self.tell_changes(now_us):
-                pass
+            self.tell_changes(now_us)
         else:
             self._check(now_us)
 
-    def tell_changes(self, now_us: int) -> Iterator[int]:
-        """Tell all what has changed; the numbers of what was said."""
+    def tell_changes(self, now_us: int) -> None:
+        """Tell all what has changed."""
         dirty, self._dirty = self._dirty, {}
         for name, subscription in dirty.items():
             count = self._count(name, now_us)
@@ -148,7 +152,7 @@ class Sharing:
                 continue
             members = Members(self._broker_id, name, *count, _where(subscription.content))
             self._learn(members)
-            yield self._say(EVERY_BROKER, members, now_us)
+            self._told(self._say(EVERY_BROKER, members, now_us))
 
     def _count(self, name: GroupName, now_us: int) -> Count:
         members = self._members(name)
@@ -218,6 +222,8 @@ class Sharing:
 
     def share(self, message: Message, now_us: int) -> None:
         """A message was published here: give it to a member of each group that wants it."""
+        if self._dirty:
+            self.tell_changes(now_us)
         if not self._counts:
             return
         for name in self._groups.match(message.topic, attributes_of(message)):
@@ -321,15 +327,15 @@ class Sharing:
                 if message is not None and key is not None:
                     took = self._take(name, message, now_us, is_any=is_any)
                     if message.qos:
-                        answer = Took(self._broker_id, name, key, took=took)
+                        answer = Took(self._broker_id, name, key, took=took, any=is_any)
                         self._say(broker, answer, now_us)
-            case Took(broker, name, key, took):
+            case Took(broker, name, key, took, is_any):
                 share = self._open.get((key, name))
                 if share is not None and share.target == broker:
                     if took:
                         self._done(share)
-                    else:
-                        if share.is_any:  # it was killed, and has not told that they are gone
+                    elif is_any == share.is_any:
+                        if is_any:  # it was killed, and has not told that they are gone
                             self._lose(broker, name)
                         self._choose(share, now_us)
 
