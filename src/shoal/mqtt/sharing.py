@@ -269,16 +269,31 @@ class Sharing:
         share.target, share.is_any = broker, is_any
         share.settled_us = share.lost_us = None
         if broker == self._broker_id:
-            if self._take(share.group, message, now_us, is_any=is_any):
-                self._done(share)
-            else:
-                self._choose(share, now_us)
+            self._take_here(share, now_us)
             return
-        others = (each for each in message.shares if each[0] != share.group)
-        message.shares = (*others, (share.group, broker))
+        self._note(message, share.group, broker)
         self._ask(share, broker, now_us)
         if not message.qos:
             self._done(share)
+
+    def _take_here(self, share: _Share, now_us: int) -> None:
+        took = self._take(share.group, share.message, now_us, is_any=share.is_any)
+        if took is None:
+            share.settled_us = now_us
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+        elif took:
+            self._done(share)
+        else:
+            self._choose(share, now_us)
+
+    def _note(self, message: Message, name: GroupName, broker: BrokerId | None) -> None:
+        """Remember who was chosen, or that it is done."""
+        shares = tuple(each for each in message.shares if each[0] != name)
+        if broker is not None:
+            shares = (*shares, (name, broker))
+        if shares != message.shares:
+            message.shares = shares
+            self._door.note(_key(message)[1])
 
     def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
         control = shared_of(
@@ -294,6 +309,7 @@ class Sharing:
     def _done(self, share: _Share) -> None:
         key = _key(share.message)
         del self._open[key, share.group]
+        self._note(share.message, share.group, None)
         self._door.let_go(key[1])
 
     def _check(self, now_us: int) -> None:
@@ -310,6 +326,8 @@ class Sharing:
             if share.lost_us <= now_us:
                 self._lose(share.target, share.group)
                 self._choose(share, now_us)
+            elif share.target == self._broker_id:
+                self._take_here(share, now_us)
             else:  # it was killed before it answered, or what it said is under way
                 self._ask(share, share.target, now_us)
         if any(each.settled_us is not None for each in self._open.values()):
@@ -326,7 +344,7 @@ class Sharing:
                 message = message_of(control, now_us)
                 if message is not None and key is not None:
                     took = self._take(name, message, now_us, is_any=is_any)
-                    if message.qos:
+                    if message.qos and took is not None:
                         answer = Took(self._broker_id, name, key, took=took, any=is_any)
                         self._say(broker, answer, now_us)
             case Took(broker, name, key, took, is_any):
@@ -339,16 +357,16 @@ class Sharing:
                             self._lose(broker, name)
                         self._choose(share, now_us)
 
-    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool:
-        """Give a message to a member here; whether there is one."""
+    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool | None:
+        """Give a message to a member here; whether there is one, None if that is not known yet."""
         taken = (_key(message), name)
         if taken in self._taken:
             return True
         members = self._members(name)
         present = [each for each in members if each.session.outlet is not None]
-        chosen = present or (members if is_any else [])
+        chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
         if not chosen:
-            return False
+            return None if is_any and members else False
         self._taken[taken] = None
         if len(self._taken) > MAX_REMEMBERED:
             del self._taken[next(iter(self._taken))]
@@ -376,6 +394,12 @@ class Sharing:
 def _key(message: Message) -> Key:
     assert message.key is not None
     return message.key
+
+
+def _is_here(subscription: ClientSubscription) -> bool:
+    """Whether its session takes what comes: one that was given before a kill may be elsewhere."""
+    diversion = subscription.session.diversion
+    return diversion is None or not diversion.is_restored
 
 
 def _where(content: Filter) -> str:
