@@ -382,7 +382,8 @@ class Journal:
             self.received(session, packet_id)
         for subscription in session.subscriptions.values():
             self.subscribed(subscription)
-        for outgoing in session.on_its_way():
+        held = session.diversion.held if session.diversion is not None else ()
+        for outgoing in (*session.on_its_way(), *held):
             if outgoing.qos:
                 self.item(session, outgoing)
 

@@ -353,8 +353,12 @@ class Sharing:
                     if took:
                         self._done(share)
                     elif is_any == share.is_any:
-                        if is_any:  # it was killed, and has not told that they are gone
+                        # It was killed, and has not told that they are gone.
+                        count = self._counts.get(name, {}).get(broker)
+                        if is_any:
                             self._lose(broker, name)
+                        elif count is not None:
+                            self._counts[name][broker] = count._replace(present=0)
                         self._choose(share, now_us)
 
     def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool | None:
