@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from shoal.mqtt.packets import Connect
+from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
 from tests.seeds.random_sessions import KEPT, Network, Publisher, Subscriber
 
@@ -155,3 +156,43 @@ def test_a_session_goes_on_expiring_where_it_stays(network: Network) -> None:
     network.settle(5)
     network.pass_time(100_000)
     assert "s" not in network.sites["B1"].clients._sessions
+
+
+# --- shared subscriptions -------------------------------------------------------------------------
+
+
+def group(network: Network, expiry: Properties = KEPT) -> tuple[Subscriber, Subscriber]:
+    """One member at each broker; who is at B1 keeps its session as long as that says."""
+    stays, goes = (Subscriber(network, name, "$share/g/a") for name in ("stays", "goes"))
+    goes.terms = expiry
+    for each, broker in ((stays, "B0"), (goes, "B1")):
+        each.go_to(broker)
+        come(network, each)
+        come(network, each)
+    assert stays.is_subscribed
+    assert goes.is_subscribed
+    return stays, goes
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("down_s", [3, 80])
+@pytest.mark.parametrize("expiry", [KEPT, Properties(session_expiry_interval_s=0)])
+def test_what_a_group_is_sent_while_a_member_is_down_comes_once(
+    network: Network, qos: int, down_s: int, expiry: Properties
+) -> None:
+    stays, goes = group(network, expiry)
+    publisher = Publisher(network, "p", "B0")
+    publisher.go_to("B0")
+    come(network, publisher)
+    network.kill("B1")
+    for _ in range(20):
+        publisher.publish(qos)
+    network.settle(down_s)
+    network.start("B1")
+    come(network, stays, publisher, seconds=70 if down_s > 60 else 5)
+    if expiry is KEPT:
+        goes.go_to("B1")
+        come(network, goes, seconds=3)
+    come(network, stays, goes, publisher, seconds=3)
+    assert len(publisher.acknowledged) == 20
+    assert sorted(stays.taken + goes.taken) == sorted(publisher.acknowledged)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.controls import Hello, encode_control
+from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.properties import Properties
 from tests.mqtt.house import Client
 from tests.mqtt.network_house import Network
@@ -124,18 +124,23 @@ def test_who_asks_for_other_content_shares_with_its_like(network: Network) -> No
         assert sorted(got) == [x for x in range(40) if x % 10 > low]
 
 
-def test_a_broker_that_begins_anew_has_nobody_until_it_tells(network: Network) -> None:
+def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
+    network: Network,
+) -> None:
     here, lost = worker(network, "B1", "here"), worker(network, "B3", "lost")
+    site = network["B3"]
+    lost.closed = True
+    site.clients = BrokerClients("B3", site.now_us, limits=site.clients.limits, networked=True)
+    site.carry_out(site.clients.take_effects())
     network.after(3)
-    door = network["B3"].clients.door
-    door.send("*", encode_control(Hello("B3")), network["B3"].now_us)
-    network["B3"].carry_out(network["B3"].clients.take_effects())
-    sharing = network["B1"].clients.subscriptions.sharing
-    assert [set(each) for each in sharing._counts.values()] == [{"B1", "B3"}]  # it told at once
-    sharing.forget("B3")
-    lost.lose()
     sent = publish(network, range(20))
-    assert set(here.take_payloads()) == set(sent)
+    assert sorted(here.take_payloads()) == sorted(sent)
+    sharing = network["B1"].clients.subscriptions.sharing
+    ((_, counts),) = sharing._counts.items()
+    assert not counts["B3"].present
+    here.disconnect()
+    publish(network, range(1))
+    assert not sharing._counts
 
 
 def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:

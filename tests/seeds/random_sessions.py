@@ -287,7 +287,7 @@ class Person:
     """A client that comes back by itself.  `is_in`: it has its CONNACK."""
 
     def __init__(self, network: Network, name: str) -> None:
-        self.network, self.name = network, name
+        self.network, self.name, self.terms = network, name, KEPT
         self.client: Client | None = None
         self.is_in = False
         self.times_in = 0
@@ -301,7 +301,7 @@ class Person:
         site = self.network.sites.get(broker)
         if site is not None:
             self.client = site.open()
-            self.client.send(Connect(self.name, clean_start=False, properties=KEPT))
+            self.client.send(Connect(self.name, clean_start=False, properties=self.terms))
 
     def leave(self) -> None:
         if self.is_here:

@@ -33,7 +33,7 @@ from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.incoming import Owed
-from shoal.mqtt.journal import Journal
+from shoal.mqtt.journal import GroupPut, Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
@@ -336,6 +336,8 @@ class BrokerClients:
         """From now on say what changes."""
         self.journal = self._sessions.journal = self.retained.journal = journal
         self.homes.journal = journal
+        if self._federation is not None:
+            self._federation.sharing.journal = journal
 
     def restored(self, session: Session, now_us: int) -> None:
         """A session is here since before the broker started; its client is away."""
@@ -354,7 +356,8 @@ class BrokerClients:
     def restate(self) -> Iterator[int]:
         """Say all again to the journal, a bit at each step (see `Journal.restate`)."""
         assert self.journal is not None
-        return self.journal.restate(self._sessions, self.retained, self.homes)
+        groups = self._federation.sharing.puts if self._federation is not None else list
+        return self.journal.restate(self._sessions, self.retained, self.homes, groups)
 
     @property
     def homes(self) -> Homes:
@@ -395,14 +398,24 @@ class BrokerClients:
             self.retained.keep(message)
         return self._fan_out.route(message, now_us)
 
-    def publish_again(self, owed: Owed, now_us: int) -> None:
-        """Send on what was under way when the broker stopped."""
-        if self.door is None or self._federation is None:
-            owed.incoming.settled(owed)
-            return
-        self.door.publish_again(owed)
-        assert owed.message is not None
-        self._federation.sharing.share_again(owed.message, now_us)
+    def publish_again(self, owed: Iterable[Owed], now_us: int) -> None:
+        """Send on what was under way when the broker stopped, in this order."""
+        messages: list[Message] = []
+        for each in owed:
+            if self.door is None or each.message is None:
+                each.incoming.settled(each)
+            else:
+                self.door.publish_again(each)
+                messages.append(each.message)
+        if self._federation is not None:
+            # Behind all of these, which have lower numbers than what is said now.
+            for message in messages:
+                self._federation.sharing.share_again(message, now_us)
+
+    def restore_group(self, put: GroupPut) -> None:
+        """Who was in a group when the broker stopped."""
+        if self._federation is not None:
+            self._federation.sharing.restore(put)
 
     def publish_soon(self, message: Message, now_us: int) -> None:
         """As `publish`, for what nobody waits for; with what comes next, until `settle`."""

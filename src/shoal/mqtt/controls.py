@@ -231,12 +231,13 @@ class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Whether a member of a group at this broker has the message of that key."""
+    """Whether a member of a group at this broker has the message of that key; `any` as asked."""
 
     broker: BrokerId
     group: GroupName
     key: tuple[str, int]
     took: bool
+    any: bool
 
 
 Control = (

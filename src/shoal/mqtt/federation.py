@@ -50,8 +50,10 @@ class Federation:
         broker_id = clients.broker_id
         self._spreading = Granting(broker_id, door, None)
         self.roaming = Roaming(clients, door, timers, self._spreading)
-        self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver, now_us)
         self.granting = Granting(broker_id, door, timers)
+        told = self.granting.wait_for
+        subscriptions = clients.subscriptions
+        self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
         self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
         self.joining.join(now_us)
@@ -63,8 +65,7 @@ class Federation:
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when every broker knows what the door has asked for, and who is in which group."""
-        for number in self.sharing.tell_changes(now_us):
-            self.granting.wait_for(number)
+        self.sharing.tell_changes(now_us)
         self.granting.owe(answer, now_us)
 
     def due(self, kind: str, about: object, now_us: int) -> None:
@@ -87,8 +88,6 @@ class Federation:
         if isinstance(control, Members | Shared | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):
-            if isinstance(control, Hello):
-                self.sharing.forget(control.broker)
             self.joining.hear(control, now_us)
         else:
             self.roaming.hear(control, now_us)

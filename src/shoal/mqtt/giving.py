@@ -162,6 +162,7 @@ class Giving:
         ):
             move.is_departed = True
             move.is_asking = False
+            self._clients.subscriptions.presence_changed(move.session)
         self._ask(move, now_us)
         self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
 

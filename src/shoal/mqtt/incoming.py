@@ -78,6 +78,15 @@ class _Nobody:
         self._session.unsettled.pop(owed.packet_id, None)
         self._session.has_received(owed.packet_id)
 
+    def note(self, owed: Owed) -> None:
+        _note(self._session, owed)
+
+
+def _note(session: Session, owed: Owed) -> None:
+    """What is known of a publication that is under way is written again."""
+    if session.journal is not None and owed.message is not None:
+        session.journal.unsettled(session, owed.packet_id, owed.message)
+
 
 def owed_to_nobody(session: Session, packet_id: int, message: Message) -> Owed:
     """A publication of QoS 2 from before the broker started, which is still under way."""
@@ -280,6 +289,9 @@ class Incoming:
         while queue and queue[0].is_settled:
             first = queue.popleft()
             self._acknowledge(first.qos, first.packet_id, first.code, first.topic)
+
+    def note(self, owed: Owed) -> None:
+        _note(self._session, owed)
 
     def _has_received(self, packet_id: int) -> None:
         if packet_id in self._session.received:

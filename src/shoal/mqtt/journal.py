@@ -177,6 +177,16 @@ class CamePut(msgspec.Struct, frozen=True, tag=14, array_like=True, gc=False):
     keys: tuple[tuple[str, int], ...]
 
 
+class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
+    """A broker has so many members of a group, connected ones and all; see `controls.Members`."""
+
+    group: str
+    broker: BrokerId
+    present: int
+    total: int
+    where: str
+
+
 class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
     """No other broker has it."""
 
@@ -206,6 +216,7 @@ Record = (
     | HomeEnd
     | NeighbourPut
     | CamePut
+    | GroupPut
 )
 
 _encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
@@ -355,6 +366,10 @@ class Journal:
     def home(self, client_id: str, home: Home) -> None:
         self._records.append(HomePut(client_id, *home))
 
+    def group(self, put: GroupPut) -> None:
+        """Another broker has told of its members."""
+        self._records.append(put)
+
     def home_ended(self, client_id: str) -> None:
         self._records.append(HomeEnd(client_id))
 
@@ -382,7 +397,8 @@ class Journal:
             self.received(session, packet_id)
         for subscription in session.subscriptions.values():
             self.subscribed(subscription)
-        for outgoing in session.on_its_way():
+        held = session.diversion.held if session.diversion is not None else ()
+        for outgoing in (*session.on_its_way(), *held):
             if outgoing.qos:
                 self.item(session, outgoing)
 
@@ -406,15 +422,30 @@ class Journal:
 
     # --- all that there is --------------------------------------------------------------------
 
-    def restate(self, sessions: Sessions, retained: RetainedStore, homes: Homes) -> Iterator[int]:
+    def restate(
+        self,
+        sessions: Sessions,
+        retained: RetainedStore,
+        homes: Homes,
+        groups: Callable[[], list[GroupPut]],
+    ) -> Iterator[int]:
         """Say all again, a record or two at each step, which yields about how many bytes.
 
         Between steps anything may change.
         """
         self._epoch += 1
-        return self._restate(sessions, retained, homes)
+        return self._restate(sessions, retained, homes, groups)
 
-    def _restate(self, sessions: Sessions, retained: RetainedStore, homes: Homes) -> Iterator[int]:
+    def _restate(
+        self,
+        sessions: Sessions,
+        retained: RetainedStore,
+        homes: Homes,
+        groups: Callable[[], list[GroupPut]],
+    ) -> Iterator[int]:
+        # At once: there are few, and what changes later is said later.
+        for put in groups():
+            self.group(put)
         for session in tuple(sessions):
             contents = self._restate_session(session)
             while sessions.get(session.client_id) is session:

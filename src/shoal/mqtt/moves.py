@@ -105,6 +105,7 @@ class Move:
     def stay(self) -> None:
         """It does not go after all."""
         self.target = None
+        self.is_departed = self.is_restored = False
         if self.arrival is None:
             self.session.diversion = None
 

@@ -249,6 +249,12 @@ class Door:
         if owed is not None:
             owed.incoming.settled(owed)
 
+    def note(self, number: int) -> None:
+        """Who was chosen for a publication's groups is remembered as long as it is."""
+        owed = self._owed.get(number)
+        if owed is not None and owed.message is not None:
+            owed.incoming.note(owed)
+
     def keep_back(self, number: int) -> None:
         """Do not answer for this publication until it is let go as often."""
         self._kept_back[number] = self._kept_back.get(number, 0) + 1

@@ -25,6 +25,7 @@ from shoal.mqtt.homes import Home
 from shoal.mqtt.incoming import Owed, owed_to_nobody
 from shoal.mqtt.journal import (
     CamePut,
+    GroupPut,
     HeardPut,
     HomeEnd,
     HomePut,
@@ -76,6 +77,8 @@ class Remembered:
         # Numbers of messages, by topic.
         self.retained: dict[str, int] = {}
         self.homes: dict[str, HomePut] = {}
+        # By group and broker.
+        self.groups: dict[tuple[str, str], GroupPut] = {}
         self.heard: dict[ClientId, int] = {}
         self.neighbours: dict[BrokerId, None] = {}
         self.messages: dict[int, MessagePut] = {}
@@ -101,6 +104,8 @@ class Remembered:
                     self.heard[publisher] = sequence
                 case NeighbourPut(broker):
                     self.neighbours[broker] = None
+                case GroupPut():
+                    self.groups[record.group, record.broker] = record
                 case HomePut():
                     self.homes[record.client_id] = record
                 case HomeEnd(client_id):
@@ -149,6 +154,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     journal.heard.update(remembered.heard)
     journal.neighbours.update(remembered.neighbours)
     clients.begin_journal(journal)
+    for group in remembered.groups.values():
+        clients.restore_group(group)
     for session in sessions:
         clients.restored(session, now_us)
         came = tuple(remembered.sessions[session.client_id].came)
@@ -219,8 +226,7 @@ class _Restoring:
 
     def publish_again(self, now_us: int) -> None:
         """What was under way to other brokers, in its order."""
-        for owed in sorted(self._unsettled, key=_sequence_of):
-            self._clients.publish_again(owed, now_us)
+        self._clients.publish_again(sorted(self._unsettled, key=_sequence_of), now_us)
 
 
 def _sequence_of(owed: Owed) -> int:

@@ -481,6 +481,10 @@ class Roaming:
             if key is None or key not in move.known:
                 move.note(key)
                 session.restore(outgoing)
+        if given is not None:
+            move.held, given.held = given.held, []
+            for each in move.held:
+                each.serial = 0
         may_subscribe = waiting.admission.permissions.may_subscribe
         for row in waiting.subscriptions.values():
             try:

@@ -24,14 +24,14 @@ Source: MQTT Version 5.0, section 4.8.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from shoal.language import format_filter, parse
 from shoal.matching import TopicError, TopicIndex
-from shoal.model import EVERYTHING, BrokerId
+from shoal.model import EVERYTHING, BrokerId, Filter
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.controls import (
     GroupName,
@@ -42,12 +42,14 @@ from shoal.mqtt.controls import (
     message_of,
     shared_of,
 )
+from shoal.mqtt.journal import GroupPut
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import EVERY_BROKER, Door
 from shoal.mqtt.timers import Timers
 
 if TYPE_CHECKING:
+    from shoal.mqtt.journal import Journal
     from shoal.mqtt.session import ClientSubscription, Session
     from shoal.mqtt.subscriptions import Subscriptions
 
@@ -93,7 +95,10 @@ Key = tuple[str, int]
 
 
 class Sharing:
-    """One broker's part.  `deliver` gives a message to a member here."""
+    """One broker's part.
+
+    `deliver` gives a message to a member here; `told` hears under which number members were told.
+    """
 
     def __init__(
         self,
@@ -102,6 +107,7 @@ class Sharing:
         timers: Timers,
         subscriptions: Subscriptions,
         deliver: Callable[[Message, ClientSubscription, int], None],
+        told: Callable[[int], None],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
@@ -109,6 +115,7 @@ class Sharing:
         self._timers = timers
         self._subscriptions = subscriptions
         self._deliver = deliver
+        self._told = told
         self._started_us = now_us
         self._now_us = now_us
         # What each broker has told of each group, and what the group asks for.
@@ -118,6 +125,7 @@ class Sharing:
         self._open: dict[tuple[Key, GroupName], _Share] = {}
         # What members here have taken, oldest first.
         self._taken: dict[tuple[Key, GroupName], None] = {}
+        self.journal: Journal | None = None
         subscriptions.sharing = self
 
     # --- what happens here --------------------------------------------------------------------
@@ -130,29 +138,34 @@ class Sharing:
     def due(self, what: int, now_us: int) -> None:
         """One of this module's timers."""
         if what == _TELL:
-            for _ in self.tell_changes(now_us):
-                pass
+            self.tell_changes(now_us)
         else:
             self._check(now_us)
 
-    def tell_changes(self, now_us: int) -> Iterator[int]:
-        """Tell all what has changed; the numbers of what was said."""
+    def tell_changes(self, now_us: int) -> None:
+        """Tell all what has changed."""
         dirty, self._dirty = self._dirty, {}
         for name, subscription in dirty.items():
             count = self._count(name, now_us)
             known = self._counts.get(name, {}).get(self._broker_id)
             if (known[1:] if known else (0, 0)) == count[1:]:
                 continue
-            content = subscription.content
-            where = "" if content == EVERYTHING else format_filter(content)
-            members = Members(self._broker_id, name, *count, where)
+            members = Members(self._broker_id, name, *count, _where(subscription.content))
             self._learn(members)
-            yield self._say(EVERY_BROKER, members, now_us)
+            self._told(self._say(EVERY_BROKER, members, now_us))
 
     def _count(self, name: GroupName, now_us: int) -> Count:
-        members = self._subscriptions.group(name)
+        members = self._members(name)
         present = sum(each.session.outlet is not None for each in members)
         return Count(now_us, present, len(members))
+
+    def _members(self, name: GroupName) -> list[ClientSubscription]:
+        """Those here, without sessions that are elsewhere by now and only kept."""
+        return [
+            each
+            for each in self._subscriptions.group(name)
+            if each.session.diversion is None or not each.session.diversion.is_departed
+        ]
 
     def _learn(self, members: Members) -> None:
         """How many members a group has at a broker."""
@@ -171,16 +184,36 @@ class Sharing:
                 content = parse(members.where) if members.where else EVERYTHING
                 self._groups.add(name, topics, content)
         if name in self._groups:
-            self._counts.setdefault(name, {})[members.broker] = Count(
-                members.from_us, members.present, members.total
-            )
+            count = Count(members.from_us, members.present, members.total)
+            self._counts.setdefault(name, {})[members.broker] = count
+            if known is None or known[1:] != count[1:]:
+                self._remember(name, members.broker, count, members.where)
 
     def _lose(self, broker: BrokerId, name: GroupName) -> None:
         """A broker has no members of a group."""
         counts = self._counts.get(name, {})
-        if counts.pop(broker, None) is not None and not counts:
-            del self._counts[name]
-            self._groups.remove(name)
+        if counts.pop(broker, None) is not None:
+            self._remember(name, broker, Count(0, 0, 0), "")
+            if not counts:
+                del self._counts[name]
+                self._groups.remove(name)
+
+    def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: str) -> None:
+        if self.journal is not None and broker != self._broker_id:
+            self.journal.group(GroupPut(name, broker, count.present, count.total, where))
+
+    def restore(self, put: GroupPut) -> None:
+        """Who was in a group when the broker stopped."""
+        self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
+
+    def puts(self) -> list[GroupPut]:
+        """What is known of other brokers' members."""
+        return [
+            GroupPut(name, broker, count.present, count.total, _where(self._groups[name].filter))
+            for name, counts in self._counts.items()
+            for broker, count in counts.items()
+            if broker != self._broker_id
+        ]
 
     def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
         return self._door.send(to, encode_control(control), now_us)
@@ -189,6 +222,8 @@ class Sharing:
 
     def share(self, message: Message, now_us: int) -> None:
         """A message was published here: give it to a member of each group that wants it."""
+        if self._dirty:
+            self.tell_changes(now_us)
         if not self._counts:
             return
         for name in self._groups.match(message.topic, attributes_of(message)):
@@ -234,16 +269,31 @@ class Sharing:
         share.target, share.is_any = broker, is_any
         share.settled_us = share.lost_us = None
         if broker == self._broker_id:
-            if self._take(share.group, message, now_us, is_any=is_any):
-                self._done(share)
-            else:
-                self._choose(share, now_us)
+            self._take_here(share, now_us)
             return
-        others = (each for each in message.shares if each[0] != share.group)
-        message.shares = (*others, (share.group, broker))
+        self._note(message, share.group, broker)
         self._ask(share, broker, now_us)
         if not message.qos:
             self._done(share)
+
+    def _take_here(self, share: _Share, now_us: int) -> None:
+        took = self._take(share.group, share.message, now_us, is_any=share.is_any)
+        if took is None:
+            share.settled_us = now_us
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+        elif took:
+            self._done(share)
+        else:
+            self._choose(share, now_us)
+
+    def _note(self, message: Message, name: GroupName, broker: BrokerId | None) -> None:
+        """Remember who was chosen, or that it is done."""
+        shares = tuple(each for each in message.shares if each[0] != name)
+        if broker is not None:
+            shares = (*shares, (name, broker))
+        if shares != message.shares:
+            message.shares = shares
+            self._door.note(_key(message)[1])
 
     def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
         control = shared_of(
@@ -259,6 +309,7 @@ class Sharing:
     def _done(self, share: _Share) -> None:
         key = _key(share.message)
         del self._open[key, share.group]
+        self._note(share.message, share.group, None)
         self._door.let_go(key[1])
 
     def _check(self, now_us: int) -> None:
@@ -275,6 +326,8 @@ class Sharing:
             if share.lost_us <= now_us:
                 self._lose(share.target, share.group)
                 self._choose(share, now_us)
+            elif share.target == self._broker_id:
+                self._take_here(share, now_us)
             else:  # it was killed before it answered, or what it said is under way
                 self._ask(share, share.target, now_us)
         if any(each.settled_us is not None for each in self._open.values()):
@@ -291,27 +344,33 @@ class Sharing:
                 message = message_of(control, now_us)
                 if message is not None and key is not None:
                     took = self._take(name, message, now_us, is_any=is_any)
-                    if message.qos:
-                        answer = Took(self._broker_id, name, key, took=took)
+                    if message.qos and took is not None:
+                        answer = Took(self._broker_id, name, key, took=took, any=is_any)
                         self._say(broker, answer, now_us)
-            case Took(broker, name, key, took):
+            case Took(broker, name, key, took, is_any):
                 share = self._open.get((key, name))
                 if share is not None and share.target == broker:
                     if took:
                         self._done(share)
-                    else:
+                    elif is_any == share.is_any:
+                        # It was killed, and has not told that they are gone.
+                        count = self._counts.get(name, {}).get(broker)
+                        if is_any:
+                            self._lose(broker, name)
+                        elif count is not None:
+                            self._counts[name][broker] = count._replace(present=0)
                         self._choose(share, now_us)
 
-    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool:
-        """Give a message to a member here; whether there is one."""
+    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool | None:
+        """Give a message to a member here; whether there is one, None if that is not known yet."""
         taken = (_key(message), name)
         if taken in self._taken:
             return True
-        members = self._subscriptions.group(name)
+        members = self._members(name)
         present = [each for each in members if each.session.outlet is not None]
-        chosen = present or (members if is_any else ())
+        chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
         if not chosen:
-            return False
+            return None if is_any and members else False
         self._taken[taken] = None
         if len(self._taken) > MAX_REMEMBERED:
             del self._taken[next(iter(self._taken))]
@@ -330,22 +389,25 @@ class Sharing:
     def tell(self, broker: BrokerId, now_us: int) -> None:
         """Tell a broker that has joined what is here."""
         for name in self._counts:
-            members = self._subscriptions.group(name)
+            members = self._members(name)
             if members:
-                content = members[0].content
-                where = "" if content == EVERYTHING else format_filter(content)
-                count = self._count(name, now_us)
+                count, where = self._count(name, now_us), _where(members[0].content)
                 self._say(broker, Members(self._broker_id, name, *count, where), now_us)
-
-    def forget(self, broker: BrokerId) -> None:
-        """A broker begins anew: what it told holds no more, until it tells again."""
-        for name in list(self._counts):
-            self._lose(broker, name)
 
 
 def _key(message: Message) -> Key:
     assert message.key is not None
     return message.key
+
+
+def _is_here(subscription: ClientSubscription) -> bool:
+    """Whether its session takes what comes: one that was given before a kill may be elsewhere."""
+    diversion = subscription.session.diversion
+    return diversion is None or not diversion.is_restored
+
+
+def _where(content: Filter) -> str:
+    return "" if content == EVERYTHING else format_filter(content)
 
 
 def _turn(message: Message, count: int) -> int:
