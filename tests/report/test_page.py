@@ -63,8 +63,9 @@ def test_runs_stand_side_by_side_with_changes_against_the_first(tmp_path: Path) 
     page = Page(render(runs_of(tmp_path)))
     assert "Against baseline, load100 cut the average broker message rate by 31.0 %" in page.text
     assert "raised the mean delivery delay by 6.00 % (64.2 → 68.1 ms)" in page.text
-    assert "All 393,216 deliveries that Spark expects in 3 runs arrived, each exactly once." in (
-        page.text
+    assert (
+        "All 393,216 deliveries that Spark expects in 3 runs arrived, each exactly once, "
+        "each publisher's in order." in page.text
     )
     assert page.count("span", **{"class": "change better"}) > 10
     assert page.count("button", role="tab") == 2
@@ -76,7 +77,10 @@ def test_losses_are_said_first_and_loud(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     runs[2].metrics["lost"] = 7
     text = render(runs)
-    assert "Of 393,216 expected deliveries in 3 runs: 7 lost, 0 duplicated, 0 phantom." in text
+    assert (
+        "Of 393,216 expected deliveries in 3 runs: 7 lost, 0 duplicated, 0 phantom, 0 out of order."
+        in text
+    )
     assert "each exactly once" not in text
     assert '<td class="fault">7</td>' in text
 
@@ -103,7 +107,10 @@ def test_one_run_alone_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
     assert page.count("button") == 0
     assert page.count("svg", **{"class": "map"}) == 1
     assert "Against" not in page.text
-    assert "All 131,072 deliveries that Spark expects arrived, each exactly once." in page.text
+    assert (
+        "All 131,072 deliveries that Spark expects arrived, each exactly once, "
+        "each publisher's in order." in page.text
+    )
 
 
 @pytest.mark.parametrize(

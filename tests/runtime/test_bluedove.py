@@ -1,8 +1,13 @@
-"""BlueDove on live links: brokers that nobody linked find each other; a matcher dies under load."""
+"""BlueDove on live links: brokers that nobody linked find each other, and go on finding each other
+when connections break; a matcher dies under load; a publisher's order is kept."""
 
 from __future__ import annotations
 
 import asyncio
+from random import Random
+
+import msgspec
+import pytest
 
 from shoal.overlays.bluedove.messages import SubscriptionStored
 from shoal.overlays.bluedove.parameters import Parameters
@@ -20,6 +25,9 @@ PARAMETERS = Parameters(
     pull_interval_us=200_000,
     tick_us=50_000,
 )
+# Every broker does both.
+ALL = ("B1", "B2", "B3")
+ALIKE = msgspec.structs.replace(PARAMETERS, dispatchers=ALL, matchers=ALL)
 
 
 def is_linked(network: LiveNetwork, broker: str) -> bool:
@@ -52,5 +60,41 @@ async def test_a_matcher_that_dies_under_load_loses_nothing() -> None:
             while set(found) != wanted:
                 delivery = await subscriber.deliveries.get()
                 found.append(delivery.routed.publication.sequence)
-        assert len(found) == len(wanted)
+        assert found == sorted(wanted)
         assert not publisher.rejections
+
+
+@pytest.mark.parametrize("seed", range(3))
+@on_loop
+async def test_links_that_break_all_the_time_come_up_and_stay_up(seed: int) -> None:
+    """Both ends open them; connections break, links are given up, brokers die, at any moment."""
+    random, brokers = Random(seed), ALL
+    async with live((), brokers=brokers, system="bluedove", parameters=ALIKE) as network:
+
+        def is_whole() -> bool:
+            return all(
+                sum(row["state"] == "up" for row in network.links[name].status()) == 2
+                for name in brokers
+            )
+
+        await until(is_whole)
+        for _ in range(60):
+            name = random.choice(brokers)
+            links = network.links[name]
+            match random.randrange(8):
+                case 0:
+                    await network.kill(name)
+                    await network.start(name)
+                case 1:
+                    links.close(random.choice([other for other in brokers if other != name]))
+                case _:
+                    for connection in list(links._by_connection):
+                        if random.random() < 0.7:
+                            connection.abort()
+            await asyncio.sleep(random.choice((0, 0.001, 0.01, 0.05)))
+        await until(is_whole)
+        await asyncio.sleep(0.3)
+        before = [row["connections"] for name in brokers for row in network.links[name].status()]
+        await asyncio.sleep(0.5)
+        after = [row["connections"] for name in brokers for row in network.links[name].status()]
+        assert (before, is_whole()) == (after, True)

@@ -91,11 +91,18 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
             Metric("Lost", "lost", figures.count, "", "expected, but never arrived", False),
             Metric("Duplicated", "duplicated", figures.count, "", "arrived more than once", False),
             Metric("Phantom", "phantom", figures.count, "", "arrived, but not expected", False),
+            Metric("Out of order", "out_of_order", figures.count, "",
+                   "arrived behind a later one of the same publisher", False),
         ),
     ),
 )  # fmt: skip
 
-FAULTS = ("lost", "duplicated", "phantom")
+FAULTS = {
+    "lost": "lost",
+    "duplicated": "duplicated",
+    "phantom": "phantom",
+    "out_of_order": "out of order",
+}
 
 
 def faults(run: Run) -> int:
@@ -190,17 +197,17 @@ def _effect(run: Run, reference: Run, column: str, what: str) -> Markup:
 
 
 def proof(runs: Sequence[Run]) -> Markup:
-    """Whether every delivery that Spark expects arrived exactly once."""
+    """Whether every delivery that Spark expects arrived exactly once, and in order."""
     expected = sum(int(run.metrics["expected"]) for run in runs)
     across = f" in {len(runs)} runs" if len(runs) > 1 else ""
     if not any(faults(run) for run in runs):
         return join(
             f"All {figures.count(expected)} deliveries that Spark expects{across} arrived, "
-            "each exactly once."
+            "each exactly once, each publisher's in order."
         )
     wrong = ", ".join(
-        f"{figures.count(sum(int(run.metrics[column]) for run in runs))} {column}"
-        for column in FAULTS
+        f"{figures.count(sum(int(run.metrics[column]) for run in runs))} {words}"
+        for column, words in FAULTS.items()
     )
     return tag(
         "b", f"Of {figures.count(expected)} expected deliveries{across}: {wrong}.", class_="fault"
