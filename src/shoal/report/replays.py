@@ -221,7 +221,10 @@ def replays_section(replays: Sequence[Replay]) -> Markup:
             f"for {show.count(first.subscriptions)} subscribers through {first.brokers} live "
             "brokers. Measured is what the brokers counted and traced; predicted is what the "
             "simulator says of the same brokers, links, clients and publications. It forecasts no "
-            "machine, so it has no delay to compare.",
+            "machine, so it has no delay to compare. It is a simulation of its own, of brokers as "
+            "near each other as these are: its moves are not those of the runs above. Moves count "
+            "each time a publisher was moved, and a publisher may be moved several times, so fewer "
+            "publishers end at another broker.",
         ),
         _table(replays),
         [tag("p", f"{effect}.", class_="note") for effect in effects(replays)],
