@@ -233,7 +233,8 @@ def test_files_that_are_no_tables(csv_shell: Shell) -> None:
     publications.write_text("id,day\n1,2,3\n")
     code, _, err = tables(csv_shell)
     assert code == 2
-    assert err.startswith("shoal: P.csv cannot be read (")
+    assert "warning: day is a number; `day = '2013-01-01'` compares text\n" in err
+    assert "shoal: P.csv cannot be read (" in err
     assert "Malformed" in err
     publications.unlink()
     assert tables(csv_shell)[2] == "shoal: P.csv does not exist\n"

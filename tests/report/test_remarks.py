@@ -35,7 +35,7 @@ POP = {"system": "pop", "pop": {"threshold": 100, "least_gain_percent": 2}}
     ],
 )
 def test_why_nobody_moved(scenario: Any, most: int, has_decided: bool, why: str) -> None:
-    found = why_nobody_moved(scenario, {"most_published": most}, has_decided=has_decided)
+    found = why_nobody_moved(scenario, {"most_by_one_publisher": most}, has_decided=has_decided)
     assert found.startswith(why)
 
 
@@ -70,7 +70,7 @@ def test_the_page_says_what_could_not_take_effect(tmp_path: Path) -> None:
     run = runs[1]
     changed(run, selection_time_mean_us=None)
     run.scenario["grape"]["trace_session_length"] = 100  # type: ignore[index]
-    run.checks["most_published"] = 84  # type: ignore[index]
+    run.checks["most_by_one_publisher"] = 84  # type: ignore[index]
     still = replace(run, migrations=())
     text = Page(render([runs[0], still])).text
     why = (

@@ -78,7 +78,7 @@ def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], s
     )
     return {
         "subscriptions": len(subscriptions),
-        "most_published": max(
+        "most_by_one_publisher": max(
             Counter(row.publication.publisher for row in trace.published).values(), default=0
         ),
         "published": len(trace.published),

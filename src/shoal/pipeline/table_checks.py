@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Filter, Kind
-from shoal.pipeline.kind_checks import PLURALS, SAMPLE, Asked
+from shoal.pipeline.kind_checks import NOUNS, PLURALS, SAMPLE, Asked
 from shoal.pipeline.publication_tables import attribute_types, key_columns, quoted
 from shoal.pipeline.spelling import did_you_mean
 from shoal.pipeline.subscription_tables import FILTER, ID_COLUMNS, attribute_of, id_column
@@ -44,7 +44,9 @@ def demands(subscriptions: DataFrame, known: Collection[str]) -> Asked:
         kind, attribute = _kind(field.dataType), attribute_of(field.name)
         if field.name == id or kind is None:
             continue
-        if known and attribute not in known and _has_values(subscriptions, field.name):
+        if known and attribute not in known:
+            if not _has_values(subscriptions, field.name):
+                continue  # it asks for nothing
             hint = did_you_mean(attribute, [FILTER, *ID_COLUMNS, *known])
             raise TableError(
                 f"subscriptions: column {field.name!r} demands the attribute {attribute!r}, which "
@@ -97,7 +99,7 @@ def _complaint(
         why = ""
         if found is Kind.STRING and kind is Kind.NUMBER and not publications.isStreaming:
             why = _not_numbers(publications, column)
-        yield f"{attribute} is {PLURALS[found]}{why}; `{test}` compares {PLURALS[kind]}"
+        yield f"{attribute} is {NOUNS[found]}{why}; `{test}` compares {PLURALS[kind]}"
         return
 
 

@@ -1,9 +1,9 @@
 """What a reader must be told about a run: what could not happen in it, and why nobody moved.
 
 >>> scenario = {"system": "grape", "grape": {"trace_session_length": 100}}
->>> remarks(scenario, {"most_published": 84})[0]
+>>> remarks(scenario, {"most_by_one_publisher": 84})[0]
 'publishers publish at most 84 times; grape.trace_session_length needs 100: nobody can move'
->>> remarks(scenario, {"most_published": 100})
+>>> remarks(scenario, {"most_by_one_publisher": 100})
 []
 """
 
@@ -41,7 +41,7 @@ def why_nobody_moved(
 
 
 def _too_few(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
-    system, most = scenario["system"], checks.get("most_published")
+    system, most = scenario["system"], checks.get("most_by_one_publisher")
     key = NEEDED.get(system, "")
     needed = scenario.get(system, {}).get(key)
     if most is None or needed is None or most >= needed:
