@@ -212,7 +212,7 @@ def _gaps(replay: Replay) -> list[str]:
 def replays_section(replays: Sequence[Replay]) -> Markup:
     """The part of the page about live brokers."""
     first = replays[0]
-    is_right = not any(map(problems, replays))
+    is_right = not any(getattr(replay, name) for replay in replays for name in FAULTS)
     text = proof(replays)
     return join(
         tag(
