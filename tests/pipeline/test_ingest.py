@@ -106,7 +106,7 @@ def test_an_expression_that_fails_on_a_row_is_a_message(
         (["flights", "x.csv"], "give no files"),
         (["quotes"], "name the files"),
         (["quotes", "nowhere.csv"], "nowhere.csv does not exist"),
-        (["nowhere.toml", "x.csv"], "nowhere.toml: cannot be read"),
+        (["nowhere.toml", "x.csv"], "nowhere.toml does not exist"),
     ],
 )
 def test_the_commands_mistakes_are_messages(

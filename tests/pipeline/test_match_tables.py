@@ -158,6 +158,32 @@ def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_asked_in_vain_is_said(csv_shell: Shell) -> None:
+    publications, subscriptions = csv_shell.folder / "P.csv", csv_shell.folder / "S.csv"
+    publications.write_text(PUBLICATIONS.replace("45", "n/a"))
+    vain = "shoal: warning: dep_delay is text (in 1 of 2 rows no number: 'n/a'); `{}` compares num"
+    assert vain.format("dep_delay.low") in tables(csv_shell)[2]
+    subscriptions.write_text("id,filter\n1,dep_delay > 10 AND dep_delay < 90\n2,remarks = 'x'\n")
+    err = tables(csv_shell)[2]
+    assert vain.format("dep_delay > 10") in err
+    assert "no publication has remarks, and `remarks = 'x'` asks for it; did you mean rem" in err
+    assert err.count("warning") == 2
+    subscriptions.write_text("id,fliter\n1,dep_delay > 10\n")
+    assert tables(csv_shell)[2] == (
+        "shoal: subscriptions: column 'fliter' demands the attribute 'fliter', which publications "
+        "do not have; did you mean filter?\n"
+    )
+    publications.write_text("id,lat,lon\n1,2.5,3\n")
+    subscriptions.write_text("id,latitude.low,gate\n1,2,\n")
+    assert (
+        "attribute 'latitude', which publications do not have; did you mean lat?"
+        in (tables(csv_shell)[2])
+    )
+    # What asks for nothing need not be there.
+    subscriptions.write_text("id,lat.low,gate\n1,2,\n")
+    assert tables(csv_shell) == (0, '{"publication": 1, "subscriptions": [1]}\n', "")
+
+
 def test_a_damaged_file_in_a_stream_is_named_in_one_line(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "S.csv").write_text(SUBSCRIPTIONS)
     (tmp_path / "in").mkdir()
@@ -207,7 +233,8 @@ def test_files_that_are_no_tables(csv_shell: Shell) -> None:
     publications.write_text("id,day\n1,2,3\n")
     code, _, err = tables(csv_shell)
     assert code == 2
-    assert err.startswith("shoal: P.csv cannot be read (")
+    assert "warning: day is a number; `day = '2013-01-01'` compares text\n" in err
+    assert "shoal: P.csv cannot be read (" in err
     assert "Malformed" in err
     publications.unlink()
     assert tables(csv_shell)[2] == "shoal: P.csv does not exist\n"

@@ -30,6 +30,8 @@ def test_a_list_may_lack_places(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name\nkiel\n", "no column 'broker'"),
+        ("broker,lat,lon\nkiel,1,2\n", r"unknown column 'lat'; did you mean latitude\?"),
+        ("broker,latitude,lon\nkiel,1,2\n", r"unknown column 'lon'; did you mean longitude\?"),
         ("broker,latitude\nkiel,north\n", "line 2: could not convert"),
         ("broker,latitude\nkiel,1\n ,2\n", "line 3: the broker has no name"),
         ("broker\nkiel\nkiel\n", "'kiel' is listed more than once"),

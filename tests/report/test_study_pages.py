@@ -64,7 +64,7 @@ def test_every_claim_has_a_row_in_both() -> None:
     assert "| Claim | The paper | Ours | Likely reason |" in text
     assert "| cuts the <load> \\| rate | 68 % | **met** 71 % |  |" in text
     assert "| **missed** 71 % | links differ |" in text
-    assert "1 claims met, 1 claims missed." in text
+    assert "Of the paper's 2 claims 1 met, 1 missed." in text
     assert "cuts the &lt;load&gt; | rate" in html
     assert "<load>" not in html
     assert '<span class="verdict missed">missed</span>' in html

@@ -99,6 +99,7 @@ def demo(
     from shoal.experiments.live.replay import ReplayError
     from shoal.experiments.side_by_side import SimulationDiedError
     from shoal.pipeline.java import JavaNotFoundError
+    from shoal.report.comparison import sentences
     from shoal.report.replays import problems as replay_problems
     from shoal.report.replays import proof
     from shoal.runtime.serving import StoppedError
@@ -119,6 +120,8 @@ def demo(
         raise UserError(f"Spark could not do this: {reason}") from error
     console = Console()
     console.print(outcome_table(runs))
+    for sentence in sentences(runs):
+        console.print(sentence, soft_wrap=True, highlight=False)
     console.print()
     show_replays(console, replays)
     console.print(f"\nreport: {out / 'report.html'}\n", soft_wrap=True, highlight=False)

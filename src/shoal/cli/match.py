@@ -18,9 +18,11 @@ from shoal.cli.match_files import (
     ReadPublication,
     ReadSubscription,
     is_table,
+    kind_complaints,
     read_publications,
     read_subscriptions,
     track,
+    warn,
 )
 from shoal.cli.match_tables import (
     OnceOption,
@@ -169,6 +171,7 @@ def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publicat
         for explanation in explanations(wanted, given, as_json=lines.as_json):
             print(explanation)
         return
+    warn(kind_complaints(wanted, given))
     names = [publication.id for publication in given]
     _print(zip(names, _match(lines.engine, wanted, given), strict=True))
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
@@ -133,6 +133,22 @@ def _read_file(path: Path, read: Callable[[Mapping[str, Any], int], Record]) -> 
         except ValueError as error:
             complaints.append(f"{_name(path)}:{number}: {error}")
     return ReadFile(records, complaints)
+
+
+def kind_complaints(
+    subscriptions: Sequence[ReadSubscription], publications: Sequence[ReadPublication]
+) -> Iterator[str]:
+    """What filters ask of publications in vain, a line per attribute."""
+    from shoal.pipeline.kind_checks import Asked, complaints
+
+    tests = Asked.of(each.filter for each in subscriptions)
+    return complaints(tests, [each.attributes for each in publications])
+
+
+def warn(complaints: Iterable[str]) -> None:
+    """On stderr: it may be meant, and it may explain why nothing matches."""
+    for complaint in complaints:
+        print(f"shoal: warning: {complaint}", file=sys.stderr)
 
 
 def _name(path: Path) -> str:

@@ -7,14 +7,20 @@ is held in memory, in the order of the input; what is written as a table is not.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from shoal.cli.errors import UserError
-from shoal.cli.match_files import ReadPublication, ReadSubscription, is_source
+from shoal.cli.match_files import (
+    ReadPublication,
+    ReadSubscription,
+    is_source,
+    kind_complaints,
+    warn,
+)
 from shoal.cli.spark import check_exist, print_counts, spark_command
 
 if TYPE_CHECKING:
@@ -128,6 +134,7 @@ def match_by_spark(
             counts = _stream(spark, subscriptions, publications, options)
         else:
             wanted, given = _subscriptions(spark, subscriptions), _publications(spark, publications)
+            warn(_complaints(subscriptions, publications, wanted, given))
             if options.out is None:
                 answers = _answers(given, wanted, _engine(options))
             else:
@@ -150,6 +157,24 @@ def _check_files(*given: Path | Sequence[object]) -> None:
                 check_parquet(path)
             except ParquetError as error:
                 raise UserError(str(error)) from None
+
+
+def _complaints(
+    subscriptions: Path | Sequence[ReadSubscription],
+    publications: Path | Sequence[ReadPublication],
+    wanted: DataFrame,
+    given: DataFrame,
+) -> Iterable[str]:
+    """What subscriptions ask in vain: lines were read already, tables Spark knows the types of."""
+    from shoal.pipeline.kind_checks import complaints
+    from shoal.pipeline.table_checks import demands, table_complaints
+
+    if isinstance(publications, Path):
+        return table_complaints(given, wanted)
+    if not isinstance(subscriptions, Path):
+        return kind_complaints(subscriptions, publications)
+    rows = [each.attributes for each in publications]
+    return complaints(demands(wanted, {name for row in rows for name in row}), rows)
 
 
 def _engine(options: SparkOptions) -> Callable[..., DataFrame]:
@@ -177,6 +202,7 @@ def _stream(
     from shoal.pipeline.compiled_matching import share, shared_pairs
     from shoal.pipeline.matching_stream import match_stream, read_source, read_stream
     from shoal.pipeline.subscription_tables import read_subscriptions
+    from shoal.pipeline.table_checks import table_complaints
 
     assert options.out is not None
     if options.sql or options.partition:
@@ -194,6 +220,7 @@ def _stream(
         stream = read_source(spark, str(publications), options.source())
     else:
         stream = read_stream(spark, publications)
+    warn(table_complaints(stream, _subscriptions(spark, subscriptions)))
     query = match_stream(stream, pairs, options.out, only_what_is_there=options.once)
     try:
         query.awaitTermination()

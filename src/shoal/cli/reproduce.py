@@ -7,12 +7,12 @@ are.  Each leaves a file when it is done, so an interrupted study goes on where 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -44,7 +44,6 @@ workloads/     what the runs read
 """
 # What shells expect of a command that was interrupted.
 INTERRUPTED = 130
-VERDICTS = ("met", "missed", "not run")
 # How often a terminal-less user hears how far it is.
 REPORT_EVERY_S = 30.0
 
@@ -275,11 +274,12 @@ def _write(
 
 def _print(findings: Sequence[Finding], out: Path) -> None:
     """How many claims stand, those that do not, and where all of them are."""
+    from shoal.report.study import Claim, score
+
     console = Console(highlight=False)
     for dataset in dict.fromkeys(one.dataset for one in findings):
-        verdicts = Counter(one.verdict for one in findings if one.dataset == dataset)
-        counts = ", ".join(f"{verdicts[name]} {name}" for name in VERDICTS if verdicts[name])
-        console.print(f"{dataset}: {verdicts.total()} claims, {counts}")
+        some = [msgspec.to_builtins(one) for one in findings if one.dataset == dataset]
+        console.print(f"{dataset}: {score(msgspec.convert(some, list[Claim]))}")
     missed = [one for one in findings if one.verdict == "missed"]
     if missed:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

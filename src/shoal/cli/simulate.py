@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -36,6 +37,7 @@ def simulate(
     from shoal.experiments.runner import run_scenario
     from shoal.experiments.scenario import ScenarioError, load_scenario
     from shoal.overlays.tree.shapes import TopologyError
+    from shoal.report.remarks import remarks
     from shoal.simulation.underlay import UnderlayError
     from shoal.typed_toml import TomlError
 
@@ -49,6 +51,8 @@ def simulate(
         raise UserError(str(error)) from error
     console = Console()
     console.print(_summary(scenario.name, result.tables, result.checks))
+    for remark in remarks(msgspec.to_builtins(scenario), result.checks):
+        console.print(remark, soft_wrap=True, highlight=False)
     console.print(f"run written to {out}", soft_wrap=True, highlight=False)
 
 

@@ -56,11 +56,14 @@ def summarise(
             overwrite=overwrite,
         )
     from shoal.cli.outcome import outcome_table, verdict_line
+    from shoal.report.comparison import sentences
     from shoal.report.inputs import read_runs
 
     compared = read_runs(runs, out)
     console = Console()
     console.print(outcome_table(compared))
+    for sentence in sentences(compared):
+        console.print(sentence, soft_wrap=True, highlight=False)
     console.print(verdict_line(compared), soft_wrap=True)
 
 

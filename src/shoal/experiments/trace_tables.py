@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -77,6 +78,9 @@ def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], s
     )
     return {
         "subscriptions": len(subscriptions),
+        "most_by_one_publisher": max(
+            Counter(row.publication.publisher for row in trace.published).values(), default=0
+        ),
         "published": len(trace.published),
         "delivered": counts.total(),
         "duplicates": counts.total() - len(counts),

@@ -23,9 +23,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file
+from shoal.pipeline.spelling import did_you_mean
 
 # The planners' largest network; more would be a mistyped number.
 MAX_BROKERS = 10_000
+BROKER_COLUMNS = ("broker", "latitude", "longitude", "name")
 
 
 class BrokerPlace(msgspec.Struct, frozen=True):
@@ -49,7 +51,12 @@ def listed_brokers(file: Path) -> list[BrokerPlace]:
         raise SourceError(f"{file} does not exist")
     with file.open(encoding="utf-8-sig", newline="") as opened:
         reader = csv.DictReader(opened)
-        if "broker" not in (reader.fieldnames or []):
+        header = reader.fieldnames or []
+        for name in header:
+            if name not in BROKER_COLUMNS:
+                hint = did_you_mean(name, BROKER_COLUMNS)
+                raise SourceError(f"{file}: unknown column {name!r}{hint}")
+        if "broker" not in header:
             raise SourceError(f"{file}: the header has no column 'broker'")
         brokers = [_listed(row, f"{file}, line {reader.line_num}") for row in reader]
     _check_count(len(brokers))

@@ -59,6 +59,14 @@ def attribute_columns(
     publications: DataFrame, key: Sequence[str], asked: Iterable[str]
 ) -> dict[str, Column]:
     """Those of the attributes asked for that the table has, each with a type that values have."""
+    there = attribute_types(publications, key)
+    return {name: _typed(name, *there[name]) for name in asked if name in there}
+
+
+def attribute_types(
+    publications: DataFrame, key: Sequence[str]
+) -> dict[str, tuple[Column, DataType]]:
+    """All attributes of a table: the column of each, and its type."""
     nested = ATTRIBUTES in publications.columns and ATTRIBUTES not in key
     if nested:
         schema = publications.schema[ATTRIBUTES].dataType
@@ -68,14 +76,12 @@ def attribute_columns(
                 "struct with a field per attribute"
             )
         whole = F.col(ATTRIBUTES)
-        there = {each.name: (whole.getField(each.name), each.dataType) for each in schema}
-    else:
-        there = {
-            each.name: (F.col(quoted(each.name)), each.dataType)
-            for each in publications.schema
-            if each.name not in key
-        }
-    return {name: _typed(name, *there[name]) for name in asked if name in there}
+        return {each.name: (whole.getField(each.name), each.dataType) for each in schema}
+    return {
+        each.name: (F.col(quoted(each.name)), each.dataType)
+        for each in publications.schema
+        if each.name not in key
+    }
 
 
 def attributes_frame(

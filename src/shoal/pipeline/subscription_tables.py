@@ -82,7 +82,7 @@ class Subscriptions:
         check_ids(ids)
         for name in columns.column_names:
             _check_column(name, columns.column(name).combine_chunks())
-        names = {_attribute_of(name) for name in columns.column_names}
+        names = {attribute_of(name) for name in columns.column_names}
         return cls(ids, columns, None, sorted(names))
 
     @classmethod
@@ -308,7 +308,8 @@ def side_of(column: str) -> str:
     return side if name and side in _OPEN else ""
 
 
-def _attribute_of(column: str) -> str:
+def attribute_of(column: str) -> str:
+    """Which attribute a column of conjunctions is about."""
     return column.rpartition(".")[0] if side_of(column) else column
 
 
@@ -336,7 +337,7 @@ def _conjunction(row: Mapping[str, Value | None]) -> Filter:
         if value is None or (side and value == _OPEN[side]):
             continue
         operator = _BOUNDS[side] if side else Operator.EQ
-        tests.append(predicate(_attribute_of(column), operator, value))
+        tests.append(predicate(attribute_of(column), operator, value))
     if len(tests) == 1:
         return Filter(tests[0])
     return Filter(And(tuple(tests))) if tests else EVERYTHING

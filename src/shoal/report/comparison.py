@@ -15,6 +15,7 @@ from typing import NamedTuple
 from shoal.report import figures
 from shoal.report.inputs import Run
 from shoal.report.markup import Markup, join, tag
+from shoal.report.remarks import remarks
 
 # A smaller change is drowned by which publications happened to be traced first.
 NOTEWORTHY = 0.005
@@ -166,6 +167,15 @@ def _cell(metric: Metric, run: Run, reference: Run) -> Markup:
     )
 
 
+class Effect(NamedTuple):
+    """What a run changed in words: `before` and `after` the amount; `is_worse` None if neither."""
+
+    before: str
+    amount: str
+    after: str
+    is_worse: bool | None
+
+
 def headline(runs: Sequence[Run]) -> Markup:
     """What came out, in one paragraph, good or bad."""
     reference = runs[0]
@@ -174,26 +184,57 @@ def headline(runs: Sequence[Run]) -> Markup:
     return tag("p", start, sentences, proof(runs), class_="headline")
 
 
+def sentences(runs: Sequence[Run]) -> list[str]:
+    """What each run but the first changed, and what could not take effect in any, as text."""
+    found = []
+    for run in runs[1:]:
+        parts = [f"{each.before}{each.amount}{each.after}" for each in _effects(run, runs[0])]
+        verb = _worse(run, runs[0])
+        found.append(f"{run.name} against {runs[0].name} {verb}{' and '.join(parts)}")
+    return found + [f"{run.name}: {text}" for run in runs for text in _remarks(run)]
+
+
 def _sentence(run: Run, reference: Run) -> Markup:
-    rate = _effect(run, reference, "message_rate_per_s", "the average broker message rate")
-    delay = _effect(run, reference, "delay_mean_us", "the mean delivery delay")
-    return join(tag("b", run.name), " ", rate, " and ", delay, ". ")
+    rate, delay = (
+        join(each.before, tag("b", each.amount) if each.amount else None, each.after)
+        for each in _effects(run, reference)
+    )
+    notes = [f"({text}) " for text in _remarks(run)]
+    return join(tag("b", run.name), " ", _worse(run, reference), rate, " and ", delay, ". ", notes)
 
 
-def _effect(run: Run, reference: Run, column: str, what: str) -> Markup:
+def _remarks(run: Run) -> list[str]:
+    return remarks(run.scenario, run.checks)
+
+
+def _worse(run: Run, reference: Run) -> str:
+    """What opens a sentence about a run that changed nothing but for the worse."""
+    found = [each.is_worse for each in _effects(run, reference) if each.is_worse is not None]
+    return "made things worse: it " if found and all(found) else ""
+
+
+def _effects(run: Run, reference: Run) -> tuple[Effect, Effect]:
+    return (
+        _effect(run, reference, "message_rate_per_s", "the average broker message rate"),
+        _effect(run, reference, "delay_mean_us", "the mean delivery delay"),
+    )
+
+
+def _effect(run: Run, reference: Run, column: str, what: str) -> Effect:
     value, before = run.metrics[column], reference.metrics[column]
     relative = figures.relative_change(value, before)
     if relative is None:
-        return join("has nothing to compare for ", what)
+        return Effect(f"has nothing to compare for {what}", "", "", None)
     if abs(relative) < NOTEWORTHY:
-        return join("left ", what, " as it was")
+        return Effect(f"left {what} as it was", "", "", None)
     show = figures.milliseconds if column.endswith("_us") else figures.quantity
     unit = "ms" if column.endswith("_us") else "messages/s"
-    return join(
-        "cut " if relative < 0 else "raised ", what, " by ",
-        tag("b", f"{figures.quantity(abs(relative) * 100)} %"),
+    return Effect(
+        f"{'cut' if relative < 0 else 'raised'} {what} by ",
+        f"{figures.quantity(abs(relative) * 100)} %",
         f" ({show(before)} → {show(value)} {unit})",
-    )  # fmt: skip
+        relative > 0,
+    )
 
 
 def proof(runs: Sequence[Run]) -> Markup:

@@ -14,11 +14,11 @@ the middle.  Brokers too close to tell apart are moved apart, the least that sho
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shoal.report.layout import Point, fit, spread, tree_layout
+from shoal.report.layout import Point, circles, fit, spread, tree_layout
 
 WIDTH, HEIGHT = 840, 500
 MARGIN = 36
@@ -96,12 +96,24 @@ class Placement:
 
 
 def place(
-    coordinates: Mapping[str, tuple[float, float] | None], links: Sequence[tuple[str, str]]
+    coordinates: Mapping[str, tuple[float, float] | None],
+    links: Sequence[tuple[str, str]],
+    inside: Collection[str] = (),
 ) -> Placement:
-    """Place brokers, given (latitude, longitude) in degrees or None by broker."""
+    """Place brokers, given (latitude, longitude) in degrees or None by broker.
+
+    Without places and without links they are drawn in a circle, those `inside` in another one.
+    """
     known = {broker: pair for broker, pair in coordinates.items() if pair is not None}
     if not known or len(known) < len(coordinates):
         missing = len(coordinates) - len(known)
+        if not links and len(coordinates) > 1:
+            return Placement(
+                kind="circles",
+                points=spread(_fitted(circles(sorted(coordinates), inside), stretch=True)),
+                outlines=(),
+                note=f"{missing} brokers have no coordinates, so they are drawn in a circle.",
+            )
         return Placement(
             kind="tree",
             points=spread(_fitted(tree_layout(sorted(coordinates), links), stretch=True)),

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from shoal.report import figures
 from shoal.report.inputs import Row, Run
 from shoal.report.markup import Markup, join, tag
+from shoal.report.remarks import why_nobody_moved
 
 # A longer journey is shown by its ends; a longer table would be most of the page.
 MAX_STOPS = 6
@@ -26,7 +27,10 @@ def movers(run: Run) -> Markup:
         journeys.setdefault(migration["publisher"], []).append(migration)
     stayed = len(run.moves) - sum(row["publisher"] in journeys for row in run.moves)
     if not journeys:
-        return tag("p", f"None of the {figures.count(stayed)} publishers moved.", class_="note")
+        has_decided = run.metrics["selection_time_mean_us"] is not None
+        why = why_nobody_moved(run.scenario, run.checks, has_decided=has_decided)
+        text = f"None of the {figures.count(stayed)} publishers moved. {why}"
+        return tag("p", text, class_="note")
     names = {row["broker"]: row["name"] for row in run.brokers}
     order = sorted(journeys.items(), key=lambda item: (item[1][0]["resumed_us"], item[0]))
     head = ("publisher", "journey", "from", "to", "overlay hops", "first move", "last move", "wait")

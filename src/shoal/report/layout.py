@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -74,6 +74,18 @@ def spread(points: Mapping[str, Point]) -> dict[str, Point]:
             break
         place = place + (offset / distance[..., None] * short[..., None]).sum(axis=1) * 0.3
     return {name: (float(x), float(y)) for name, (x, y) in zip(names, place, strict=True)}
+
+
+def circles(brokers: Sequence[str], inside: Collection[str]) -> dict[str, Point]:
+    """Brokers on a circle, evenly; those `inside` on one of half its size, if there are others."""
+    outer = [broker for broker in brokers if broker not in inside] or list(brokers)
+    inner = [broker for broker in brokers if broker not in outer]
+    points = {}
+    for radius, ring in ((1.0, outer), (0.5, inner)):
+        for number, broker in enumerate(ring):
+            angle = 2 * math.pi * number / len(ring)
+            points[broker] = (radius * math.cos(angle), radius * math.sin(angle))
+    return points
 
 
 def tree_layout(brokers: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, Point]:

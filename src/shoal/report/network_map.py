@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from shoal.report.figures import quantity
@@ -32,7 +32,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """What one map shows."""
+    """What one map shows; brokers among `squares` are squares, all others discs."""
 
     title: str
     colour: str
@@ -43,6 +43,7 @@ class Drawing:
     largest_load: float
     publishers: Mapping[str, Sequence[str]]
     journeys: Counter[tuple[str, str]]
+    squares: Collection[str] = ()
 
 
 def network_map(drawing: Drawing) -> Markup:
@@ -90,7 +91,13 @@ def _broker(drawing: Drawing, broker: str, radius: float) -> Markup:
         ring = tag(
             "circle", cx=x, cy=y, r=radius + 3, class_="home", style=f"stroke:{drawing.colour}"
         )
-    return tag("g", tag("title", title), ring, tag("circle", cx=x, cy=y, r=radius))
+    if broker in drawing.squares:
+        # As large as the disc would be.
+        side = radius * math.sqrt(math.pi)
+        mark = tag("rect", x=x - side / 2, y=y - side / 2, width=side, height=side)
+    else:
+        mark = tag("circle", cx=x, cy=y, r=radius)
+    return tag("g", tag("title", title), ring, mark)
 
 
 def _arcs(drawing: Drawing, radii: Mapping[str, float]) -> list[Markup]:

@@ -170,8 +170,9 @@ def _panel(
         tag("div", maps, class_=f"maps maps-{len(maps)}"),
         tag(
             "p",
-            "Disc: a broker, its area the message rate. Ring and number: publishers connected "
-            "there. Arc: from a publisher's first broker to its last. ",
+            f"{_marks_note(run)}, its area the message rate. Ring and number: publishers "
+            "connected there. Arc: from a publisher's first broker to its last. ",
+            _cluster_note(run),
             placement.note,
             class_="note",
         ),
@@ -184,6 +185,27 @@ def _panel(
         tag("h3", "Who moved where"),
         movers(run),
     )  # fmt: skip
+
+
+def _only_dispatch(run: Run) -> list[str]:
+    """Brokers of a cluster that take clients and do not match."""
+    if run.metrics["system"] != "bluedove":
+        return []
+    section = run.scenario["bluedove"]
+    return [each for each in section["dispatchers"] if each not in section["matchers"]]
+
+
+def _marks_note(run: Run) -> str:
+    if _only_dispatch(run):
+        return "Square: a dispatcher, where clients connect; disc: a matcher"
+    return "Disc: a broker"
+
+
+def _cluster_note(run: Run) -> str:
+    if run.metrics["system"] != "bluedove":
+        return ""
+    both = "" if _only_dispatch(run) else "Every broker takes clients and matches. "
+    return f"{run.name} is a cluster, where every broker may talk to every other. {both}"
 
 
 def _map_title(run: Run) -> str:
@@ -206,7 +228,8 @@ def _placement(runs: Sequence[Run]) -> Placement:
         for row in run.brokers:
             both = row["latitude"], row["longitude"]
             coordinates[row["broker"]] = None if None in both else both
-    return place(coordinates, sorted(links))
+    inside = {broker for run in runs for broker in _only_dispatch(run)}
+    return place(coordinates, sorted(links), inside)
 
 
 def _drawing(run: Run, colour: str, placement: Placement, largest: float, title: str) -> Drawing:
@@ -221,6 +244,7 @@ def _drawing(run: Run, colour: str, placement: Placement, largest: float, title:
             (row["first_broker"], row["last_broker"])
             for row in run.moves if row["first_broker"] != row["last_broker"]
         ),
+        squares=_only_dispatch(run),
     )  # fmt: skip
 
 

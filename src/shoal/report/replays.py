@@ -212,7 +212,7 @@ def _gaps(replay: Replay) -> list[str]:
 def replays_section(replays: Sequence[Replay]) -> Markup:
     """The part of the page about live brokers."""
     first = replays[0]
-    is_right = not any(map(problems, replays))
+    is_right = not any(getattr(replay, name) for replay in replays for name in FAULTS)
     text = proof(replays)
     return join(
         tag(
@@ -221,7 +221,10 @@ def replays_section(replays: Sequence[Replay]) -> Markup:
             f"for {show.count(first.subscriptions)} subscribers through {first.brokers} live "
             "brokers. Measured is what the brokers counted and traced; predicted is what the "
             "simulator says of the same brokers, links, clients and publications. It forecasts no "
-            "machine, so it has no delay to compare.",
+            "machine, so it has no delay to compare. It is a simulation of its own, of brokers as "
+            "near each other as these are: its moves are not those of the runs above. Moves count "
+            "each time a publisher was moved, and a publisher may be moved several times, so fewer "
+            "publishers end at another broker.",
         ),
         _table(replays),
         [tag("p", f"{effect}.", class_="note") for effect in effects(replays)],

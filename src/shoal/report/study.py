@@ -6,6 +6,8 @@ Whatever made the study decides what is in it; the pages only show it.
 ...               ours="71 %", verdict="met", reason="")
 >>> count_verdicts([claim, msgspec.structs.replace(claim, verdict="missed")])
 {'met': 1, 'missed': 1}
+>>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_own=True)])
+"of the paper's 1 claims 1 met; of our own 1 aims 1 beaten"
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Literal
 
 import msgspec
 
-Verdict = Literal["met", "missed", "not run"]
-VERDICTS: Sequence[Verdict] = ("met", "missed", "not run")
+Verdict = Literal["met", "beaten", "missed", "not run"]
+VERDICTS: Sequence[Verdict] = ("met", "beaten", "missed", "not run")
 
 
 class StudyError(ValueError):
@@ -26,7 +28,10 @@ class StudyError(ValueError):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim, what it says, what we have, and, where it was missed, why that may be."""
+    """A claim, what it says, what we have, and, where it was missed, why that may be.
+
+    Beaten is better than the paper by more than a band; `is_own` marks aims of our own.
+    """
 
     id: str
     section: str
@@ -36,6 +41,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     ours: str
     verdict: Verdict
     reason: str
+    is_own: bool = False
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +111,17 @@ def count_verdicts(claims: Sequence[Claim]) -> Mapping[str, int]:
     """How many claims have each verdict that occurs."""
     counts = Counter(claim.verdict for claim in claims)
     return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+
+
+def score(claims: Sequence[Claim]) -> str:
+    """How many claims of the paper, and apart from them aims of our own, have each verdict."""
+    parts = []
+    for is_own, whose in ((False, "of the paper's {} claims"), (True, "of our own {} aims")):
+        some = [claim for claim in claims if claim.is_own is is_own]
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in count_verdicts(some).items())
+        if some:
+            parts.append(f"{whose.format(len(some))} {counts}")
+    return "; ".join(parts)
 
 
 def datasets(claims: Sequence[Claim]) -> list[str]:

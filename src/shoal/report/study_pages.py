@@ -20,9 +20,9 @@ from shoal.report.study import (
     Figure,
     Study,
     Table,
-    count_verdicts,
     datasets,
     reason,
+    score,
     sections,
 )
 
@@ -91,8 +91,8 @@ def _cell(text: str) -> str:
 
 
 def _score(study: Study) -> str:
-    counts = count_verdicts(study.claims)
-    return ", ".join(f"{number} claims {verdict}" for verdict, number in counts.items()) + "."
+    text = score(study.claims)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 # --- HTML -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from shoal.experiments.bluedove.grid import (
     subscriptions_name,
 )
 from shoal.experiments.bluedove.runs import Result
-from shoal.experiments.claims import Claim, Finding, Outcome, judge_claims
+from shoal.experiments.claims import Claim, Finding, Outcome, beaten_by, judge_claims
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import paper_bytes_per_s
 
@@ -84,7 +84,10 @@ def times(
 
     def judge(evidence: Evidence) -> Outcome | None:
         ratio = evidence.ratio(one(evidence), other(evidence), key)
-        return None if ratio is None else Outcome(f"{ratio:.2g} times", round(ratio, 1) >= least)
+        if ratio is None:
+            return None
+        beaten = beaten_by(ratio, least, more_is_better=True)
+        return Outcome(f"{ratio:.2g} times", round(ratio, 1) >= least, beaten)
 
     return judge
 
@@ -107,7 +110,10 @@ def _drop(name: str, most: float) -> Judge:
 
     def judge(evidence: Evidence) -> Outcome | None:
         ratio = evidence.ratio(name, evidence.whole)
-        return None if ratio is None else Outcome(f"{1 - ratio:.0%} less", 1 - ratio <= most)
+        if ratio is None:
+            return None
+        beaten = beaten_by(1 - ratio, most, more_is_better=False)
+        return Outcome(f"{1 - ratio:.0%} less", 1 - ratio <= most, beaten)
 
     return judge
 
@@ -128,8 +134,10 @@ def _spread(system: str, most: float | None) -> Judge:
         other = evidence.value(rate_name("bluedove", evidence.scale.most), "load_spread")
         if spread is None or other is None:
             return None
-        met = spread <= most if most is not None else other < spread
-        return Outcome(f"{spread:.2f}", met)
+        if most is None:
+            return Outcome(f"{spread:.2f}", other < spread)
+        beaten = beaten_by(spread, most, more_is_better=False)
+        return Outcome(f"{spread:.2f}", spread <= most, beaten)
 
     return judge
 
@@ -146,14 +154,18 @@ def _changed(event: str, count: str, mean: str) -> Judge:
         if mean_s is None:
             return Outcome(f"{added} matchers added, responses {event} after none", False)
         text = f"{mean_s:.1f} s on average, after {happened} of {added} additions"
-        return Outcome(text, mean_s <= 5 and happened == added > 0)
+        beaten = beaten_by(mean_s, 5, more_is_better=False)
+        return Outcome(text, mean_s <= 5 and happened == added > 0, beaten)
 
     return judge
 
 
 def _loss(evidence: Evidence) -> Outcome | None:
     share = evidence.value("faults", "lost_share")
-    return None if share is None else Outcome(f"{share:.1%} lost", share <= 0.05)
+    if share is None:
+        return None
+    beaten = beaten_by(share, 0.05, more_is_better=False)
+    return Outcome(f"{share:.1%} lost", share <= 0.05, beaten)
 
 
 def _loss_ends(evidence: Evidence) -> Outcome | None:
@@ -162,13 +174,16 @@ def _loss_ends(evidence: Evidence) -> Outcome | None:
     if slow is None or worst is None:
         return None
     text = f"none lost at any time; slower for {slow:.1f} s after a failure, at most {worst:.1f} s"
-    return Outcome(text, lost == 0 and slow <= 17.5)
+    return Outcome(text, lost == 0 and slow <= 17.5, beaten_by(slow, 17.5, more_is_better=False))
 
 
 def _overhead(evidence: Evidence) -> Outcome | None:
     ours = evidence.value(evidence.whole, "overhead_bytes_per_s")
     paper = paper_bytes_per_s(DISPATCHERS)
-    return None if ours is None else Outcome(f"{ours:,.0f} bytes/s", ours <= paper)
+    if ours is None:
+        return None
+    beaten = beaten_by(ours, paper, more_is_better=False)
+    return Outcome(f"{ours:,.0f} bytes/s", ours <= paper, beaten)
 
 
 def _adverse_beats_peers(evidence: Evidence) -> Outcome | None:
@@ -261,7 +276,7 @@ def claims(scale: Scale) -> Sequence[Claim[Evidence]]:
         Claim("fall", change, "From adding a matcher to a drop in the response time", "5 s",
               _changed("fell", "fallen", "fall_s"), _BACKLOG),
         Claim("recovery", change, "... and to a normal response time (no claim of the paper's)",
-              "5 s", _changed("were normal", "recovered", "recovery_s"), _BACKLOG),
+              "5 s", _changed("were normal", "recovered", "recovery_s"), _BACKLOG, is_own=True),
         Claim("loss", change, "Messages lost when a matcher fails", "at most 5 %", _loss, ""),
         Claim("loss-ends", change, "Until loss ends", "17.5 s", _loss_ends, ""),
         Claim("dimensions", skew, f"Rate with {DIMENSIONS} dimensions over one", "5.5 times",

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
+from shoal.pipeline.spelling import did_you_mean
 
 # A first line longer than this is no header; it keeps a file without line ends out of memory.
 MAX_HEADER_BYTES = 1_000_000
@@ -108,8 +109,9 @@ def _header_names(header: str, delimiter: str, needed: Sequence[str], file: Path
         raise SourceError(f"{file}, line 1: there must be a header with the column names")
     names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
     if missing := [name for name in needed if name not in names]:
+        near = did_you_mean(missing[0], names)
         raise SourceError(
-            f"{file}: no column {', '.join(map(repr, missing))}; "
+            f"{file}: no column {', '.join(map(repr, missing))}{near if '?' in near else ''}; "
             f"the header has {', '.join(map(repr, names))}"
         )
     if repeated := sorted({name for name in needed if names.count(name) > 1}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.experiments.claims import Outcome
+from shoal.experiments.claims import Outcome, beaten_by
 from shoal.experiments.relocation.evidence import Evidence, Judge, milliseconds, percent
 from shoal.experiments.relocation.grid import Distribution, Setting
 from shoal.experiments.relocation.regret import Figure
@@ -34,7 +34,8 @@ def chosen_within(brokers: int, most_us: float) -> Judge:
         for one in evidence.networks:
             if (one.brokers, one.system) == (brokers, "grape") and one.choosing_us is not None:
                 text = f"{milliseconds(one.choosing_us)} with traces from all {brokers} brokers"
-                return Outcome(text, one.choosing_us <= most_us)
+                beaten = beaten_by(one.choosing_us, most_us, more_is_better=False)
+                return Outcome(text, one.choosing_us <= most_us, beaten)
         return None
 
     return judge

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from shoal.experiments.claims import Outcome
+from shoal.experiments.claims import Outcome, beaten_by
 from shoal.experiments.relocation.evidence import (
     ALIKE,
     METRICS,
@@ -22,6 +22,10 @@ from shoal.experiments.relocation.evidence import (
     percent,
 )
 from shoal.experiments.relocation.grid import POP, SPREADS, Distribution, Setting, Testbed, grape
+
+# A cut better than the paper's by more points than these is beaten: a share is never far above
+# another, so that points say more than a ratio.
+POINTS = 5
 
 
 def cuts(
@@ -44,7 +48,9 @@ def cuts(
             f"{percent(best)} at X = {spread}; mean over X {percent(mean)}, least "
             f"{percent(worst)} at X = {least_spread}"
         )
-        return Outcome(text, round(best, 2) >= least)
+        points = round(100 * (best - least))
+        beaten = f"by {points} points" if points > POINTS else ""
+        return Outcome(text, round(best, 2) >= least, beaten)
 
     return judge
 
@@ -71,7 +77,8 @@ def at_most(
             return None
         (label, place, spread), highest = max(found.items(), key=lambda item: item[1])
         text = f"at most {show(highest)} ({label}, {' '.join(place)}, X = {spread})"
-        return Outcome(text, highest <= most)
+        beaten = beaten_by(highest, most, more_is_better=False)
+        return Outcome(text, highest <= most, beaten)
 
     return judge
 
@@ -181,8 +188,12 @@ def compared(
     judge_ratio: Callable[[float, float], bool],
     words: str,
     spreads: Sequence[int] = SPREADS,
+    most: float | None = None,
 ) -> Judge:
-    """Ratios of a metric to another setting's; `judge_ratio` sees the least and the greatest."""
+    """Ratios of a metric to another setting's; `judge_ratio` sees the least and the greatest.
+
+    `most` is the paper's figure for the greatest, where it has one.
+    """
 
     def judge(evidence: Evidence) -> Outcome | None:
         ratios = []
@@ -192,9 +203,10 @@ def compared(
                 ratios += [ratio for spread, ratio in found.items() if spread in spreads]
         if not ratios:
             return None
-        least, most = min(ratios), max(ratios)
-        text = f"{least:.2f} to {most:.2f} times {words}"
-        return Outcome(text, judge_ratio(least, most))
+        lowest, highest = min(ratios), max(ratios)
+        text = f"{lowest:.2f} to {highest:.2f} times {words}"
+        beaten = "" if most is None else beaten_by(highest, most, more_is_better=False)
+        return Outcome(text, judge_ratio(lowest, highest), beaten)
 
     return judge
 
@@ -209,7 +221,8 @@ def longest_pop_ratio(place: Sequence[Place], most: float) -> Judge:
             ratios += found.values()
         if not ratios:
             return None
-        return Outcome(f"up to {max(ratios):.1f} times as long", max(ratios) <= most)
+        beaten = beaten_by(max(ratios), most, more_is_better=False)
+        return Outcome(f"up to {max(ratios):.1f} times as long", max(ratios) <= most, beaten)
 
     return judge
 

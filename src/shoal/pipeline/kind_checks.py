@@ -1,0 +1,115 @@
+"""Whether filters compare attributes with values of the kind that the data have.
+
+A comparison across kinds is unknown, never an error, so such a filter silently matches nothing.
+Publications and subscriptions of any number are judged by their first ones.
+
+>>> from shoal.language import parse
+>>> tests = Asked.of([parse("dep_delay > 30 AND carier = 'UA'")])
+>>> for text in complaints(tests, [{"dep_delay": 41, "carrier": "UA"}, {"dep_delay": "none"}]):
+...     print(text)
+no publication has carier, and `carier = 'UA'` asks for it; did you mean carrier?
+dep_delay is text in 1 of 2 rows; `dep_delay > 30` compares numbers
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from shoal.language import format_filter
+from shoal.model import (
+    And,
+    Attributes,
+    Expression,
+    Filter,
+    FilterError,
+    Kind,
+    Not,
+    Or,
+    Predicate,
+    kind_of,
+)
+from shoal.pipeline.spelling import did_you_mean
+
+# Enough to see what a table has, and a moment's work.
+SAMPLE = 10_000
+
+NOUNS = {Kind.BOOLEAN: "a boolean", Kind.NUMBER: "a number", Kind.STRING: "text"}
+PLURALS = {Kind.BOOLEAN: "booleans", Kind.NUMBER: "numbers", Kind.STRING: "text"}
+
+
+class Asked:
+    """What filters ask: by attribute and kind of value, one of the tests as text."""
+
+    def __init__(self) -> None:
+        self.by_attribute: dict[str, dict[Kind, str]] = {}
+
+    @classmethod
+    def of(cls, filters: Iterable[Filter]) -> Asked:
+        """Those of the first of these filters."""
+        tests = cls()
+        for filter in itertools.islice(filters, SAMPLE):
+            for tested in _predicates(filter.expression):
+                if tested.kind is not None:
+                    tests.add(tested.attribute, tested.kind, tested)
+        return tests
+
+    def add(self, attribute: str, kind: Kind, test: Predicate | str) -> None:
+        """A test, unless there is one of the same attribute and kind."""
+        known = self.by_attribute.setdefault(attribute, {})
+        if kind not in known:
+            known[kind] = test if isinstance(test, str) else _text(test)
+
+
+def complaints(tests: Asked, publications: Sequence[Attributes]) -> Iterator[str]:
+    """What no publication, or not every one, can answer; a line per attribute."""
+    rows = publications[:SAMPLE]
+    found: dict[str, Counter[Kind]] = {}
+    for attributes in rows:
+        for name, value in attributes.items():
+            found.setdefault(name, Counter())[kind_of(value)] += 1
+    if rows:
+        first = "" if len(rows) == len(publications) else "the first "
+        for attribute, asked in sorted(tests.by_attribute.items()):
+            yield from _complaint(attribute, asked, found, first)
+
+
+def _complaint(
+    attribute: str, asked: Mapping[Kind, str], found: Mapping[str, Counter[Kind]], first: str
+) -> Iterator[str]:
+    counts = found.get(attribute)
+    if counts is None:
+        test = next(iter(asked.values()))
+        hint = did_you_mean(attribute, sorted(found))
+        yield f"no publication has {attribute}, and `{test}` asks for it{hint}"
+        return
+    for kind, test in asked.items():
+        others = {each: n for each, n in counts.items() if each not in asked}
+        if not counts[kind]:
+            others = {each: n for each, n in counts.items() if each is not kind}
+        if others:
+            other = max(others, key=lambda each: others[each])
+            yield (
+                f"{attribute} is {NOUNS[other]} in {others[other]:,} of {first}"
+                f"{counts.total():,} rows; `{test}` compares {PLURALS[kind]}"
+            )
+            return
+
+
+def _predicates(expression: Expression) -> Iterator[Predicate]:
+    match expression:
+        case Predicate():
+            yield expression
+        case And() | Or():
+            for operand in expression.operands:
+                yield from _predicates(operand)
+        case Not():
+            yield from _predicates(expression.operand)
+
+
+def _text(test: Predicate) -> str:
+    try:
+        return format_filter(Filter(test))
+    except FilterError:
+        return repr(test)  # with what no text can say, such as an infinity

@@ -1,0 +1,64 @@
+"""What a reader must be told about a run: what could not happen in it, and why nobody moved.
+
+>>> scenario = {"system": "grape", "grape": {"trace_session_length": 100}}
+>>> remarks(scenario, {"most_by_one_publisher": 84})[0]
+'publishers publish at most 84 times; grape.trace_session_length needs 100: nobody can move'
+>>> remarks(scenario, {"most_by_one_publisher": 100})
+[]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.report.figures import count, seconds
+
+# How many publications of one publisher a system needs before it decides.
+NEEDED = {"grape": "trace_session_length", "pop": "threshold"}
+
+
+def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
+    """Settings of a run that had no effect, a sentence each; what is not known is not judged."""
+    return [*_too_few(scenario, checks), *_too_late(scenario, checks)]
+
+
+def why_nobody_moved(
+    scenario: Mapping[str, Any], checks: Mapping[str, Any], *, has_decided: bool
+) -> str:
+    """In words; `has_decided` says that the system chose a broker for somebody."""
+    system = scenario["system"]
+    if system not in NEEDED:
+        return f"{system} moves no publishers."
+    if too_few := _too_few(scenario, checks):
+        text = too_few[0]
+        return f"{text[0].upper()}{text[1:]}."
+    if has_decided:
+        least = scenario[system].get("least_gain_percent")
+        margin = "" if least is None else f" ({system}.least_gain_percent: {least})"
+        return f"{system} decided, and moving never promised enough{margin}."
+    return f"{system} decided nothing."
+
+
+def _too_few(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
+    system, most = scenario["system"], checks.get("most_by_one_publisher")
+    key = NEEDED.get(system, "")
+    needed = scenario.get(system, {}).get(key)
+    if most is None or needed is None or most >= needed:
+        return []
+    return [
+        f"publishers publish at most {count(most)} times; {system}.{key} needs {count(needed)}: "
+        "nobody can move"
+    ]
+
+
+def _too_late(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
+    end_us = checks.get("virtual_end_us")
+    if end_us is None:
+        return []
+    return [
+        f"faults.{kind}[{number}].at_us: the run ended before, at {seconds(end_us)} s"
+        for kind in ("crashes", "link_downs")
+        for number, fault in enumerate(scenario.get("faults", {}).get(kind, ()))
+        if fault["at_us"] >= end_us
+    ]

@@ -1,0 +1,56 @@
+"""Filters that compare with values of a kind that the data do not have are told, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from shoal.language import parse
+from shoal.model import Attributes
+from shoal.pipeline import kind_checks
+from shoal.pipeline.kind_checks import Asked, complaints
+
+ROWS: Sequence[Attributes] = (
+    {"delay": 41, "carrier": "UA", "late": True},
+    {"delay": "none", "carrier": "AA"},
+    {"delay": 3.5, "carrier": "UA"},
+)
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        (
+            ["delay > 30 AND carrier = 'UA'"],
+            ["delay is text in 1 of 3 rows; `delay > 30` compares n"],
+        ),
+        (
+            ["delay > 30", "NOT (delay <= 5 OR delay IN (7))"],
+            ["delay is text in 1 of 3 rows; `dela"],
+        ),
+        (["carrier > 5"], ["carrier is text in 3 of 3 rows; `carrier > 5` compares numbers"]),
+        (["carrier > 5 OR carrier = 'UA'"], ["carrier is text in 3 of 3 rows; `carrier > 5` co"]),
+        (["late = 'yes'"], ["late is a boolean in 1 of 1 rows; `late = 'yes'` compares text"]),
+        # Who asks for both knows of both.
+        (["delay > 30 OR delay = 'none'"], []),
+        (
+            ["delays > 30"],
+            ["no publication has delays, and `delays > 30` asks for it; did you mean de"],
+        ),
+        (["gate IS NULL AND late"], []),
+    ],
+)
+def test_what_is_asked_in_vain(filters: list[str], told: list[str]) -> None:
+    found = list(complaints(Asked.of(map(parse, filters)), ROWS))
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
+
+
+def test_of_many_publications_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kind_checks, "SAMPLE", 2)
+    asked = Asked.of([parse("delay > 30")])
+    assert list(complaints(asked, ROWS)) == [
+        "delay is text in 1 of the first 2 rows; `delay > 30` compares numbers"
+    ]
+    assert list(complaints(asked, ())) == []

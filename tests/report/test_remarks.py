@@ -1,0 +1,100 @@
+"""What could not happen, why nobody moved, and what was made worse, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.report.comparison import sentences
+from shoal.report.inputs import Run
+from shoal.report.page import render
+from shoal.report.remarks import remarks, why_nobody_moved
+from tests.report.test_page import Page, runs_of
+
+GRAPE = {"system": "grape", "grape": {"trace_session_length": 100, "least_gain_percent": 2}}
+POP = {"system": "pop", "pop": {"threshold": 100, "least_gain_percent": 2}}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "most", "has_decided", "why"),
+    [
+        (
+            GRAPE,
+            84,
+            False,
+            "Publishers publish at most 84 times; grape.trace_session_length needs 100: nobody can "
+            "move.",
+        ),
+        (POP, 84, False, "Publishers publish at most 84 times; pop.threshold needs 100: nobody c"),
+        (GRAPE, 100, True, "grape decided, and moving never promised enough (grape.least_gain_per"),
+        (GRAPE, 100, False, "grape decided nothing."),
+        ({"system": "tree", "grape": GRAPE["grape"]}, 5, False, "tree moves no publishers."),
+    ],
+)
+def test_why_nobody_moved(scenario: Any, most: int, has_decided: bool, why: str) -> None:
+    found = why_nobody_moved(scenario, {"most_by_one_publisher": most}, has_decided=has_decided)
+    assert found.startswith(why)
+
+
+def test_faults_after_the_end_are_told() -> None:
+    faults = {"crashes": [{"at_us": 5}, {"at_us": 4_000_000}], "link_downs": [{"at_us": 9**9}]}
+    assert remarks({"system": "tree", "faults": faults}, {"virtual_end_us": 4_000_000}) == [
+        "faults.crashes[1].at_us: the run ended before, at 4.00 s",
+        "faults.link_downs[0].at_us: the run ended before, at 4.00 s",
+    ]
+
+
+def changed(run: Run, **metrics: float | None) -> None:
+    run.metrics.update(metrics)
+
+
+def test_what_was_made_worse_is_said_so_in_words(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    changed(runs[1], message_rate_per_s=26.84, delay_mean_us=64_210.5)
+    changed(runs[2], message_rate_per_s=26.84, delay_mean_us=128_421.0)
+    first, second = sentences(runs)
+    assert first == (
+        "load100 against baseline made things worse: it raised the average broker message rate by "
+        "10.0 % (24.4 → 26.8 messages/s) and left the mean delivery delay as it was"
+    )
+    assert second.startswith("delay100 against baseline made things worse: it raised")
+    assert "and raised the mean delivery delay by 100 % (64.2 → 128 ms)" in second
+    assert "load100 made things worse: it raised" in Page(render(runs)).text
+
+
+def test_the_page_says_what_could_not_take_effect(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path)
+    run = runs[1]
+    changed(run, selection_time_mean_us=None)
+    run.scenario["grape"]["trace_session_length"] = 100  # type: ignore[index]
+    run.checks["most_by_one_publisher"] = 84  # type: ignore[index]
+    still = replace(run, migrations=())
+    text = Page(render([runs[0], still])).text
+    why = (
+        "ublishers publish at most 84 times; grape.trace_session_length needs 100: nobody can move"
+    )
+    assert f"({'p' + why})" in text
+    assert f"None of the 12 publishers moved. {'P' + why}." in text
+    assert sentences([runs[0], still])[1] == f"load100: {'p' + why}"
+
+
+@pytest.mark.parametrize("dispatchers", [["ANC", "ATL"], []])
+def test_a_cluster_is_drawn_as_what_it_is(tmp_path: Path, dispatchers: list[str]) -> None:
+    places = [(name, None, None, "") for name in ("ANC", "ATL", "EWR", "HNL", "JFK", "LAX")]
+    tree, run = runs_of(tmp_path, names=["baseline", "cluster"], places=places)
+    matchers = ["EWR", "HNL", "JFK", "LAX"] if dispatchers else []
+    changed(run, system="bluedove")
+    run.scenario["bluedove"] = {"dispatchers": dispatchers, "matchers": matchers}  # type: ignore[index]
+    text = render([replace(run, links=(), migrations=(), moves=())])
+    page = Page(text)
+    assert "cluster is a cluster, where every broker may talk to every other." in page.text
+    assert '<g class="links"></g>' in text
+    drawn = text.partition('<g class="brokers">')[2].partition('<g class="arcs"')[0]
+    assert drawn.count("<rect") == len(dispatchers)
+    assert ("Square: a dispatcher" in page.text) is bool(dispatchers)
+    assert ("Every broker takes clients and matches." in page.text) is not bool(dispatchers)
+    assert "drawn in a circle" in page.text
+    assert "drawn from its centre" in Page(render([tree])).text
