@@ -334,7 +334,7 @@ def test_hellos_that_do_not_fit_together_start_afresh() -> None:
     wire.cut()
     before = wire.ends["A"].hello()
     with pytest.raises(WireError, match="7 messages cannot be handled, 0 were sent"):
-        wire.ends["A"].connected(Hello("net", "B", (1, 0), before.session, 7), 1)
+        wire.ends["A"].connected(Hello("net", "B", (1, 1), before.session, 7), 1)
     assert wire.ends["A"].hello().session != before.session
 
 

@@ -282,6 +282,13 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("up", "--system", "bluedove", "--dimension", "x"), "--dimension x: write NAME=LOW:HIGH"),
         (("up", "--port", "65534"), "--port 65534: is not a port that leaves room for 3 brokers"),
         (("up", "--system", "forest"), "--system forest: use one of tree, "),
+        (
+            ("up", "--system", "bluedove", "--brokers", "3"),
+            "--brokers: bluedove does not know it; it starts --dispatchers and --matchers",
+        ),
+        (("up", "--dispatchers", "3"), "--dispatchers: tree does not know it; it starts --brokers"),
+        (("up", "--system", "pop", "--matchers", "3"), "--matchers: pop does not know it"),
+        (("up", "--system", "grape", "--dimension", "x=0:1"), "--dimension: grape does not know"),
     ]
     for arguments, problem in wrong:
         code, text = run(capsys, *arguments)

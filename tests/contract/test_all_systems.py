@@ -31,6 +31,11 @@ pytestmark = pytest.mark.parametrize("system", SYSTEMS)
 UNTIL_US = END_US + 10 * SETTLE_US
 
 
+def test_it_says_that_it_keeps_order(system: str) -> None:
+    """By default; what it says is judged below."""
+    assert strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1))).keeps_order
+
+
 def test_it_starts_with_empty_tables(system: str) -> None:
     strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
     assert (strategy.tables.advertisements, strategy.tables.subscriptions) == ({}, {})
@@ -55,6 +60,7 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     )
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
+    assert verdict.out_of_order == ()
 
 
 def test_who_says_goodbye_gets_nothing_more(system: str) -> None:

@@ -106,6 +106,25 @@ def test_wrong_settings(tmp_path: Path, setting: str, message: str) -> None:
         load_scenario(written(tmp_path, MINIMAL), [setting])
 
 
+@pytest.mark.parametrize(
+    ("system", "setting"),
+    [
+        ("pop", "grape.priority=delay"),
+        ("tree", "pop.threshold=5"),
+        ("grape", "bluedove.cores=2"),
+        ("bluedove", "topology.kind=star"),
+    ],
+)
+def test_what_the_system_does_not_know_is_not_set(
+    tmp_path: Path, system: str, setting: str
+) -> None:
+    path = written(tmp_path, MINIMAL + "[grape]\nweight = 50\n[pop]\nthreshold = 7\n")
+    key = setting.partition("=")[0]
+    with pytest.raises(TomlError) as caught:
+        load_scenario(path, [f"system={system}", setting])
+    assert str(caught.value) == f"--set {key}: {system} does not know it, so it has no effect"
+
+
 def test_the_file_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, "sed = 3\n" + MINIMAL)
     with pytest.raises(TomlError) as caught:

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from shoal.language import parse
 from shoal.matching import evaluate, matches
-from shoal.matching.compiled import compile_predicate, shape
-from shoal.matching.semantics import evaluate_predicate, like
+from shoal.matching.compiled import compile_predicate
+from shoal.matching.semantics import evaluate_predicate
 from shoal.model import Filter, FilterError, Predicate, Value
-from tests.strategies import attributes, filters, patterns, predicates
+from tests.strategies import attributes, filters, predicates
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -85,14 +84,3 @@ def test_the_normal_form_is_true_exactly_when_the_filter_is(
 def test_compiled_predicates_agree(tested: Predicate, publication: dict[str, Value]) -> None:
     expected = evaluate_predicate(tested, publication.get(tested.attribute)) is True
     assert compile_predicate(tested)(publication) is expected
-
-
-@given(st.text(alphabet="ab%_\\\n", max_size=12), patterns())
-def test_compiled_shapes_agree(text: str, pattern: str) -> None:
-    assert shape(pattern)(text) is like(text, pattern)
-
-
-def test_no_pattern_is_slow() -> None:
-    text, pattern = "a" * 2000, "%a" * 30 + "%b"
-    assert not like(text, pattern)
-    assert not shape(pattern)(text)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.matching.semantics import like
 from shoal.matching.string_search import AtLeast, Below, Constraint, Like, OneOf, exists
 from shoal.model.like import escape_literal
+from tests.matching.naive_like import like
 from tests.strategies import STRINGS, patterns
 
 TEXTS = st.one_of(st.sampled_from(STRINGS), st.text(alphabet="\0ab", max_size=5))

@@ -48,7 +48,7 @@ def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> N
 
 
 def test_more_reasons_than_a_string_can_hold() -> None:
-    client = House(maximum_filter_bytes=65_536).connect("c")
+    client = House(maximum_filter_bytes=65_536, maximum_topic_filters=900).connect("c")
     requests = tuple(SubscriptionRequest(f"{'x' * 50}{number}?x>") for number in range(900))
     client.send(Subscribe(1, requests))
     [suback] = client.take()

@@ -432,7 +432,8 @@ def test_content_filters(topic_filter: str, properties: Properties) -> None:
     json = Properties(content_type="application/json")
     publisher.publish("flights/2", b'{"carrier": "UA", "dep_delay": 31}', properties=json)
     publisher.publish("flights/2", b'{"carrier": "UA", "dep_delay": "31"}', properties=json)
-    publisher.publish("flights/2", b'{"carrier": "UA", "dep_delay": 31}')
+    text = Properties(content_type="text/plain")
+    publisher.publish("flights/2", b'{"carrier": "UA", "dep_delay": 31}', properties=text)
     assert client.take_payloads() == [b"45", b'{"carrier": "UA", "dep_delay": 31}']
 
 

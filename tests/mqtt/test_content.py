@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shoal.language import parse
 from shoal.model import EVERYTHING, Attributes, check_attributes
 from shoal.mqtt import content
+from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.content import (
     ContentFilterError,
     FilterQuotaError,
@@ -20,6 +21,7 @@ from shoal.mqtt.content import (
 from shoal.mqtt.limits import DEFAULT_LIMITS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import Properties
+from tests.mqtt.house import House
 
 
 def read_filter(text: str, user_properties: Any = (), **limits: Any) -> SubscriptionFilter:
@@ -73,7 +75,7 @@ def test_fields_of_json(content_type: str) -> None:
 
 @pytest.mark.parametrize(
     ("payload", "content_type"),
-    [(b'{"a": 1}', None), (b'{"a": 1}', "text/plain"), (b"[1]", "application/json"),
+    [(b'{"a": 1}', "text/plain"), (b"[1]", "application/json"),
      (b"1", "application/json"), (b"{", "application/json"), (b"", "application/json"),
      (b'{"a": 1} x', "application/json"), (b'{"a": "\xff"}', "application/json"),
      (b'{"a": %s}' % (b"9" * 400), "application/json"),
@@ -147,6 +149,8 @@ def test_where_and_a_query_must_both_hold() -> None:
         ({"maximum_filter_bytes": 8}, ("a?x=1", "b", "b?x=1"), (), [True, True, False]),
         ({"maximum_filter_tests": 3}, ("a", "b", "c", "d"), ("x > 1",), [True] * 3 + [False]),
         ({"maximum_filter_tests": 3}, ("a?x=1&y=2", "b?x=1&y=2", "c"), (), [True, False, True]),
+        ({"maximum_filter_tests": 3}, ("a",), (f"x IN ({', '.join(['1'] * 47)})",), [True]),
+        ({"maximum_filter_tests": 3}, ("a",), (f"x IN ({', '.join(['1'] * 48)})",), [False]),
         # Two alternatives of two tests.
         ({"maximum_filter_tests": 4}, ("a?n=1",), ("x OR y",), [True]),
         ({"maximum_filter_tests": 3}, ("a?n=1",), ("x OR y",), [False]),
@@ -180,3 +184,36 @@ def test_a_client_may_advertise_so_much(limits: dict[str, int], granted: bool) -
     else:
         with pytest.raises(FilterQuotaError):
             read_advertisements(advertised, Limits(**limits))
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type", "found"),
+    [
+        (b'{"t": 41}', None, ("auto",)),
+        (b' \r\n{"t": 41}', None, ("auto",)),
+        (b'{"t": 41}', "application/json", ("auto", "declared")),
+        (b'{"t": 41}', "text/plain", ()),
+        (b'[{"t": 41}]', None, ()),
+        (b'{"t": 41', None, ()),
+    ],
+)
+def test_which_payloads_are_json(
+    payload: bytes, content_type: str | None, found: tuple[str, ...]
+) -> None:
+    for json in ("auto", "declared", "never"):
+        properties = Properties(content_type=content_type)
+        message = Message("t", payload, "p", 0, properties=properties)
+        wanted = {"t": 41} if json in found else {}
+        assert own_attributes(attributes_of(message, json)) == wanted
+
+
+@pytest.mark.parametrize(("json", "count"), [("auto", 2), ("declared", 0), ("never", 0)])
+def test_a_client_of_3_1_1_publishes_attributes_as_json(json: Any, count: int) -> None:
+    house = House()
+    house.clients = BrokerClients("B1", house.now_us, limits=house.clients.limits, json=json)
+    publisher, client = house.connect("p", version=4), house.connect("c", version=4)
+    publisher.publish("a", b'{"t": 42}', retain=True)
+    client.subscribe("$where/t>30/#")
+    publisher.publish("b", b'{"t": 41}')
+    publisher.publish("b", b'{"t": 7}')
+    assert len(client.take_payloads()) == count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -157,6 +158,25 @@ def test_a_stream_and_its_next_run(shell: Shell, tmp_path: Path) -> None:
     ]
 
 
+def test_a_damaged_file_in_a_stream_is_named_in_one_line(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "S.csv").write_text(SUBSCRIPTIONS)
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / "1.parquet"
+    rows = {"id": range(1_000), "carrier": ["UA"] * 1_000, "dep_delay": range(1_000)}
+    pq.write_table(pa.table(rows), file, compression="none", use_dictionary=False)
+    whole = file.read_bytes()
+    # Its end still says what is in it.
+    file.write_bytes(whole[:8] + bytes(4_000) + whole[4_008:])
+    code, out, err = shell.run(
+        *("--subscriptions", str(tmp_path / "S.csv"), "--publications", str(tmp_path / "in")),
+        *("--engine", "spark", "--stream", "--once", "--out", str(tmp_path / "out")),
+    )
+    assert (code, out) == (2, "")
+    assert re.fullmatch(
+        r"shoal: in/1.parquet cannot be read \(.+\); mend it or move it away\n", err
+    )
+
+
 def test_a_stream_of_a_python_data_source(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "S.csv").write_text("id,a.low,a.high\n1,3,4\n")
     count = tmp_path / "count"
@@ -187,6 +207,7 @@ def test_files_that_are_no_tables(csv_shell: Shell) -> None:
     publications.write_text("id,day\n1,2,3\n")
     code, _, err = tables(csv_shell)
     assert code == 2
+    assert err.startswith("shoal: P.csv cannot be read (")
     assert "Malformed" in err
     publications.unlink()
     assert tables(csv_shell)[2] == "shoal: P.csv does not exist\n"

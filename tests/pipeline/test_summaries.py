@@ -60,7 +60,7 @@ def make_run(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
         if table
     }
     scenario = parse_scenario({"name": "by hand", "workload": {"path": str(folder)}})
-    write_run(folder, tables, {"seed": 1}, scenario)
+    write_run(folder, tables, {"seed": 1, "subscriptions": 4}, scenario)
     return folder
 
 
@@ -84,23 +84,22 @@ def test_deliveries_are_compared_with_the_truth_pair_by_pair(summary: dict[str, 
     # The truth of publication 9, which the run did not have, does not count.
     assert [first[name] for name in verdict] == [3, 4, 1, 1, 1]
     assert [silent[name] for name in verdict] == [3, 0, 3, 0, 0]
-    assert (first["publications"], first["publishers"], first["subscriptions"]) == (3, 1, 1)
+    # All subscriptions, not only those with deliveries.
+    assert (first["publications"], first["publishers"], first["subscriptions"]) == (3, 1, 4)
 
 
 def test_rates_count_the_windows_in_which_there_were_publications(summary: dict[str, Any]) -> None:
     first = summary["runs"][0]
     broker_seconds = 2 * 6
-    assert first["input_load"] == pytest.approx(9 / broker_seconds)
-    assert first["output_load"] == pytest.approx(15 / broker_seconds)
-    assert first["message_rate_per_s"] == pytest.approx(24 / broker_seconds)
+    assert first["message_rate_per_s"] == pytest.approx(9 / broker_seconds)
+    assert first["output_rate_per_s"] == pytest.approx(15 / broker_seconds)
     assert first["input_utilisation"] == pytest.approx(0.18 / broker_seconds)
     assert first["output_utilisation"] == pytest.approx(0.06 / broker_seconds)
     assert first["message_overhead"] == pytest.approx(4 / 24)
     # The last third: two seconds, in which only B2 worked.
-    assert first["settled_message_rate_per_s"] == pytest.approx(12 / 4)
-    assert first["settled_input_load"] == pytest.approx(4 / 4)
+    assert first["settled_message_rate_per_s"] == pytest.approx(4 / 4)
     brokers = {row["broker"]: row for row in summary["brokers"] if row["run"] == "first"}
-    assert brokers["B1"]["message_rate_per_s"] == pytest.approx(12 / 6)
+    assert brokers["B1"]["message_rate_per_s"] == pytest.approx(5 / 6)
     assert brokers["B2"]["input_utilisation"] == pytest.approx(0.12 / 6)
 
 
@@ -128,7 +127,26 @@ def test_timeline(summary: dict[str, Any]) -> None:
     assert [row["deliveries"] for row in rows] == [3, 1]
     assert [row["delay_mean_us"] for row in rows] == [20_000, 40_000]
     # Of the second window, one second lies in the run's period.
-    assert [row["message_rate_per_s"] for row in rows] == pytest.approx([1.2, 6.0])
+    assert [row["message_rate_per_s"] for row in rows] == pytest.approx([0.5, 2.0])
+
+
+def test_idle_windows_are_zero_and_have_no_delay(spark: SparkSession, tmp_path: Path) -> None:
+    late = [("P", 2, 60 * SECOND_US, "B2")]
+    load = [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000)]
+    rows = RUN | {"publications": [*PUBLICATIONS[:2], *late], "load": load}
+    rows["deliveries"] = DELIVERIES[:1]
+    run = make_run(tmp_path / "idle", rows)
+    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
+    write_summary(spark, [run], truth, tmp_path / "out", window_us=5 * SECOND_US)
+    found = pq.read_table(tmp_path / "out" / "timeline.parquet").to_pylist()
+    idle = (0.0, None, 0)
+    assert [
+        (
+            row["window_start_us"] // SECOND_US,
+            *(row[name] for name in ("message_rate_per_s", "delay_mean_us", "deliveries")),
+        )
+        for row in found
+    ] == [(10, 0.5, 30_000, 1), (15, *idle), (55, *idle), (60, 2.0, None, 0)]
 
 
 def test_a_folder_that_is_no_run_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _summary_row(
         "publishers": publishers, "subscriptions": 1_260, "publications": 27_004,
         "expected": 131_072, "delivered": 131_072, "lost": 0, "duplicated": 0, "phantom": 0,
         "message_rate_per_s": 24.4 * factor, "settled_message_rate_per_s": 24.1 * factor * factor,
-        "input_load": 12.2 * factor, "output_load": 12.2 * factor,
+        "output_rate_per_s": 12.2 * factor,
         "input_utilisation": 0.0432 * factor, "output_utilisation": 0.113 * factor,
         "delay_mean_us": 64_210.5 * delay_factor, "delay_p50_us": 58_000.0 * delay_factor,
         "delay_p99_us": 181_000.0 * delay_factor,

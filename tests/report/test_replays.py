@@ -133,6 +133,9 @@ def test_the_page_has_a_part_about_them(tmp_path: Path) -> None:
     lost = Page(render(runs, None, [replay("<g>", lost=1)]))
     assert lost.count("p", **{"class": "fault"}) == 1
     assert "<g>" in lost.text
+    part = replay("g", predicted=None, unfinished=("2 of 4 subscribers did not get in",))
+    assert problems(part) == ["g, live, is not whole: 2 of 4 subscribers did not get in"]
+    assert "not whole: 2 of 4 subscribers did not get in." in Page(render(runs, None, [part])).text
 
 
 def test_files_that_are_no_replays(tmp_path: Path) -> None:

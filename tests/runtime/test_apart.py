@@ -77,9 +77,12 @@ async def test_a_neighbour_that_was_there_before_is_waited_for(
 def test_two_parts_of_a_network_that_come_together_agree_on_what_is_retained(
     tmp_path: Path,
 ) -> None:
-    limits = {"give_up_us": 500_000}
+    changes = {
+        "link_limits": {"give_up_us": 500_000},
+        "storage": {"folder": "data", "acknowledge": "settled"},
+    }
     with (
-        not_started(tmp_path, 4, link_limits=limits) as network,
+        not_started(tmp_path, 4, **changes) as network,
         network.lay_cable("B2", "B3") as cable,
     ):
         network.start("B1", "B2", "B3", "B4")

@@ -15,7 +15,7 @@ from shoal.language import parse
 from shoal.model import Publication, Subscription
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.messages import Leave
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.segments import Dimension
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
@@ -39,12 +39,24 @@ class Trouble(Enum):
 
 
 class RandomCluster:
-    def __init__(self, seed: int, trouble: Trouble, *, lossy: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        trouble: Trouble,
+        *,
+        lossy: bool = False,
+        order: Order | None = None,
+        both: bool = False,
+    ) -> None:
+        """With `both` every dispatcher is a matcher, and there are no others at first."""
         self.random = random = Random(f"cluster/{seed}/{trouble.name}")
+        self.order = order or (Order.FREE if seed % 3 == 0 else Order.PUBLISHER)
         self._seed = seed
         self.trouble = trouble
         self.dispatchers = [f"D{number}" for number in range(random.randint(1, 3))]
         self.matchers = [f"M{number}" for number in range(random.randint(1, 6))]
+        if both:
+            self.dispatchers = self.matchers = [f"B{number}" for number in range(3)]
         self.joiners = [f"N{number}" for number in range(random.randint(0, 3))]
         self.names = "xyz"[: random.randint(1, 3)]
         self.strategies: dict[str, Bluedove] = {}
@@ -66,6 +78,7 @@ class RandomCluster:
             dimensions=tuple(Dimension(attribute=name) for name in self.names),
             dispatchers=tuple(self.dispatchers),
             matchers=tuple(self.matchers),
+            order=self.order,
             policy=random.choice(list(Policy)),
             cores=random.randint(1, 4),
             publications_per_job=random.randint(1, 8),
@@ -80,7 +93,7 @@ class RandomCluster:
             [],
             system,
             SeededUnderlay(self._seed),
-            brokers=[*self.dispatchers, *self.matchers, *self.joiners],
+            brokers=list(dict.fromkeys([*self.dispatchers, *self.matchers, *self.joiners])),
             seed=self._seed,
             costs=ServiceCosts(
                 processing_us=random.randint(0, 500),
@@ -172,6 +185,8 @@ class RandomCluster:
         problems += [f"lost: {key}" for key in verdict.lost]
         problems += [f"twice: {key}" for key in verdict.duplicates]
         problems += [f"phantom: {key}" for key in verdict.phantoms]
+        if self.order is Order.PUBLISHER:
+            problems += [f"out of order: {key}" for key in verdict.out_of_order]
         self.required = verdict.required
         for name in self.dispatchers:
             dispatcher = self.strategies[name].dispatcher

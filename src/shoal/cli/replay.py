@@ -47,9 +47,11 @@ class Events(NamedTuple):
     def expected(self, workload: Workload) -> tuple[set[Key], str]:
         """What must be delivered, and who says so."""
         from shoal.experiments.live.judge import expected_by_filters, expected_by_truth
+        from shoal.pipeline.provenance import check_truth
 
         if self.truth is None:
             return expected_by_filters(workload, self.path), "the filters"
+        check_truth(self.truth, self.path)
         return expected_by_truth(self.truth, workload.events), "Spark"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from shoal.cli.errors import UserError
+from shoal.pipeline.provenance import file_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,12 +65,6 @@ def data_sets(quotes: Path | None, *, flights: bool, seed: int) -> list[DataSet]
         text = "synthetic stock quotes, seeded random walks"
         chosen.append(DataSet("synthetic", text, digest, QUOTE_ATTRIBUTES))
     return chosen
-
-
-def file_digest(path: Path) -> str:
-    """Of a file's contents."""
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def prepare(

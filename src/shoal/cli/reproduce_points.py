@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.cli.errors import UserError
-from shoal.cli.reproduce_data import FLIGHT_ATTRIBUTES, file_digest
+from shoal.cli.reproduce_data import FLIGHT_ATTRIBUTES
+from shoal.pipeline.provenance import file_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
 
 
 def serve(
@@ -21,7 +24,9 @@ def serve(
 ) -> None:
     """Run one broker of a network until Ctrl-C or SIGTERM; it drains before it stops.
 
-    What it logs goes to standard error, one JSON object per line.
+    At SIGHUP it reads the network file again: users, rules, origins, limits and certificates hold
+    at once, what else has changed is named in the log.  What it logs goes to standard error, one
+    JSON object per line.
     """
     from shoal.cli.networks import read_network
     from shoal.runtime.access import AccessError
@@ -39,11 +44,17 @@ def serve(
         raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
     start_logging(broker, log_level)
 
+    def read_again() -> Network:
+        try:
+            return read_network(network_file)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
     def started(service: BrokerService) -> None:
         for key, where in service.listening.items():
             print(f"{broker} {key} {where}", flush=True)
 
     try:
-        serve_broker(network, broker, started)
+        serve_broker(network, broker, started, read_again)
     except (AccessError, JournalError, OSError, TlsError) as error:
         raise UserError(f"{broker}: {error}") from error

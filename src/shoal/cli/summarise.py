@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from shoal.cli.errors import UserError
 from shoal.cli.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -15,6 +17,7 @@ from shoal.cli.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
+    check_exist,
     spark_command,
 )
 
@@ -34,6 +37,7 @@ def summarise(
 
     The folder gets four tables: runs, brokers, timeline and moves.
     """
+    _check(runs, truth)
     with spark_command("summarise", out, overwrite=overwrite, master=master, memory=memory) as (
         spark,
         status,
@@ -58,3 +62,18 @@ def summarise(
     console = Console()
     console.print(outcome_table(compared))
     console.print(verdict_line(compared), soft_wrap=True)
+
+
+def _check(runs: Sequence[Path], truth: Path) -> None:
+    """UserError when a run or the truth is not there, or they are of different workloads."""
+    from shoal.pipeline.provenance import MismatchError, check_same_workload
+
+    for run in runs:
+        scenario = run / "scenario.toml"
+        if not scenario.is_file():
+            raise UserError(f"{scenario}: no such file; is {run} a run's folder?")
+    check_exist(truth)
+    try:
+        check_same_workload(truth, runs)
+    except MismatchError as error:
+        raise UserError(str(error)) from None

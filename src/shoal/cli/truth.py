@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.errors import UserError
 from shoal.cli.spark import (
     LOCAL_MASTER,
     LOCAL_MEMORY,
@@ -27,6 +28,8 @@ def truth(
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
     """Compute with Spark SQL which subscription gets which publication."""
+    if not workload.is_dir():
+        raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
     with spark_command("truth", out, overwrite=overwrite, master=master, memory=memory) as (
         spark,
         status,

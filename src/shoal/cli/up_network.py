@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
 
 MAX_BROKERS = 200
+# What says how large a network is, without a scenario: of a tree, and of a cluster.
+OF_TREES = ("brokers",)
+OF_CLUSTERS = ("dispatchers", "matchers", "dimensions")
 
 
 class NetworkOptions(NamedTuple):
@@ -47,11 +50,19 @@ class NetworkOptions(NamedTuple):
         _check_count("--dispatchers", self.dispatchers)
         _check_count("--matchers", self.matchers)
         if self.scenario is None:
+            self._check_known(context)
             _check_port(self.port, self.brokers if self._is_tree else self.dispatchers)
             if self.settings:
                 raise UserError("--set changes a scenario; name one by --scenario")
         else:
             _check_said_once(context)
+
+    def _check_known(self, context: typer.Context) -> None:
+        """UserError for an option that the system does not know."""
+        foreign = OF_CLUSTERS if self._is_tree else OF_TREES
+        instead = "--brokers" if self._is_tree else "--dispatchers and --matchers"
+        for option in _given(context, foreign):
+            raise UserError(f"{option}: {self.system} does not know it; it starts {instead}")
 
     def network(self) -> Network:
         """The network; UserError says why there cannot be one."""
@@ -98,11 +109,16 @@ def _check_port(port: int, doors: int) -> None:
 
 def _check_said_once(context: typer.Context) -> None:
     """UserError for an option that says what the scenario says."""
-    for name in ("brokers", "system", "dispatchers", "matchers", "dimensions"):
+    for option in _given(context, ("system", *OF_TREES, *OF_CLUSTERS)):
+        raise UserError(f"{option}: the scenario says that; change it by --set KEY=VALUE")
+
+
+def _given(context: typer.Context, names: Sequence[str]) -> Iterator[str]:
+    """Those of the parameters that the command line has, as options."""
+    for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            option = "dimension" if name == "dimensions" else name
-            raise UserError(f"--{option}: the scenario says that; change it by --set KEY=VALUE")
+            yield "--dimension" if name == "dimensions" else f"--{name}"
 
 
 def _dimension(text: str) -> Dimension:

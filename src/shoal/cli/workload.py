@@ -15,6 +15,7 @@ from shoal.cli.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
+    check_exist,
     print_counts,
     spark_command,
 )
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from shoal.pipeline.workload import WorkloadCounts
 
 US_PER_S = 1_000_000
+AIRPORTS = "airports:"
 
 
 def workload(
@@ -70,6 +72,9 @@ def workload(
     """Derive publishers, advertisements and subscriptions from publications."""
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
+    check_exist(publications)
+    if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
+        check_exist(Path(brokers))
     with spark_command("workload", out, overwrite=overwrite, master=master, memory=memory) as (
         spark,
         status,

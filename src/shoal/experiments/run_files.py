@@ -25,6 +25,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
+from shoal.pipeline.provenance import write_note
 
 Row = TypeVar("Row", bound="TableRow")
 
@@ -371,6 +372,9 @@ def write_run(
     text = json.dumps(checks, indent=2, sort_keys=True)
     (partial / "checks.json").write_text(text + "\n", encoding="utf-8")
     (partial / "scenario.toml").write_text(dump_scenario(scenario, path), encoding="utf-8")
+    workload = Path(scenario.workload.path)
+    if workload.is_dir():
+        write_note(workload, partial, path)
     if path.exists():
         shutil.rmtree(path)
     partial.rename(path)

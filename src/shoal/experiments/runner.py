@@ -16,7 +16,7 @@ from shoal.broker.messages import Publish
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.experiments.run_files import Event, RunFileError, Workload, read_workload
 from shoal.experiments.scenario import Scenario, check_faults
-from shoal.experiments.topologies import build_links
+from shoal.experiments.topologies import scenario_links
 from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
@@ -52,7 +52,7 @@ def run_scenario(
     used (files, brokers, filters) is a ValueError that says where.
     """
     workload = _changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
-    links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
+    links = scenario_links(scenario, workload)
     return run_workload(scenario, workload, links, progress, observe=observe)
 
 

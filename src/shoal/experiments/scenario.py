@@ -30,6 +30,7 @@ from shoal.model import BrokerId
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -260,7 +261,21 @@ def check_faults(
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:
     overridden = typed_toml.override(data, overrides, Scenario)
     _map_paths(data, lambda text: str(Path(text).resolve()))
-    return typed_toml.convert(data, Scenario, label, overridden)
+    scenario = typed_toml.convert(data, Scenario, label, overridden)
+    _check_settings(overridden, scenario.system)
+    return scenario
+
+
+def _check_settings(overridden: Iterable[str], system: str) -> None:
+    """TomlError for a setting that the chosen system does not know; a file may have it."""
+    foreign = {name for name in SYSTEMS if name != system}
+    if not SYSTEMS[system].needs_tree:
+        foreign.add("topology")
+    for path in overridden:
+        if path.partition(".")[0] in foreign:
+            raise typed_toml.TomlError(
+                f"{typed_toml.OVERRIDE} {path}: {system} does not know it, so it has no effect"
+            )
 
 
 def _map_paths(data: dict[str, Any], change: Callable[[str], str]) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, LinkRow, read_rows
+from shoal.experiments.run_files import BrokerRow, LinkRow, Workload, read_rows
 from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
+from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import (
     Link,
     TopologyError,
@@ -26,6 +27,13 @@ from shoal.overlays.tree.shapes import (
     check_tree,
 )
 from shoal.simulation.underlay import Coordinates, great_circle_km
+
+
+def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
+    """The links that brokers have from the start; none where the system opens its own."""
+    if not SYSTEMS[chosen.system].needs_tree:
+        return []
+    return build_links(chosen.topology, workload.brokers, workload.links, chosen.seed)
 
 
 def build_links(

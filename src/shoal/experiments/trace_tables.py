@@ -76,6 +76,7 @@ def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], s
         for subscription in delivery.subscriptions
     )
     return {
+        "subscriptions": len(subscriptions),
         "published": len(trace.published),
         "delivered": counts.total(),
         "duplicates": counts.total() - len(counts),

@@ -11,14 +11,12 @@ counts as not TRUE, which is all that matching asks of a conjunction's parts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from typing import Any
 
 from shoal.matching.domains import number_successor, string_successor
+from shoal.matching.shapes import shape
 from shoal.model import Attributes, Conjunction, Kind, Operator, Predicate
-from shoal.model.like import CACHED_PATTERNS, Wildcard, elements
 
 Test = Callable[[Attributes], bool]
 
@@ -160,23 +158,3 @@ def _shape_test(name: str, pattern: str, *, wanted: bool) -> Test:
         return type(value) is str and has_shape(value) is wanted
 
     return test
-
-
-@lru_cache(CACHED_PATTERNS)
-def shape(pattern: str) -> Callable[[str], bool]:
-    """A LIKE pattern as a function of the text.
-
-    Between two `%` the leftmost place is always good enough, so each step is an atomic group
-    and no pattern can make the search go back: time is linear in text times pattern.
-    """
-    runs: list[list[str]] = [[]]
-    for element in elements(pattern):
-        if element is Wildcard.ANY_RUN:
-            runs.append([])
-        else:
-            runs[-1].append("." if isinstance(element, Wildcard) else re.escape(element))
-    first, *middle, last = ("".join(run) for run in [*runs, []][: max(2, len(runs))])
-    steps = "".join(f"(?>.*?{run})" for run in middle)
-    tail = f".*{last}" if len(runs) > 1 else ""
-    expression = re.compile(first + steps + tail, re.DOTALL)
-    return lambda text: expression.fullmatch(text) is not None

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from shoal.matching.domains import Beyond
 from shoal.matching.ordered_sets import OrderedSet
-from shoal.matching.relations import Region, Values, witness
+from shoal.matching.relations import Region, Values
+from shoal.matching.string_sets import witness
 
 # As many bytes of a string as a double holds exactly: enough to order most of them.
 _ORDERING_BYTES = 6

@@ -6,6 +6,9 @@ exactly if each of its sets contains the other's, and they overlap exactly if no
 disjoint.  Filters with OR are compared conjunction by conjunction: `overlaps` stays exact,
 `covers` stays sound but may miss that several conjunctions cover one only together.
 
+Filters come from strangers, so the work of one question is bounded (`string_search.MAX_WORK`, some
+50 ms): what is not decided by then may overlap, and is not covered.
+
 >>> from shoal.language import parse
 >>> covers(parse("price > 5"), parse("price >= 6 AND symbol LIKE 'Y%'"))
 True
@@ -17,12 +20,13 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
-from shoal.matching.compiled import RISING, shape, threshold
-from shoal.matching.domains import END, after_prefix
+from shoal.matching.compiled import RISING, threshold
+from shoal.matching.domains import END
 from shoal.matching.ordered_sets import (
     NUMBERS,
     STRINGS,
@@ -34,42 +38,59 @@ from shoal.matching.ordered_sets import (
     ordered_set,
 )
 from shoal.matching.semantics import evaluate_predicate
-from shoal.matching.string_search import AtLeast, Below, Like, OneOf, Wanted, exists
-from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
-from shoal.model.like import Wildcard, elements
+from shoal.matching.string_search import MAX_WORK, Work
+from shoal.matching.string_sets import (
+    ALL_STRINGS,
+    NO_STRINGS,
+    Strings,
+    plain_pattern,
+    settle,
+    share_string,
+    some_string,
+    strings_within,
+)
+from shoal.model import Conjunction, Filter, Kind, Operator, Predicate, size_of_test
 
 # Brokers ask about the same pairs again for each advertisement and subscription that comes by.
 CACHED_PAIRS = 65_536
 CACHED_FILTERS = 16_384
 # Filters of many subscribers are made of the same few predicates.
 CACHED_PREDICATES = 65_536
+# Pairs of filters larger than this together are asked about anew each time, so that strangers
+# cannot fill the memory with them.
+CACHED_SIZE = 256
 
 
-@lru_cache(CACHED_PAIRS)
 def covers(f: Filter, g: Filter) -> bool:
     """Whether every publication that matches `g` matches `f`.
 
-    True is always right.  False is exact when `f` is one conjunction, except where patterns are
-    too intricate for `string_search`.
+    True is always right.  False is exact when `f` is one conjunction, except where the answer
+    needs more than MAX_WORK.
     """
-    return regions_cover(_regions(f), _regions(g))
+    return (_cached_covers if f.size + g.size <= CACHED_SIZE else _covers)(f, g)
 
 
-@lru_cache(CACHED_PAIRS)
 def overlaps(f: Filter, g: Filter) -> bool:
     """Whether some publication matches both.
 
-    False is always right.  True is exact, except where patterns are too intricate for
-    `string_search`.
+    False is always right.  True is exact, except where the answer needs more than MAX_WORK.
     """
-    return any(_meet(left, right) for left in _regions(f) for right in _regions(g))
+    return (_cached_overlaps if f.size + g.size <= CACHED_SIZE else _overlaps)(f, g)
 
 
-class Strings(NamedTuple):
-    """Strings of an ordered set that also have, or have not, the shape of LIKE patterns."""
+def _covers(f: Filter, g: Filter) -> bool:
+    return regions_cover(_regions(f), _regions(g))
 
-    ordered: OrderedSet
-    shapes: frozenset[tuple[str, bool]] = frozenset()
+
+def _overlaps(f: Filter, g: Filter) -> bool:
+    work = Work()
+    lefts, rights = _regions(f), _regions(g)
+    # Where the other asks for nothing of an attribute, the two cannot differ in it.
+    return any(_partners(lefts, rights, None, lambda left, right: _share(left, right, work)))
+
+
+_cached_covers = lru_cache(CACHED_PAIRS)(_covers)
+_cached_overlaps = lru_cache(CACHED_PAIRS)(_overlaps)
 
 
 class Values(NamedTuple):
@@ -83,56 +104,128 @@ class Values(NamedTuple):
 
 Region = Mapping[str, Values]
 
-# What a witness has in the place of each wildcard.
-_FILLED = {Wildcard.ANY_RUN: "", Wildcard.ANY_ONE: "a"}
+# So many points of a set are worth one step of work.
+_POINTS_A_STEP = 8
 
 _BOTH = frozenset((False, True))
 _NEITHER: frozenset[bool] = frozenset()
 _ALL_NUMBERS = ordered_set(NUMBERS)
 _NO_NUMBERS = ordered_set(NUMBERS, points=())
-_ALL_STRINGS = Strings(ordered_set(STRINGS))
-_NO_STRINGS = Strings(ordered_set(STRINGS, points=()))
-_NOTHING = Values(False, _NEITHER, _NO_NUMBERS, _NO_STRINGS)
+_NOTHING = Values(False, _NEITHER, _NO_NUMBERS, NO_STRINGS)
 _ABSENT = _NOTHING._replace(absent=True)
-_PRESENT = Values(False, _BOTH, _ALL_NUMBERS, _ALL_STRINGS)
+_PRESENT = Values(False, _BOTH, _ALL_NUMBERS, ALL_STRINGS)
 _ANYTHING = _PRESENT._replace(absent=True)
 
 
 def regions(filter: Filter) -> tuple[Region, ...]:
     """The product of each conjunction that some publication can match."""
-    made = map(_region, filter.normal_form)
-    return tuple(region for region in made if region is not None)
+    asked = list(map(_by_attribute, filter.normal_form))
+    searched = {tests for each in asked for tests in each.values() if _has_pattern(tests)}
+    # The same for each, so that what is remembered of predicates depends on nothing else.
+    steps = MAX_WORK >> max(0, len(searched) - 1).bit_length()
+    made: dict[tuple[Predicate, ...], Values | None] = {}
+    for each in asked:
+        for tests in each.values():
+            if tests not in made:
+                small = sum(map(size_of_test, tests)) <= CACHED_SIZE
+                find = _cached_values if small else _values
+                made[tests] = find(tests, steps if tests in searched else MAX_WORK)
+    found = ({name: made[tests] for name, tests in each.items()} for each in asked)
+    return tuple(
+        cast(Region, region) for region in found if all(v is not None for v in region.values())
+    )
 
 
-_regions = lru_cache(CACHED_FILTERS)(regions)
+_cached_regions = lru_cache(CACHED_FILTERS)(regions)
+# Of large filters, only while there are such filters.
+_large_regions: WeakKeyDictionary[Filter, tuple[Region, ...]] = WeakKeyDictionary()
+
+
+def _regions(filter: Filter) -> tuple[Region, ...]:
+    if filter.size <= CACHED_SIZE:
+        return _cached_regions(filter)
+    made = _large_regions.get(filter)
+    if made is None:
+        made = _large_regions[filter] = regions(filter)
+    return made
 
 
 def regions_cover(outers: Sequence[Region], inners: Sequence[Region]) -> bool:
     """`covers`, for filters whose regions are at hand."""
-    return all(any(_includes(outer, inner) for outer in outers) for inner in inners)
+    work = Work()
+    if len(outers) == 1 and len(inners) == 1:  # most filters, so this is quick
+        [outer], [inner] = outers, inners
+        return all(
+            _is_within(inner.get(name, _ANYTHING), values, work) for name, values in outer.items()
+        )
+    return all(
+        _partners(inners, outers, _ANYTHING, lambda inner, outer: _is_within(inner, outer, work))
+    )
 
 
-def _region(conjunction: Conjunction) -> Region | None:
-    by_attribute: dict[str, tuple[Predicate, ...]] = {}
+def _partners(
+    lefts: Sequence[Region],
+    rights: Sequence[Region],
+    missing: Values | None,
+    suits: Callable[[Values, Values], bool],
+) -> Iterator[bool]:
+    """Whether there is a right region, for each left one, that suits it in every attribute.
+
+    `missing` stands for what a left region leaves open; None there suits everything.  The same two
+    sets of values are compared once, however many regions have them.
+    """
+    known: dict[tuple[str, int], int] = {}
+    everyone = (1 << len(rights)) - 1
+    # By attribute: its values, each with bits for the regions that have just these.
+    values_of: dict[str, dict[int, tuple[Values, int]]] = {}
+    for number, right in enumerate(rights):
+        for name, values in right.items():
+            same = values_of.setdefault(name, {})
+            same[id(values)] = (values, same.get(id(values), (values, 0))[1] | 1 << number)
+    for left in lefts:
+        suited = everyone
+        for name, several in values_of.items():
+            mine = left.get(name, missing)
+            if mine is None:
+                continue
+            found = known.get((name, id(mine)))
+            if found is None:
+                found = everyone
+                for values, having in several.values():
+                    if not suits(mine, values):
+                        found &= ~having
+                known[name, id(mine)] = found
+            suited &= found
+            if not suited:
+                break
+        yield bool(suited)
+
+
+def _by_attribute(conjunction: Conjunction) -> dict[str, tuple[Predicate, ...]]:
+    several: dict[str, list[Predicate]] = {}
     for tested in conjunction:
-        by_attribute[tested.attribute] = (*by_attribute.get(tested.attribute, ()), tested)
-    region = {}
-    for name, predicates in by_attribute.items():
-        values = _values(predicates)
-        if values is None:
-            return None
-        region[name] = values
-    return region
+        several.setdefault(tested.attribute, []).append(tested)
+    return {name: tuple(tests) for name, tests in several.items()}
 
 
-@lru_cache(CACHED_PREDICATES)
-def _values(predicates: tuple[Predicate, ...]) -> Values | None:
-    """The values of one attribute for which all these predicates are TRUE; None for none."""
-    values = _unchecked_values(predicates)
-    return None if _is_nothing(values) else values
+def _has_pattern(tests: Sequence[Predicate]) -> bool:
+    return any(tested.operator in (Operator.LIKE, Operator.NOT_LIKE) for tested in tests)
 
 
-def _unchecked_values(predicates: Sequence[Predicate]) -> Values:
+def _values(predicates: tuple[Predicate, ...], steps: int) -> Values | None:
+    """The values of one attribute for which all these predicates are TRUE; None for none.
+
+    Whether strings of several patterns exist is looked for with so many steps of work.
+    """
+    work = Work(steps)
+    values = _unchecked_values(predicates, work)
+    return None if _is_nothing(values, work) else values
+
+
+_cached_values = lru_cache(CACHED_PREDICATES)(_values)
+
+
+def _unchecked_values(predicates: Sequence[Predicate], work: Work) -> Values:
     kinds = {tested.kind for tested in predicates} - {None}
     if any(tested.operator is Operator.IS_NULL for tested in predicates):
         alone = all(tested.operator is Operator.IS_NULL for tested in predicates)
@@ -146,7 +239,7 @@ def _unchecked_values(predicates: Sequence[Predicate]) -> Values:
         case Kind.NUMBER:
             return _NOTHING._replace(numbers=_ordered(NUMBERS, compared))
         case Kind.STRING:
-            return _NOTHING._replace(strings=_strings(compared))
+            return _NOTHING._replace(strings=_strings(compared, work))
         case _:
             allowed = (
                 value for value in _BOTH if all(evaluate_predicate(p, value) for p in compared)
@@ -177,11 +270,11 @@ def _ordered(domain: Domain, predicates: Sequence[Predicate]) -> OrderedSet:
     return ordered_set(domain, low, high, points, excluded)
 
 
-def _strings(predicates: Sequence[Predicate]) -> Strings:
+def _strings(predicates: Sequence[Predicate], work: Work) -> Strings:
     """LIKE becomes an interval or a point where it is one; other patterns stay as shapes."""
     simple: list[Predicate] = []
     shapes: set[tuple[str, bool]] = set()
-    ordered = _ALL_STRINGS.ordered
+    ordered = ALL_STRINGS.ordered
     for tested in predicates:
         if tested.operator not in (Operator.LIKE, Operator.NOT_LIKE):
             simple.append(tested)
@@ -189,129 +282,54 @@ def _strings(predicates: Sequence[Predicate]) -> Strings:
         wanted = tested.operator is Operator.LIKE
         pattern = tested.operand
         assert isinstance(pattern, str)
-        plain = _plain_pattern(pattern, wanted=wanted)
+        plain = plain_pattern(pattern, wanted=wanted)
         if plain is None:
             shapes.add((pattern, wanted))
         else:
             ordered = intersection(ordered, plain)
     if simple:
         ordered = intersection(ordered, _ordered(STRINGS, simple))
-    return _settle(Strings(ordered, frozenset(shapes)))
+    return settle(Strings(ordered, frozenset(shapes)), work)
 
 
-def _plain_pattern(pattern: str, *, wanted: bool) -> OrderedSet | None:
-    """The set of a pattern that is a text, a prefix or just `%`; None for all others."""
-    match elements(pattern):
-        case (Wildcard.ANY_RUN,):
-            return (_ALL_STRINGS if wanted else _NO_STRINGS).ordered
-        case (str(prefix), Wildcard.ANY_RUN) if wanted:
-            return ordered_set(STRINGS, prefix, after_prefix(prefix))
-        case () | (str(),) as parts:
-            text = "".join(map(str, parts))
-            points, excluded = ([text], ()) if wanted else (None, [text])
-            return ordered_set(STRINGS, points=points, excluded=excluded)
-    return None
-
-
-def _settle(strings: Strings) -> Strings:
-    """Without shapes where points alone say it."""
-    points = strings.ordered.points
-    if points is None or not strings.shapes:
-        return strings
-    kept = (
-        point
-        for point in points
-        if all(shape(pattern)(point) is wanted for pattern, wanted in strings.shapes)
-    )
-    return Strings(strings.ordered._replace(points=frozenset(kept)))
-
-
-def _is_nothing(values: Values) -> bool:
+def _is_nothing(values: Values, work: Work) -> bool:
     return (
         not values.absent
         and not values.booleans
         and is_empty(values.numbers)
-        and not _some_string(values.strings)
+        and not some_string(values.strings, work)
     )
 
 
-def _some_string(strings: Strings) -> bool:
-    if strings.shapes and not is_empty(strings.ordered):
-        return exists(_constraints(strings)) is not False
-    return not is_empty(strings.ordered)
-
-
-def _constraints(strings: Strings) -> list[Wanted]:
-    ordered = strings.ordered
-    constraints: list[Wanted] = [(Like(pattern), wanted) for pattern, wanted in strings.shapes]
-    if ordered.points is not None:
-        return [*constraints, (OneOf(ordered.points), True)]
-    if ordered.low:
-        constraints.append((AtLeast(ordered.low), True))
-    if ordered.high is not END:
-        constraints.append((Below(ordered.high), True))
-    if ordered.excluded:
-        constraints.append((OneOf(ordered.excluded), False))
-    return constraints
-
-
-def _includes(outer: Region, inner: Region) -> bool:
-    """Whether the product `outer` contains the product `inner`, which is not empty."""
-    return all(_is_within(inner.get(name, _ANYTHING), values) for name, values in outer.items())
-
-
-def _is_within(inner: Values, outer: Values) -> bool:
+def _is_within(inner: Values, outer: Values, work: Work) -> bool:
+    """Whether the second set surely contains the first, which is not empty."""
     # Values are remembered per predicate, so the same test in both is the same object.
     return inner is outer or (
         inner.absent <= outer.absent
         and inner.booleans <= outer.booleans
+        and work.spend(_size_of(inner) + _size_of(outer))
         and is_subset(inner.numbers, outer.numbers)
-        and _strings_within(inner.strings, outer.strings)
+        and strings_within(inner.strings, outer.strings, work)
     )
 
 
-def _strings_within(inner: Strings, outer: Strings) -> bool:
-    if outer.shapes <= inner.shapes and is_subset(inner.ordered, outer.ordered):
-        return True
-    if not inner.shapes and not outer.shapes:
-        return False
-    if inner.ordered.points is not None:
-        return all(_holds(outer, point) for point in inner.ordered.points)
-    example = witness(inner)
-    if example is not None and not _holds(outer, example):
-        return False
-    return exists(_constraints(inner), breaking=_constraints(outer)) is False
+def _size_of(values: Values) -> int:
+    """Steps of work to go through a set once."""
+    size = 0
+    for ordered in (values.numbers, values.strings.ordered):
+        size += len(ordered.excluded if ordered.points is None else ordered.points)
+    return 1 + size // _POINTS_A_STEP
 
 
-def _holds(strings: Strings, text: str) -> bool:
-    return text in strings.ordered and all(
-        shape(pattern)(text) is wanted for pattern, wanted in strings.shapes
-    )
-
-
-@lru_cache(CACHED_PREDICATES)
-def witness(strings: Strings) -> str | None:
-    """A string of the set, if one is easily found: what lacks it does not contain the set."""
-    tries = [
-        "".join(part if isinstance(part, str) else _FILLED[part] for part in elements(pattern))
-        for pattern, wanted in sorted(strings.shapes)
-        if wanted
-    ]
-    tries += [strings.ordered.low, strings.ordered.low + "a"]
-    return next((text for text in tries if _holds(strings, text)), None)
-
-
-def _meet(left: Region, right: Region) -> bool:
-    """Whether the products, neither of which is empty, have a publication in common."""
-    return all(_share(values, right[name]) for name, values in left.items() if name in right)
-
-
-def _share(left: Values, right: Values) -> bool:
+def _share(left: Values, right: Values, work: Work) -> bool:
+    """Whether two sets, neither of which is empty, may have a value in common."""
     return (
-        (left.absent and right.absent)
+        left is right
+        or (left.absent and right.absent)
         or not left.booleans.isdisjoint(right.booleans)
+        or not work.spend(_size_of(left) + _size_of(right))
         or _share_number(left.numbers, right.numbers)
-        or _share_string(left.strings, right.strings)
+        or share_string(left.strings, right.strings, work)
     )
 
 
@@ -319,10 +337,3 @@ def _share_number(left: OrderedSet, right: OrderedSet) -> bool:
     if left is _NO_NUMBERS or right is _NO_NUMBERS:
         return False
     return not is_empty(intersection(left, right))
-
-
-def _share_string(left: Strings, right: Strings) -> bool:
-    if left is _NO_STRINGS or right is _NO_STRINGS:
-        return False
-    ordered = intersection(left.ordered, right.ordered)
-    return _some_string(_settle(Strings(ordered, left.shapes | right.shapes)))

@@ -1,16 +1,15 @@
-r"""The naive truth: a filter evaluated on a publication, straight from the definitions.
+"""The naive truth: a filter evaluated on a publication, straight from the definitions.
 
 A predicate on a missing attribute, or on a value of another kind than its operand, is unknown
 (None); AND, OR and NOT are Kleene's, as in SQL; a filter matches only when it is TRUE.  Every
-faster matcher is held against this one.
+faster matcher is held against this one.  Patterns alone have one implementation for all (`shapes`),
+which is held against a naive twin of its own.
 
 >>> from shoal.language import parse
 >>> late = parse("dep_delay > 30 OR cancelled")
 >>> matches(late, {"dep_delay": 45}), matches(late, {"dep_delay": 5})
 (True, False)
 >>> evaluate(late, {"dep_delay": 5}) is None  # cancelled is missing, so nobody can tell
-True
->>> like("50% off", r"50\% o__")
 True
 """
 
@@ -19,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shoal.matching.given import checked
+from shoal.matching.shapes import shape
 from shoal.model import (
     And,
     Attributes,
@@ -33,7 +33,6 @@ from shoal.model import (
     compare,
     kind_of,
 )
-from shoal.model.like import Wildcard, elements
 
 _BY_ORDER: dict[Operator, Callable[[int], bool]] = {
     Operator.EQ: lambda order: order == 0,
@@ -85,7 +84,7 @@ def evaluate_predicate(tested: Predicate, value: Value | None) -> bool | None:
     match tested.operator, tested.operand:
         case ((Operator.LIKE | Operator.NOT_LIKE), str(pattern)):
             assert isinstance(value, str)
-            return like(value, pattern) is (tested.operator is Operator.LIKE)
+            return shape(pattern)(value) is (tested.operator is Operator.LIKE)
         case ((Operator.IN | Operator.NOT_IN), tuple(values)):
             found = any(compare(value, each) == 0 for each in values)
             return found is (tested.operator is Operator.IN)
@@ -94,31 +93,3 @@ def evaluate_predicate(tested: Predicate, value: Value | None) -> bool | None:
             assert not isinstance(operand, tuple)
             order = compare(value, operand)
             return None if order is None else _BY_ORDER[operator](order)
-
-
-def like(text: str, pattern: str) -> bool:
-    """Whether the whole text has the shape of a canonical pattern, letter case included.
-
-    Time is at most the product of both lengths, whatever the pattern.
-    """
-    parts = [
-        piece
-        for element in elements(pattern)
-        for piece in (element if isinstance(element, str) else (element,))
-    ]
-    place = at = 0
-    run_place, run_at = -1, 0  # the last ANY_RUN, and how far it reaches so far
-    while at < len(text):
-        part = parts[place] if place < len(parts) else None
-        if part is Wildcard.ANY_RUN:
-            run_place, run_at = place, at
-            place += 1
-        elif part is Wildcard.ANY_ONE or part == text[at]:
-            place += 1
-            at += 1
-        elif run_place >= 0:
-            run_at += 1
-            place, at = run_place + 1, run_at
-        else:
-            return False
-    return all(part is Wildcard.ANY_RUN for part in parts[place:])

@@ -3,7 +3,7 @@
 LIKE patterns mixed with comparisons are decided by walking the product of small automata, one per
 constraint, over an alphabet of the characters that the constraints mention and one stand-in for
 each gap between them: within a gap all characters are treated alike.  The walk is exact; it gives
-up after `MAX_STATES` states, because patterns can be made whose product is huge.
+up when it has spent the `Work` it is given, because patterns can be made whose product is huge.
 
 >>> meet = [(Like("%abc%"), True), (AtLeast("b"), True)]
 >>> exists(meet), exists(meet, breaking=[(Like("b%"), True)]), exists(meet, breaking=meet)
@@ -19,8 +19,29 @@ from typing import Any, Protocol
 from shoal.matching.domains import next_character
 from shoal.model.like import Wildcard, elements
 
-# States of the product visited before the question is left open: about a tenth of a second.
-MAX_STATES = 5_000
+# What a question about two filters, or one, may spend before it is left open: some 50 ms.
+MAX_WORK = 60_000
+
+# Constraints of more characters are not walked: making their automata is too long already.
+MAX_CHARACTERS = 2_000
+
+
+class Work:
+    """What may still be spent on a question, in steps of about half a microsecond.
+
+    Counted, not timed, so that all brokers give the same answer to the same question.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, steps: int = MAX_WORK) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> bool:
+        """Whether there was enough left."""
+        self._left -= steps
+        return self._left >= 0
+
 
 State = Any
 
@@ -45,6 +66,9 @@ class Constraint(Protocol):
     def characters(self) -> Iterable[str]:
         """The characters it tells apart from others."""
 
+    def step_cost(self) -> int:
+        """Steps of `Work` that one `step` is worth at most."""
+
 
 Wanted = tuple[Constraint, bool]
 
@@ -68,6 +92,9 @@ class _Ordered:
 
     def characters(self) -> Iterable[str]:
         return self._bound
+
+    def step_cost(self) -> int:
+        return 1
 
 
 class AtLeast(_Ordered):
@@ -127,6 +154,9 @@ class OneOf:
     def characters(self) -> Iterable[str]:
         return "".join(self.start)
 
+    def step_cost(self) -> int:
+        return 1 + len(self.start) // 4
+
 
 class Like:
     """A LIKE pattern; a state holds, as bits, the places in the pattern that may come next."""
@@ -170,21 +200,34 @@ class Like:
     def characters(self) -> Iterable[str]:
         return self._masks
 
+    def step_cost(self) -> int:
+        return 1
 
-def exists(meeting: Sequence[Wanted], breaking: Sequence[Wanted] | None = None) -> bool | None:
+
+def exists(
+    meeting: Sequence[Wanted],
+    breaking: Sequence[Wanted] | None = None,
+    work: Work | None = None,
+) -> bool | None:
     """Whether some string meets all of the first and breaks at least one of the second.
 
     A constraint wanted False must be rejected.  Without `breaking` the first alone count.  None
-    when the answer was not found within MAX_STATES.
+    when the answer was not found with the work there is (MAX_WORK if none is given).
     """
+    if work is None:
+        work = Work()
     constraints = [*meeting, *(breaking or ())]
     split = len(meeting)
     alphabet = _alphabet(c for constraint, _ in constraints for c in constraint.characters())
     steps = [constraint.step for constraint, _ in constraints]
     start = tuple(constraint.start for constraint, _ in constraints)
+    # Each state is judged twice, and followed by one for each character.
+    cost = (len(alphabet) + 2) * sum(constraint.step_cost() for constraint, _ in constraints)
     seen = {start}
     waiting = [start]
     while waiting:
+        if not work.spend(cost):
+            return None
         states = waiting.pop()
         if not _is_hopeful(states, meeting, breaking):
             continue
@@ -199,8 +242,6 @@ def exists(meeting: Sequence[Wanted], breaking: Sequence[Wanted] | None = None) 
             if following not in seen:
                 seen.add(following)
                 waiting.append(following)
-        if len(seen) > MAX_STATES:
-            return None
     return False
 
 

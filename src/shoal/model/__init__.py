@@ -27,6 +27,7 @@ from shoal.model.filters import (
     Or,
     Predicate,
     predicate,
+    size_of_test,
 )
 from shoal.model.values import INTEGER_MAX, INTEGER_MIN, Kind, Value, check_value, compare, kind_of
 
@@ -62,4 +63,5 @@ __all__ = [
     "compare",
     "kind_of",
     "predicate",
+    "size_of_test",
 ]

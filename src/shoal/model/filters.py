@@ -15,7 +15,7 @@ True
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -26,9 +26,12 @@ from shoal.model.values import Kind, Value, check_value, kind_of
 
 # A routing table tests every conjunction apart; past this a filter costs more than it says.
 MAX_CONJUNCTIONS = 64
-# Predicates and conjunctions that are looked at to find a normal form: some 50 ms.  Who sends a
-# filter decides how long that takes, and a broker does nothing else meanwhile.
-MAX_WORK = 100_000
+# Conjunctions that are compared to find a normal form: some 50 ms.  Who sends a filter decides how
+# long that takes, and a broker does nothing else meanwhile.
+MAX_WORK = 300_000
+
+# So many characters of a text count as one test.
+_TEXT_OF_A_TEST = 64
 
 
 class Operator(enum.Enum):
@@ -161,7 +164,15 @@ class Filter:
     @cached_property
     def normal_form(self) -> tuple[Conjunction, ...]:
         """The OR of conjunctions that is TRUE exactly when the filter is; () is FALSE."""
-        return tuple(_normalise(self.expression, _Work(), negated=False))
+        return _conjunctions(self.expression)
+
+    @cached_property
+    def size(self) -> int:
+        """How much there is to look at in the normal form: tests, and what their lists hold.
+
+        A value of a list counts as a test, and so do 64 characters of a text.
+        """
+        return sum(size_of_test(test) for conjunction in self.normal_form for test in conjunction)
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -172,9 +183,9 @@ class Filter:
     def equalities(self) -> tuple[Predicate, ...]:
         """Tests for equality that every match passes (`symbol = 'YHOO'`), one per attribute."""
         first, *others = self.normal_form or ((),)
-        tests = (test for test in first if test.operator is Operator.EQ)
-        common = (test for test in tests if all(test in other for other in others))
-        return tuple({test.attribute: test for test in common}.values())
+        tests = [test for test in first if test.operator is Operator.EQ]
+        common = set(tests).intersection(*others)
+        return tuple({test.attribute: test for test in tests if test in common}.values())
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -195,6 +206,13 @@ class Filter:
 EVERYTHING = Filter(Constant(True))
 
 
+def size_of_test(tested: Predicate) -> int:
+    """1, and what its operand holds, as `Filter.size` counts it."""
+    values = tested.operand if isinstance(tested.operand, tuple) else (tested.operand,)
+    texts = sum(len(value) for value in values if isinstance(value, str))
+    return len(values) + texts // _TEXT_OF_A_TEST
+
+
 def _attributes(expression: Expression) -> set[str]:
     match expression:
         case Predicate():
@@ -207,8 +225,24 @@ def _attributes(expression: Expression) -> set[str]:
             return set()
 
 
+# A conjunction as bits, one for each of the distinct predicates in the order of the expression.
+_Bits = int
+
+
+def _conjunctions(expression: Expression) -> tuple[Conjunction, ...]:
+    """The normal form.
+
+    Conjunctions are joined and compared as whole numbers.
+    """
+    numbers: dict[Predicate, int] = {}
+    work = _Work()
+    found = _absorb(_normalise(expression, numbers, work, negated=False), work)
+    predicates = list(numbers)
+    return tuple(tuple(predicates[at] for at in _ones(bits)) for bits in found)
+
+
 class _Work:
-    """What may still be spent on one normal form; see MAX_WORK."""
+    """What may still be spent on one normal form (MAX_WORK)."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK
@@ -222,60 +256,71 @@ class _Work:
             )
 
 
-def _normalise(expression: Expression, work: _Work, *, negated: bool) -> Sequence[Conjunction]:
+def _ones(bits: _Bits) -> Iterator[int]:
+    """The places of the ones, ascending."""
+    digits = bin(bits)[:1:-1]
+    at = digits.find("1")
+    while at >= 0:
+        yield at
+        at = digits.find("1", at + 1)
+
+
+def _normalise(
+    expression: Expression, numbers: dict[Predicate, int], work: _Work, *, negated: bool
+) -> Sequence[_Bits]:
     match expression:
         case Predicate():
-            if not negated:
-                return [(expression,)]
-            complement = COMPLEMENT[expression.operator]
-            return [(msgspec.structs.replace(expression, operator=complement),)]
+            if negated:
+                complement = COMPLEMENT[expression.operator]
+                expression = msgspec.structs.replace(expression, operator=complement)
+            return [1 << numbers.setdefault(expression, len(numbers))]
         case Constant():
-            return [()] if expression.value is not negated else []
+            return [0] if expression.value is not negated else []
         case Not():
-            return _normalise(expression.operand, work, negated=not negated)
+            return _normalise(expression.operand, numbers, work, negated=not negated)
         case And() | Or():
-            terms = [_normalise(each, work, negated=negated) for each in expression.operands]
+            terms = [
+                _normalise(operand, numbers, work, negated=negated)
+                for operand in expression.operands
+            ]
             if isinstance(expression, And) is negated:
-                return _absorb((each for term in terms for each in term), work)
+                return _absorb([conjunction for term in terms for conjunction in term], work)
             return _product(terms, work)
 
 
-def _product(terms: Sequence[Sequence[Conjunction]], work: _Work) -> Sequence[Conjunction]:
-    """The AND of terms.
-
-    What all alternatives share is put aside: products are only made of what tells them apart.
-    """
+def _product(terms: Sequence[Sequence[_Bits]], work: _Work) -> Sequence[_Bits]:
+    """What all terms say together; those of one conjunction, most of them, first and at once."""
     if not all(terms):
-        return ()
-    shared = dict.fromkeys(test for term in terms if len(term) == 1 for test in term[0])
-    product: tuple[Conjunction, ...] = ((),)
+        return []
+    demanded = 0
+    for term in terms:
+        if len(term) == 1:
+            demanded |= term[0]
+    product: Sequence[_Bits] = [demanded]
     for term in terms:
         if len(term) > 1:
-            rest = [tuple(each for each in other if each not in shared) for other in term]
-            if all(rest):  # else the shared tests imply it
-                joined = (_join(left, right) for left in product for right in rest)
+            joined: list[_Bits] = []
+            for left in product:
+                # What a conjunction implies adds nothing to it.
+                is_implied = any(left & right == right for right in term)
+                joined += [left] if is_implied else [left | right for right in term]
+            if joined != product:
                 product = _absorb(joined, work)
-    return [(*shared, *each) for each in product]
+    return product
 
 
-def _join(left: Conjunction, right: Conjunction) -> Conjunction:
-    return tuple(dict.fromkeys(left + right))
-
-
-def _absorb(conjunctions: Iterable[Conjunction], work: _Work) -> tuple[Conjunction, ...]:
+def _absorb(conjunctions: Iterable[_Bits], work: _Work) -> list[_Bits]:
     """Drop conjunctions that repeat, or only add predicates to, another one."""
-    kept: dict[frozenset[Predicate], Conjunction] = {}
+    kept: list[_Bits] = []
     for conjunction in conjunctions:
-        members = frozenset(conjunction)
-        work.spend(len(members) + len(kept))
-        if any(other <= members for other in kept):
+        work.spend(1 + len(kept))
+        if any(other & conjunction == other for other in kept):
             continue
-        for weaker in [other for other in kept if members < other]:
-            del kept[weaker]
-        kept[members] = conjunction
+        kept = [other for other in kept if other & conjunction != conjunction]
+        kept.append(conjunction)
         if len(kept) > MAX_CONJUNCTIONS:
             raise FilterError(
                 f"the filter's normal form has more than {MAX_CONJUNCTIONS} conjunctions; "
                 "split it into several subscriptions"
             )
-    return tuple(kept.values())
+    return kept

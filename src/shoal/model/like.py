@@ -18,6 +18,8 @@ ESCAPE = "\\"
 
 # Patterns come with filters, and the same few are read again for each question asked of them.
 CACHED_PATTERNS = 4096
+# Longer ones are read anew each time, so that strangers cannot fill the memory with them.
+CACHED_CHARACTERS = 1_000
 
 
 class Wildcard(enum.Enum):
@@ -30,9 +32,13 @@ class Wildcard(enum.Enum):
 Element = str | Wildcard
 
 
-@lru_cache(CACHED_PATTERNS)
 def elements(pattern: str, escape: str = ESCAPE) -> tuple[Element, ...]:
     """The pattern's parts: literal runs (never empty) and wildcards; ValueError if malformed."""
+    read = _cached_elements if len(pattern) <= CACHED_CHARACTERS else _elements
+    return read(pattern, escape)
+
+
+def _elements(pattern: str, escape: str) -> tuple[Element, ...]:
     parts: list[Element] = []
     literal: list[str] = []
 
@@ -62,6 +68,9 @@ def elements(pattern: str, escape: str = ESCAPE) -> tuple[Element, ...]:
             literal.append(character)
     flush()
     return tuple(parts)
+
+
+_cached_elements = lru_cache(CACHED_PATTERNS)(_elements)
 
 
 def canonical_pattern(pattern: str, escape: str) -> str:

@@ -27,10 +27,12 @@ from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Home, Homes
+from shoal.mqtt.incoming import Owed
 from shoal.mqtt.journal import Journal
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
@@ -38,7 +40,7 @@ from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
-from shoal.mqtt.session import Session
+from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscribing import Subscribing
@@ -65,6 +67,7 @@ class BrokerClients:
         limits: Limits = DEFAULT_LIMITS,
         access: Access | None = None,
         networked: bool = False,
+        json: Json = "auto",
     ) -> None:
         self.broker_id = broker_id
         self.limits = limits
@@ -79,9 +82,9 @@ class BrokerClients:
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
-        self.door = Door(broker_id, now_us) if networked else None
-        self.subscriptions = Subscriptions(self.door)
-        self.subscribing = Subscribing(limits, self.subscriptions, self.retained)
+        self.door = Door(broker_id, now_us, json) if networked else None
+        self.subscriptions = Subscriptions(self.door, json)
+        self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()
@@ -140,6 +143,29 @@ class BrokerClients:
                     self._federation.due(kind, about, now_us)
                 case _:
                     self._publish_statistics(now_us)
+        return self.take_effects()
+
+    def renew(
+        self, limits: Limits, access: Access, stays: Callable[[Credentials], bool], now_us: int
+    ) -> list[ClientEffect]:
+        """From now on these hold; clients that do not stay are closed and come back, if they may.
+
+        What a client was told when it connected holds as long as it is connected.
+        """
+        self.limits = self.subscribing.limits = self._sessions.limits = limits
+        self.retained.maximum = limits.maximum_retained_messages
+        self.retained.maximum_bytes = limits.maximum_retained_bytes
+        self._access = access
+        for session in list(self._sessions):
+            session.limits = limits
+            connection = session.outlet.connection if session.outlet is not None else None
+            if connection is not None and not stays(connection.credentials):
+                reason = "what you may do has changed"
+                connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
+        if limits.statistics_interval_s:
+            self._timers.set((_STATISTICS_TIMER,), now_us)
+        else:
+            self._timers.cancel((_STATISTICS_TIMER,))
         return self.take_effects()
 
     def shut_down(self, now_us: int) -> list[ClientEffect]:
@@ -316,6 +342,7 @@ class BrokerClients:
             session.journal = self.journal
             if self._federation is not None:
                 self._federation.roaming.restored(session, now_us)
+                self._federation.sharing.restored(session)
         if session.going is None:
             self._sessions.restored(session, now_us)
 
@@ -338,10 +365,12 @@ class BrokerClients:
         if self._federation is not None:
             self._federation.roaming.restore_home(client_id, home)
 
-    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
-        """A session that had just come when the broker stopped has got these messages."""
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
         if self._federation is not None:
-            self._federation.roaming.remember(session, keys)
+            self._federation.roaming.remember(session, came, held)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""
@@ -357,12 +386,22 @@ class BrokerClients:
         self.statistics.publications_received += 1
         if message.retain:
             self.retained.date(message)
-        if self.door is not None:
+        if self.door is not None and self._federation is not None:
             self.door.publish(message)
+            self._federation.sharing.share(message, now_us)
             return 1
         if message.retain:
             self.retained.keep(message)
         return self._fan_out.route(message, now_us)
+
+    def publish_again(self, owed: Owed, now_us: int) -> None:
+        """Send on what was under way when the broker stopped."""
+        if self.door is None or self._federation is None:
+            owed.incoming.settled(owed)
+            return
+        self.door.publish_again(owed)
+        assert owed.message is not None
+        self._federation.sharing.share_again(owed.message, now_us)
 
     def publish_soon(self, message: Message, now_us: int) -> None:
         """As `publish`, for what nobody waits for; with what comes next, until `settle`."""
@@ -392,7 +431,7 @@ class BrokerClients:
         """The machine delivers to this broker's door."""
         assert self.door is not None
         assert self._federation is not None
-        journal, sharing = self.journal, self._federation.sharing
+        journal = self.journal
         for delivery in deliveries:
             publication = delivery.routed.publication
             if journal is not None and publication.assured:
@@ -407,8 +446,6 @@ class BrokerClients:
                 if message.retain:
                     self.retained.keep(message)
                 self._fan_out.gather(message, now_us)
-                if sharing.has_left:
-                    sharing.hand_on(message, now_us)
         return self.take_effects()
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
@@ -427,7 +464,7 @@ class BrokerClients:
         if self._federation is None:
             answer(now_us)
         else:
-            self._federation.granting.owe(answer, now_us)
+            self._federation.when_known(answer, now_us)
 
     # --- statistics ---------------------------------------------------------------------------
 

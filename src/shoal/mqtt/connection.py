@@ -25,6 +25,8 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from shoal.model import Filter
 from shoal.mqtt.access import ALL_PERMISSIONS, ANOTHER_USERS, Admission, Credentials, Permissions
 from shoal.mqtt.connecting import (
@@ -94,6 +96,7 @@ class Connection:
         "_incoming",
         "address",
         "certificate",
+        "credentials",
         "last_received_us",
         "outlet",
         "owner",
@@ -116,6 +119,8 @@ class Connection:
         # What is agreed once a CONNECT has come, and the client's session once it is let in.
         self.terms: Terms | None = None
         self.session: Session | None = None
+        # What the client has said about itself; without its password once it is let in.
+        self.credentials = Credentials(client_id="")
         self.permissions: Permissions = ALL_PERMISSIONS
         # What it advertises, once it is admitted.
         self.promises: tuple[Filter, ...] = ()
@@ -326,14 +331,14 @@ class Connection:
         self.terms = agree(connect, self._clients.limits)
         self.outlet.agree(connect.version, self.terms)
         check_connect(connect)
-        credentials = Credentials(
+        self.credentials = Credentials(
             client_id=connect.client_id,
             username=connect.username,
             password=connect.password,
             certificate=self.certificate,
             address=self.address,
         )
-        admission = self._clients.admit(credentials)
+        admission = self._clients.admit(self.credentials)
         if admission is not None:
             self._answer_connect(admission, now_us)
 
@@ -374,6 +379,7 @@ class Connection:
         connect = self._connect
         assert connect is not None
         self.permissions, self.user = admission.permissions, admission.user
+        self.credentials = msgspec.structs.replace(self.credentials, password=None)
         terms = self.terms
         assert terms is not None
         client_id = connect.client_id or self._clients.new_client_id()

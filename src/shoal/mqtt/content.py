@@ -1,7 +1,7 @@
 """What of an MQTT message a content filter sees, and where clients say what they want or promise.
 
-The attributes of a message are its user properties, the top-level fields of its payload if its
-content type is application/json, and those of its topic: `` `$topic` `` whole, `` `$topic.0` `` and
+The attributes of a message are its user properties, the top-level fields of its payload if that is
+JSON (see `Json`), and those of its topic: `` `$topic` `` whole, `` `$topic.0` `` and
 so on level by level, `` `$levels` `` how many there are; `` `$retain` `` is TRUE if it is to be
 retained.  A user property has no type, so its value is
 read as `read_plain_value` reads it; it takes the place of a field of the same name.  Fields that
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -60,6 +60,13 @@ MAX_LEVEL_ATTRIBUTES = 8
 WHERE = "$where"
 # The user property of a CONNECT that names what a client will publish; several are an OR.
 ADVERTISE = "$advertise"
+# Values of a list that are looked at in about the time of a test.
+VALUES_PER_TEST = 16
+# Which payloads are JSON: those whose content type says so (`declared`), also those without content
+# type that begin as an object (`auto`: 3.1.1 has no content types), or none.
+Json = Literal["auto", "declared", "never"]
+# White space in front of an object that is looked through.
+_WHITE_SPACE = 64
 # What a filter may have, so that there is room for the tests of its topic (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
 _JSON = "application/json"
@@ -84,11 +91,11 @@ class SubscriptionFilter(NamedTuple):
     content: Filter
 
 
-def attributes_of(message: Message) -> Attributes:
+def attributes_of(message: Message, json: Json = "auto") -> Attributes:
     """What filters see, read when it is first asked for; a broker that routed it has read it."""
     attributes = message.attributes
     if attributes is None:
-        attributes = message.attributes = _read_attributes(message)
+        attributes = message.attributes = _read_attributes(message, json)
     return attributes
 
 
@@ -97,13 +104,13 @@ def level_attribute(number: int) -> str:
     return f"{TOPIC_ATTRIBUTE}.{number}"
 
 
-def _read_attributes(message: Message) -> Attributes:
+def _read_attributes(message: Message, json: Json) -> Attributes:
     """Whatever cannot be an attribute is left out."""
     attributes = _topic_attributes(message.topic).copy()
     if message.retain:
         attributes[RETAIN_ATTRIBUTE] = True
     properties = message.properties
-    if properties.content_type is not None and _is_json(properties.content_type):
+    if json != "never" and _is_json(message, json):
         _add_fields(message.payload, attributes)
     for name, text in properties.user_properties:
         if name and name[0] != _RESERVED:
@@ -122,8 +129,11 @@ def _topic_attributes(topic: str) -> dict[str, Value]:
     return attributes
 
 
-def _is_json(content_type: str) -> bool:
+def _is_json(message: Message, json: Json) -> bool:
     """Also with parameters (`application/json; charset=utf-8`) and in capitals."""
+    content_type = message.properties.content_type
+    if content_type is None:
+        return json == "auto" and message.payload[:_WHITE_SPACE].lstrip()[:1] == b"{"
     if content_type == _JSON:
         return True
     return content_type.partition(";")[0].strip().lower() == _JSON
@@ -161,7 +171,7 @@ class FilterReader:
         self._limits = limits
         self._left_bytes = limits.maximum_filter_bytes
         self._left_tests = limits.maximum_filter_tests
-        self._where = EVERYTHING
+        self._where, self._where_tests = EVERYTHING, 0
         self._problem: ContentFilterError | None = None
         try:
             texts = [text for name, text in user_properties if name == WHERE]
@@ -171,6 +181,8 @@ class FilterReader:
                 parts = [_parse(text, WHERE) for text in texts]
                 self._where = parts[0] if len(parts) == 1 else _all_of(parts)
                 _check(self._where, WHERE)
+                self._where_tests = _count_tests(self._where)
+                self._take_tests(0, self._where_tests)
         except ContentFilterError as error:
             self._problem = error
 
@@ -178,10 +190,11 @@ class FilterReader:
         """What one topic filter lets through; ContentFilterError if unreadable or too much."""
         if self._problem is not None:
             raise self._problem
-        topic_filter, content = text, self._where
+        topic_filter, content, tests = text, self._where, self._where_tests
         if self._limits.queries_in_topic_filters and may_have_query(text):
             topic_filter, content = self._read_query(text)
-        self._take_tests(_count_tests(content))
+            tests = tests if content is self._where else _count_tests(content)
+        self._take_tests(tests)
         return SubscriptionFilter(topic_filter, content)
 
     def _read_query(self, text: str) -> tuple[str, Filter]:
@@ -198,7 +211,7 @@ class FilterReader:
             _check(query, WHERE)
             return topic_filter, query
         # Before any work is done on them together, which then is little.
-        needed = _count_tests(where) + len(where.normal_form) * _count_tests(query)
+        needed = self._where_tests + len(where.normal_form) * _count_tests(query)
         self._take_tests(0, needed)
         content = _all_of([query, Filter(Or(tuple(And(each) for each in where.normal_form)))])
         _check(content, WHERE)
@@ -224,7 +237,12 @@ def _all_of(parts: list[Filter]) -> Filter:
 
 
 def _count_tests(content: Filter) -> int:
-    return sum(map(len, content.normal_form))
+    """How many tests there are in a filter's normal form; a long list of values is several."""
+    return sum(
+        1 + (len(test.operand) // VALUES_PER_TEST if isinstance(test.operand, tuple) else 0)
+        for conjunction in content.normal_form
+        for test in conjunction
+    )
 
 
 def read_advertisements(user_properties: UserProperties, limits: Limits) -> tuple[Filter, ...]:

@@ -196,13 +196,17 @@ class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """How many members of a group this broker has from a time on, connected ones and all."""
+    """How many members of a group this broker has since a time, connected ones and all.
+
+    `where` is what the group asks of content, in SQL, empty if it asks for nothing.
+    """
 
     broker: BrokerId
     group: GroupName
     from_us: int
     present: Annotated[int, msgspec.Meta(ge=0)]
     total: Annotated[int, msgspec.Meta(ge=0)]
+    where: str
 
 
 class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -212,14 +216,27 @@ class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A message for any member of a group; these brokers have none."""
+    """A message for a member of a group, from the broker that it was published at.
+
+    For `any`, or only for one that is connected.
+    """
 
     group: GroupName
+    broker: BrokerId
     body: bytes
     published_us: int
     left_us: int | None
     key: tuple[str, int] | None
-    tried: tuple[BrokerId, ...]
+    any: bool
+
+
+class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whether a member of a group at this broker has the message of that key."""
+
+    broker: BrokerId
+    group: GroupName
+    key: tuple[str, int]
+    took: bool
 
 
 Control = (
@@ -243,6 +260,7 @@ Control = (
     | Mark
     | Members
     | Shared
+    | Took
 )
 
 # What one part of a session holds, about.
@@ -295,16 +313,17 @@ def kept_of(message: Message, now_us: int) -> Kept:
 
 
 def shared_of(
-    group: GroupName, message: Message, tried: tuple[BrokerId, ...], now_us: int
+    group: GroupName, broker: BrokerId, message: Message, now_us: int, *, is_any: bool
 ) -> Shared:
-    """A message as it is handed on in a group."""
+    """A message as it is handed to a member of a group."""
     return Shared(
         group,
+        broker,
         write_body(message),
         message.published_us,
         _left_us(message, now_us),
         message.key,
-        tried,
+        is_any,
     )
 
 

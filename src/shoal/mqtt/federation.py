@@ -20,6 +20,7 @@ from shoal.mqtt.controls import (
     Shared,
     Tell,
     Told,
+    Took,
     decode_control,
 )
 from shoal.mqtt.granting import GRANTING_TIMER, Granting
@@ -49,7 +50,7 @@ class Federation:
         broker_id = clients.broker_id
         self._spreading = Granting(broker_id, door, None)
         self.roaming = Roaming(clients, door, timers, self._spreading)
-        self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver)
+        self.sharing = Sharing(broker_id, door, timers, clients.subscriptions, deliver, now_us)
         self.granting = Granting(broker_id, door, timers)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
         self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
@@ -60,13 +61,19 @@ class Federation:
         self.granting.stored(subscription_id)
         self._spreading.stored(subscription_id)
 
+    def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
+        """Answer when every broker knows what the door has asked for, and who is in which group."""
+        for number in self.sharing.tell_changes(now_us):
+            self.granting.wait_for(number)
+        self.granting.owe(answer, now_us)
+
     def due(self, kind: str, about: object, now_us: int) -> None:
         """A timer of one of the parts."""
         match about:
             case (str(client_id), int(at_us)):
                 self.roaming.due(kind, (client_id, at_us), now_us)
-            case int() if kind == SHARING_TIMER:
-                self.sharing.due(now_us)
+            case int(what) if kind == SHARING_TIMER:
+                self.sharing.due(what, now_us)
             case int() if kind == GRANTING_TIMER:
                 self.granting.due(now_us)
             case ():
@@ -77,7 +84,7 @@ class Federation:
         control = decode_control(body)
         if control is None:
             return
-        if isinstance(control, Members | Shared):
+        if isinstance(control, Members | Shared | Took):
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):
             if isinstance(control, Hello):

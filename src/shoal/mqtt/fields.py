@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import re
 
-from shoal.mqtt.errors import malformed
+from shoal.mqtt.errors import MqttError, malformed
+from shoal.mqtt.reason_codes import ReasonCode
 
 MAX_STRING_BYTES = 65_535
 MAX_VARIABLE = 268_435_455
+# Strings of one packet that are passed over and answered one by one.
+MAX_SKIPPED = 10_000
 # Topics remembered by their bytes, and bytes by their topics, for all connections, and how long
 # one of them may be: 1 MB of each.
 REMEMBERED_TOPICS = 4_096
@@ -92,9 +95,13 @@ class Reader:
     def skip_strings(self, what: str, *, behind: int = 0) -> int:
         """Pass all strings to the end, each with so many bytes behind it; how many there were."""
         data, position, end, count = self._data, self.position, self.end, 0
-        while position + 1 < end:
+        while position + 1 < end and count <= MAX_SKIPPED:
             position += 2 + (data[position] << 8 | data[position + 1]) + behind
             count += 1
+        if count > MAX_SKIPPED:
+            raise MqttError(
+                ReasonCode.QUOTA_EXCEEDED, f"{self._packet} has far too many {what}s: send several"
+            )
         if position != end:
             raise malformed(f"{self._packet} ends within its {what}")
         self.position = end

@@ -40,6 +40,7 @@ class Granting:
         # What they wait for: the mark of this number, and these subscriptions.
         self._number: int | None = None
         self._unsettled: set[SubscriptionId] = set()
+        self._said: set[int] = set()
         self._now_us = 0
 
     def owe(self, answer: Answer, now_us: int) -> None:
@@ -49,11 +50,17 @@ class Granting:
         if not self._under_way:
             self._send(now_us)
 
+    def wait_for(self, number: int) -> None:
+        """Answer nobody before what was said under this number has come everywhere."""
+        self._said.add(number)
+        self._door.notice(number, self.settled)
+
     def settled(self, number: int) -> None:
-        """A mark has come everywhere."""
+        """A mark has come everywhere, or what else was said."""
+        self._said.discard(number)
         if number == self._number:
             self._number = None
-            self._check()
+        self._check()
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """The machine is done with a subscription."""
@@ -61,7 +68,7 @@ class Granting:
         self._check()
 
     def _check(self) -> None:
-        if self._under_way and self._number is None and not self._unsettled:
+        if self._under_way and self._number is None and not (self._unsettled or self._said):
             if self._timers is not None:
                 self._timers.cancel((GRANTING_TIMER, 0))
             self._answer(self._now_us)

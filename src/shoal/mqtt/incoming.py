@@ -93,6 +93,7 @@ class Incoming:
     __slots__ = (
         "_aliases",
         "_clients",
+        "_limits",
         "_may_publish",
         "_outlet",
         "_owed",
@@ -105,6 +106,8 @@ class Incoming:
         self, clients: BrokerClients, session: Session, permissions: Permissions, outlet: Outlet
     ) -> None:
         self._clients = clients
+        # As the client was told, whatever they are later.
+        self._limits = clients.limits
         self._session = session
         self._permissions = permissions
         self._outlet = outlet
@@ -118,7 +121,7 @@ class Incoming:
     @property
     def is_full(self) -> bool:
         """Whether so much is owed to the client that no more should be read from it."""
-        return len(self._owed) >= self._clients.limits.receive_maximum
+        return len(self._owed) >= self._limits.receive_maximum
 
     @property
     def owes(self) -> bool:
@@ -138,7 +141,7 @@ class Incoming:
             # and 4 MB.  To stop reading would never end: PUBREL comes behind the publications.
             if (
                 self._outlet.version == MQTT_5
-                and len(self._receiving) >= self._clients.limits.receive_maximum
+                and len(self._receiving) >= self._limits.receive_maximum
             ):
                 raise MqttError(
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
@@ -195,7 +198,7 @@ class Incoming:
         alias = properties.topic_alias
         if alias is None:
             return packet.topic
-        maximum = self._clients.limits.topic_alias_maximum
+        maximum = self._limits.topic_alias_maximum
         if alias > maximum:
             raise MqttError(
                 ReasonCode.TOPIC_ALIAS_INVALID,

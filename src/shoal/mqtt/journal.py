@@ -97,7 +97,8 @@ class MessagePut(msgspec.Struct, frozen=True, tag=4, array_like=True, gc=False):
 class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     """A message on its way to a client; in flight if it has a packet identifier.
 
-    Items of a session are in the order of their serial numbers.
+    Items of a session are in the order of their serial numbers.  One that is `held` may still
+    come from where the session was.
     """
 
     client_id: str
@@ -108,6 +109,7 @@ class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     identifiers: tuple[int, ...]
     packet_id: PacketId
     released: bool
+    held: bool = False
 
 
 class ItemEnd(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
@@ -134,12 +136,14 @@ class ReceivedEnd(msgspec.Struct, frozen=True, tag=8, array_like=True, gc=False)
 class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=False):
     """A QoS 2 publication of the client is under way to other brokers, and not acknowledged.
 
-    Until a `ReceivedPut` says that it has arrived everywhere.
+    Until a `ReceivedPut` says that it has arrived everywhere.  `shares` are the groups it is for,
+    and the brokers that were chosen.
     """
 
     client_id: str
     packet_id: PacketId
     message: int
+    shares: tuple[tuple[str, BrokerId], ...] = ()
 
 
 class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
@@ -306,6 +310,7 @@ class Journal:
                 outgoing.identifiers,
                 outgoing.packet_id,
                 outgoing.released,
+                outgoing.is_held,
             )
         )
 
@@ -320,7 +325,7 @@ class Journal:
 
     def unsettled(self, session: Session, packet_id: int, message: Message) -> None:
         number = self._number(message)
-        self._records.append(UnsettledPut(session.client_id, packet_id, number))
+        self._records.append(UnsettledPut(session.client_id, packet_id, number, message.shares))
 
     def hear(self, publication: Publication) -> None:
         """Something was delivered here that may come a second time."""
@@ -456,7 +461,8 @@ class Journal:
             if session.subscriptions.get(subscription.text) is subscription:
                 self.subscribed(subscription)
                 yield _RECORD_BYTES + len(subscription.text)
-        for outgoing in tuple(session.on_its_way()):
+        held = session.diversion.held if session.diversion is not None else ()
+        for outgoing in (*session.on_its_way(), *held):
             if outgoing.serial:
                 self.item(session, outgoing)
                 yield _RECORD_BYTES + outgoing.message.size

@@ -58,10 +58,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_subscriptions: int = 100_000
     # What one packet may ask for, so that none holds the broker up for 100 ms: the topic filters of
     # a SUBSCRIBE or UNSUBSCRIBE; the text of its content filters, or of those that a CONNECT
-    # advertises; and their tests in normal form, together.  What is beyond is refused (0x97); a
-    # CONNACK names these three as user properties (`$maximum_filter_bytes`).
-    maximum_topic_filters: int = 1_000
-    maximum_filter_bytes: int = 8_192
+    # advertises; and their tests in normal form, together, 16 values of a list as one.  What is
+    # beyond is refused (0x97); a CONNACK names these three as user properties
+    # (`$maximum_filter_bytes`).
+    maximum_topic_filters: int = 500
+    maximum_filter_bytes: int = 4_096
     maximum_filter_tests: int = 1_000
     # Retained messages of the broker; what is published beyond either is not retained.
     maximum_retained_messages: int = 1_000_000

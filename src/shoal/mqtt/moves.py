@@ -82,7 +82,7 @@ class Move:
         # are not `_own`.
         self.known: dict[tuple[str, int], None] = {}
         self._own: set[tuple[str, int]] = set()
-        self._held: list[tuple[Message, int, bool, tuple[int, ...]]] = []
+        self.held: list[Outgoing] = []
         self._send = send
         # Where the session goes, and how far it is.
         self.target: tuple[BrokerId, Journey] | None = None
@@ -113,7 +113,11 @@ class Move:
     ) -> None:
         """This broker got something for the session."""
         if self.is_holding:
-            self._held.append((message, qos, retain, identifiers))
+            outgoing = Outgoing(message, qos, retain, identifiers)
+            outgoing.is_held = True
+            self.held.append(outgoing)
+            if qos and self.session.journal is not None:
+                self.session.journal.item(self.session, outgoing)
         else:
             self._pass_own(message, qos, retain, identifiers, now_us)
 
@@ -135,9 +139,11 @@ class Move:
     def arrive(self, now_us: int) -> None:
         """Hold nothing back any more."""
         self.is_holding = False
-        held, self._held = self._held, []
-        for message, qos, retain, identifiers in held:
-            self._pass_own(message, qos, retain, identifiers, now_us)
+        held, self.held = self.held, []
+        for each in held:
+            if self.session.journal is not None:
+                self.session.journal.item_done(self.session, each)
+            self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us)
 
     def close(self) -> None:
         """All has come from where the session was."""

@@ -48,6 +48,7 @@ from shoal.mqtt.content import (
     MAX_LEVEL_ATTRIBUTES,
     RETAIN_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
+    Json,
     attributes_of,
     level_attribute,
 )
@@ -110,8 +111,9 @@ class Door:
     goes on at another broker goes on above what it had reached.
     """
 
-    def __init__(self, broker_id: BrokerId, started_us: int) -> None:
+    def __init__(self, broker_id: BrokerId, started_us: int, json: Json = "auto") -> None:
         self._broker_id = broker_id
+        self._json = json
         self.client: ClientId = f"{RESERVED_CLIENT_IDS}{broker_id}"
         self._requests: list[Requested] = []
         self._batch: list[Publication] = []
@@ -127,6 +129,9 @@ class Door:
         # What clients wait for, by the number of the publication.
         self._owed: dict[int, Owed] = {}
         self._noticed: dict[int, Callable[[int], None]] = {}
+        # Publications that are not done with when they are settled, how often; and those that are.
+        self._kept_back: dict[int, int] = {}
+        self._settled: set[int] = set()
         self._ask(self.client, Advertise(self._advertisement(self.client, 0, EVERYTHING)))
         everyone = Or(
             (
@@ -187,7 +192,7 @@ class Door:
         publication = self._publication(
             client,
             message.published_us,
-            attributes_of(message),
+            attributes_of(message, self._json),
             write_body(message),
             assured=message.qos > 0,
         )
@@ -210,7 +215,7 @@ class Door:
                 publisher=publisher,
                 sequence=sequence,
                 published_us=message.published_us,
-                attributes=attributes_of(message),
+                attributes=attributes_of(message, self._json),
                 body=write_body(message),
                 assured=True,
                 again=True,
@@ -231,9 +236,28 @@ class Door:
             tell = self._noticed.pop(publication.sequence, None)
             if tell is not None:
                 tell(publication.sequence)
-            owed = self._owed.pop(publication.sequence, None)
-            if owed is not None:
-                owed.incoming.settled(owed)
+            if publication.sequence in self._kept_back:
+                self._settled.add(publication.sequence)
+            else:
+                self._answer(publication.sequence)
+
+    def _answer(self, number: int) -> None:
+        owed = self._owed.pop(number, None)
+        if owed is not None:
+            owed.incoming.settled(owed)
+
+    def keep_back(self, number: int) -> None:
+        """Do not answer for this publication until it is let go as often."""
+        self._kept_back[number] = self._kept_back.get(number, 0) + 1
+
+    def let_go(self, number: int) -> None:
+        """One thing less to wait for."""
+        self._kept_back[number] -= 1
+        if not self._kept_back[number]:
+            del self._kept_back[number]
+            if number in self._settled:
+                self._settled.discard(number)
+                self._answer(number)
 
     def send(self, to: str, body: bytes, now_us: int) -> int:
         """Say something to the MQTT side of another broker, or of EVERY_BROKER; its number."""

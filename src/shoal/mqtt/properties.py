@@ -60,6 +60,8 @@ class Properties(
 
 
 NO_PROPERTIES = Properties()
+# User properties of one packet; a broker that reads hundreds of thousands does nothing else.
+MAX_USER_PROPERTIES = 10_000
 
 
 class _Type(enum.Enum):
@@ -244,6 +246,9 @@ def _read(data: bytes, position: int, end: int, place: int) -> Properties:
         if data[position] == _USER_PROPERTY:
             pair, position = _read_pair(data, position + 1, end)
             user_properties.append(pair)
+            if len(user_properties) > MAX_USER_PROPERTIES:
+                problem = f"{place_name(place)} has more than {MAX_USER_PROPERTIES} user properties"
+                raise MqttError(ReasonCode.QUOTA_EXCEEDED, problem)
             continue
         field, read, allows, code = allowed.get(data[position], _UNKNOWN)
         if not field:

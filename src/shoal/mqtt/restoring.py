@@ -60,8 +60,8 @@ class RememberedSession:
         # Keys of messages, while it is on its way here.
         self.came: dict[tuple[str, int], None] = {}
         self.received: set[int] = set()
-        # Numbers of messages, by packet identifier.
-        self.unsettled: dict[int, int] = {}
+        # By packet identifier.
+        self.unsettled: dict[int, UnsettledPut] = {}
 
 
 class Remembered:
@@ -124,8 +124,8 @@ class Remembered:
                     known.subscriptions[row.text] = row
                 case SubscriptionEnd(_, text):
                     known.subscriptions.pop(text, None)
-                case UnsettledPut(_, packet_id, message):
-                    known.unsettled[packet_id] = message
+                case UnsettledPut(_, packet_id):
+                    known.unsettled[packet_id] = record
                 case ReceivedPut(_, packet_id):
                     known.received.add(packet_id)
                     known.unsettled.pop(packet_id, None)
@@ -151,14 +151,17 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     clients.begin_journal(journal)
     for session in sessions:
         clients.restored(session, now_us)
-        clients.remember(session, tuple(remembered.sessions[session.client_id].came))
-    restoring.publish_again()
+        came = tuple(remembered.sessions[session.client_id].came)
+        clients.remember(session, came, restoring.held.get(session.client_id, []))
+    restoring.publish_again(now_us)
     return restoring.problems
 
 
 class _Restoring:
     def __init__(self, clients: BrokerClients, remembered: Remembered) -> None:
         self.problems: list[str] = []
+        # By client: what may still come to its session from where that was.
+        self.held: dict[str, list[Outgoing]] = {}
         self._clients = clients
         self._remembered = remembered
         self._messages: dict[int, Message] = {}
@@ -201,22 +204,23 @@ class _Restoring:
                 outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
                 outgoing.serial = item.serial
-                session.restore(outgoing)
-        for packet_id, number in known.unsettled.items():
-            message = self.message(number, f"from {put.client_id!r}")
+                if item.held:
+                    outgoing.is_held = True
+                    self.held.setdefault(put.client_id, []).append(outgoing)
+                else:
+                    session.restore(outgoing)
+        for packet_id, unsettled in known.unsettled.items():
+            message = self.message(unsettled.message, f"from {put.client_id!r}")
             if message is not None:
+                message.shares = unsettled.shares
                 session.received.add(packet_id)
                 self._unsettled.append(owed_to_nobody(session, packet_id, message))
         return session
 
-    def publish_again(self) -> None:
+    def publish_again(self, now_us: int) -> None:
         """What was under way to other brokers, in its order."""
-        door = self._clients.door
         for owed in sorted(self._unsettled, key=_sequence_of):
-            if door is None:
-                owed.incoming.settled(owed)
-            else:
-                door.publish_again(owed)
+            self._clients.publish_again(owed, now_us)
 
 
 def _sequence_of(owed: Owed) -> int:

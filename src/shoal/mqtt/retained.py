@@ -42,8 +42,8 @@ class RetainedStore:
     def __init__(self, maximum: int, maximum_bytes: int = 2**62) -> None:
         # Is told what changes, if there is one.
         self.journal: Journal | None = None
-        self._maximum = maximum
-        self._maximum_bytes = maximum_bytes
+        self.maximum = maximum
+        self.maximum_bytes = maximum_bytes
         self._bytes = 0
         self._messages: TopicStore[Message] = TopicStore()
         # The message that removed each topic's, oldest first.
@@ -79,14 +79,14 @@ class RetainedStore:
             return True
         replaced = self._messages.get(topic)
         needed = message.size - (replaced.size if replaced is not None else 0)
-        if self._bytes + needed > self._maximum_bytes:
+        if self._bytes + needed > self.maximum_bytes:
             if replaced is not None:
                 self._drop(topic)
                 self._remember_removal(message)
             return False
         if replaced is not None:
             self._fold(replaced)
-        elif len(self._messages) >= self._maximum:
+        elif len(self._messages) >= self.maximum:
             return False
         self._forget_removal(topic)
         self._messages[topic] = message

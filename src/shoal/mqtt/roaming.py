@@ -37,6 +37,7 @@ refused (0x88), and may try again, or start clean.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -90,6 +91,7 @@ OPEN_US = 600 * MICROSECONDS
 WAITING_TIMER = "waiting"
 ARRIVING_TIMER = "arriving"
 OPEN_TIMER = "open"
+SPREADING_TIMER = "spreading"
 
 
 class Roaming:
@@ -164,8 +166,10 @@ class Roaming:
         If it had just come, more may still come from where it was; if it was to go, it is kept.
         """
         if session.arriving_us is not None:
-            move = self._expect(session, (session.client_id, session.arriving_us), now_us)
-            self._spread(move, now_us)
+            journey = (session.client_id, session.arriving_us)
+            self._expect(session, journey, now_us)
+            # Behind what is published again, which has lower numbers.
+            self._timers.set((SPREADING_TIMER, journey), now_us)
         if session.going is not None:
             broker, at_us = session.going
             self._entered[session.client_id] = (at_us, broker)
@@ -178,11 +182,14 @@ class Roaming:
         self.homes.put(client_id, home)
         self._entered[client_id] = (home.at_us, home.broker)
 
-    def remember(self, session: Session, keys: tuple[tuple[str, int], ...]) -> None:
-        """A session that had just come when the broker stopped has got these."""
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
         move = session.diversion
         if isinstance(move, Move) and move.arrival is not None:
-            move.known.update(dict.fromkeys(keys))
+            move.known.update(dict.fromkeys(came))
+            move.held += held
 
     def ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
@@ -202,13 +209,23 @@ class Roaming:
 
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
-        for client_id, (at_us, at_broker) in self._entered.items():
+        for client_id, (_, at_broker) in self._entered.items():
             session = self._clients.session(client_id)
             if at_broker == self._broker_id and session is not None:
-                is_kept = session.expiry_interval_s > 0
-                user, began_us = session.user, session.began_us
-                entered = Entered(client_id, self._broker_id, at_us, is_kept, None, user, began_us)
-                self._say(broker, entered, now_us)
+                self._tell(session, broker, now_us)
+
+    def _tell(self, session: Session, to: str, now_us: int) -> None:
+        """Say where a client is."""
+        entered = Entered(
+            session.client_id,
+            self._broker_id,
+            session.entered_us,
+            session.expiry_interval_s > 0,
+            None,
+            session.user,
+            session.began_us,
+        )
+        self._say(to, entered, now_us)
 
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
@@ -218,6 +235,8 @@ class Roaming:
             self._giving.due(journey, now_us)
         elif kind == ARRIVING_TIMER:
             self._arriving[journey].arrive(now_us)
+        elif kind == SPREADING_TIMER and journey in self._arriving:
+            self._spread(self._arriving[journey], now_us)
         elif kind == OPEN_TIMER:
             self._close(journey, now_us)
         elif kind == REDIRECTED_TIMER:
@@ -287,6 +306,7 @@ class Roaming:
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
             self._say(control.broker, Refused(journey), now_us)
+            self._tell(session, control.broker, now_us)
             return
         if session is None and home is not None and home.user != control.user:
             if control.asked == self._broker_id:
@@ -418,16 +438,7 @@ class Roaming:
             # Later than that journey, and before any other.
             session.entered_us = at_us + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
-            entered = Entered(
-                client_id,
-                self._broker_id,
-                session.entered_us,
-                True,
-                None,
-                session.user,
-                session.began_us,
-            )
-            self._say(EVERY_BROKER, entered, now_us)
+            self._tell(session, EVERY_BROKER, now_us)
         self._clients.resume(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------

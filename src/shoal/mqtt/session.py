@@ -40,10 +40,20 @@ MAX_PACKET_ID = 65_535
 class Outgoing:
     """One message on its way to one client.  `released`: QoS 2, and the client has it.
 
-    `serial` is its number in the journal, 0 if it is not written there.
+    `serial` is its number in the journal, 0 if it is not written there; `is_held` says that a
+    `Diversion` holds it back.
     """
 
-    __slots__ = ("identifiers", "message", "packet_id", "qos", "released", "retain", "serial")
+    __slots__ = (
+        "identifiers",
+        "is_held",
+        "message",
+        "packet_id",
+        "qos",
+        "released",
+        "retain",
+        "serial",
+    )
 
     def __init__(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]
@@ -55,12 +65,17 @@ class Outgoing:
         self.packet_id = 0
         self.released = False
         self.serial = 0
+        self.is_held = False
 
 
 class Diversion(Protocol):
-    """Takes a session's messages in its place; `known` are the keys of those that came before."""
+    """Takes a session's messages in its place.
+
+    `known` are the keys of those that came before, `held` those that are held back.
+    """
 
     known: dict[tuple[str, int], None]
+    held: list[Outgoing]
 
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
@@ -139,7 +154,6 @@ class Session:
         "_feeds",
         "_inflight",
         "_last_id",
-        "_limits",
         "_queued_bytes",
         "_resend",
         "_waiting",
@@ -155,6 +169,7 @@ class Session:
         "is_remembered",
         "journal",
         "left_us",
+        "limits",
         "outlet",
         "received",
         "subscriptions",
@@ -189,7 +204,7 @@ class Session:
         self.dropped = 0
         # Where messages go while the session moves between brokers (see `roaming`).
         self.diversion: Diversion | None = None
-        self._limits = limits
+        self.limits = limits
         self._last_id = 0
         # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
         self._inflight: dict[int, Outgoing] = {}
@@ -423,8 +438,8 @@ class Session:
             self._waiting = deque()
         size = outgoing.message.size
         if (
-            len(self._waiting) >= self._limits.maximum_queued_messages
-            or self._queued_bytes + size > self._limits.maximum_queued_bytes
+            len(self._waiting) >= self.limits.maximum_queued_messages
+            or self._queued_bytes + size > self.limits.maximum_queued_bytes
         ):
             self.dropped += 1
             return

@@ -50,7 +50,7 @@ class Sessions:
         publish: Callable[[Message, int], object],
         forget: Callable[[Session, int], None],
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._timers = timers
         self._publish = publish
         self._forget = forget
@@ -75,7 +75,7 @@ class Sessions:
 
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
-        session = self._sessions[client_id] = Session(client_id, self._limits)
+        session = self._sessions[client_id] = Session(client_id, self.limits)
         return session
 
     def suspend(self, session: Session) -> None:

@@ -1,37 +1,43 @@
 """Shared subscriptions over a whole network: of each group one member gets a message, wherever.
 
-Every broker where members are gets the message, and all come to the same choice without a word:
-the group's counts at the time when the message was published, and a hash of the publication's key,
-name one broker.  Counts are told to all, and hold from a little later than that, so that they are
-known everywhere before the first message they count for.  A broker whose last member has left
-goes on getting the group's messages for a while, and hands on those that are its own.
+Every broker knows of each group which brokers have members, and what they ask for.  The broker that
+a message is published at chooses one of them, by a hash of the publication's key, and hands it the
+message for the group; nobody else gets it.  Brokers with connected members go first, as long as
+there are any.  The chosen one answers whether it has taken the message into a member's session; the
+publisher is told when all groups' messages are taken.  Until then the message is kept here: a
+broker that has no member any more says so, and one that is given up says nothing, and then
+another is chosen.  Who is killed and comes back finds in its links what it was handed, and answers.
 
-Of brokers with members, those whose clients are connected take part, as long as there is one.
-
-| when | broker |
-| --- | --- |
-| a member comes, leaves, connects or is gone | tells its counts to all (`Members`) |
-| a message is another broker's | does not deliver it |
-| a message is its own, and nobody is here any more | hands it on (`Shared`) |
-| is handed a message | delivers it, or hands it on to one that has not had it |
+| broker | hears or sees | does |
+| --- | --- | --- |
+| any | a member comes, leaves, connects or is gone | tells its counts to all (`Members`) |
+| publisher's | a message for a group | chooses a broker: delivers it itself, or `Shared` → open |
+| chosen | Shared | delivers it to a member: `Took`; or has none: `Took`, without having done so |
+| publisher's | Took | done; or chooses another that has not had it |
+| publisher's | Shared was settled, a second over, no word | Shared, again |
+| publisher's | the same, TOOK_US over | chooses another |
+| publisher's | has chosen all | done, there is no subscriber |
+| publisher's | killed and started again | Shared to the same, for what is published again |
 
 Source: MQTT Version 5.0, section 4.8.2.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from shoal.matching import matches, topic_matches
+from shoal.language import format_filter, parse
+from shoal.matching import TopicError, TopicIndex
 from shoal.model import EVERYTHING, BrokerId
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.controls import (
     GroupName,
     Members,
     Shared,
+    Took,
     encode_control,
     message_of,
     shared_of,
@@ -42,23 +48,48 @@ from shoal.mqtt.network import EVERY_BROKER, Door
 from shoal.mqtt.timers import Timers
 
 if TYPE_CHECKING:
-    from shoal.mqtt.session import ClientSubscription
+    from shoal.mqtt.session import ClientSubscription, Session
     from shoal.mqtt.subscriptions import Subscriptions
 
-# Counts hold this much later than they are told: above the time a word takes to every broker.
-NOTICE_US = MICROSECONDS // 2
-# A message published before a count holds may be under way so long.
-HOLD_US = 2 * MICROSECONDS
+# An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.
+TOOK_US = 60 * MICROSECONDS
+# A broker that has started does not know yet who is in a group.
+START_US = 12 * MICROSECONDS
+# How often what is open is looked at.
+CHECK_US = MICROSECONDS
+# Messages of which it is remembered that they were taken, for who asks again.
+MAX_REMEMBERED = 65_536
 
 SHARING_TIMER = "sharing"
+_CHECK, _TELL = 1, 0
 
 
 class Count(NamedTuple):
-    """Members at one broker, from this time on: connected ones, and all."""
+    """Members at one broker, since this time: connected ones, and all."""
 
     from_us: int
     present: int
     total: int
+
+
+class _Share:
+    """A message for a group, until a member has it."""
+
+    __slots__ = ("group", "is_any", "lost_us", "message", "settled_us", "target", "tried")
+
+    def __init__(self, message: Message, group: GroupName) -> None:
+        self.message = message
+        self.group = group
+        self.target: BrokerId | None = None
+        self.is_any = True
+        # Asked for a connected member, and for any.
+        self.tried: set[tuple[BrokerId, bool]] = set()
+        # When the chosen one must have it, and when it counts as gone if it does not say so.
+        self.settled_us: int | None = None
+        self.lost_us: int | None = None
+
+
+Key = tuple[str, int]
 
 
 class Sharing:
@@ -71,177 +102,251 @@ class Sharing:
         timers: Timers,
         subscriptions: Subscriptions,
         deliver: Callable[[Message, ClientSubscription, int], None],
+        now_us: int,
     ) -> None:
         self._broker_id = broker_id
         self._door = door
         self._timers = timers
         self._subscriptions = subscriptions
         self._deliver = deliver
-        # What each broker has told of each group, oldest first.
-        self._counts: dict[GroupName, dict[BrokerId, list[Count]]] = {}
-        self._dirty: dict[GroupName, None] = {}
-        # What members asked for who have left: not dated yet, and until when it is still asked for.
-        self._parting: list[ClientSubscription] = []
-        self._held: deque[tuple[int, ClientSubscription]] = deque()
+        self._started_us = now_us
+        self._now_us = now_us
+        # What each broker has told of each group, and what the group asks for.
+        self._counts: dict[GroupName, dict[BrokerId, Count]] = {}
+        self._groups = TopicIndex()
+        self._dirty: dict[GroupName, ClientSubscription] = {}
+        self._open: dict[tuple[Key, GroupName], _Share] = {}
+        # What members here have taken, oldest first.
+        self._taken: dict[tuple[Key, GroupName], None] = {}
         subscriptions.sharing = self
 
     # --- what happens here --------------------------------------------------------------------
 
     def changed(self, subscription: ClientSubscription) -> None:
-        """A member came, connected or is gone."""
-        self._dirty[subscription.group] = None
-        self._timers.set((SHARING_TIMER, 0), 0)
+        """A member came, connected, left or is gone."""
+        self._dirty[subscription.group] = subscription
+        self._timers.set((SHARING_TIMER, _TELL), 0)
 
-    def parted(self, subscription: ClientSubscription) -> None:
-        """A member has left for good; what its door asked for is asked for a while longer."""
-        self._parting.append(subscription)
-        self.changed(subscription)
-
-    def due(self, now_us: int) -> None:
+    def due(self, what: int, now_us: int) -> None:
         """One of this module's timers."""
-        dirty, self._dirty = self._dirty, {}
-        for name in dirty:
-            self._tell_all(name, now_us)
-        parting, self._parting = self._parting, []
-        self._held += ((now_us + NOTICE_US + HOLD_US, each) for each in parting)
-        while self._held and self._held[0][0] <= now_us:
-            self._door.removed(self._held.popleft()[1])
-        if self._held:
-            self._timers.set((SHARING_TIMER, 1), self._held[0][0])
+        if what == _TELL:
+            for _ in self.tell_changes(now_us):
+                pass
         else:
-            self._sweep(now_us)
+            self._check(now_us)
 
-    def _sweep(self, now_us: int) -> None:
-        """Forget groups that nobody has been in for a while."""
-        for name, counts in list(self._counts.items()):
-            last = [each[-1] for each in counts.values() if each]
-            if all(not each.total and each.from_us + HOLD_US <= now_us for each in last):
-                del self._counts[name]
-
-    def _tell_all(self, name: GroupName, now_us: int) -> None:
-        members = self._subscriptions.group(name)
-        present, total = sum(each.session.outlet is not None for each in members), len(members)
-        told = self._counts.setdefault(name, {}).setdefault(self._broker_id, [])
-        if (told[-1].present, told[-1].total) != (present, total) if told else total:
-            told.append(Count(now_us + NOTICE_US, present, total))
-            _prune(told, now_us)
-            self._say(EVERY_BROKER, Members(self._broker_id, name, *told[-1]), now_us)
-
-    def _say(self, to: str, control: Members | Shared, now_us: int) -> None:
-        self._door.send(to, encode_control(control), now_us)
-
-    # --- messages -----------------------------------------------------------------------------
-
-    def is_mine(self, subscription: ClientSubscription, message: Message) -> bool:
-        """Whether this broker's member gets a message."""
-        if message.key is None:
-            return True
-        counts = self._counts.get(subscription.group)
-        if counts is None or len(counts) < 2:
-            return True
-        return _choose(counts, message, ()) == self._broker_id
-
-    @property
-    def has_left(self) -> bool:
-        """Whether messages may come for groups that nobody is in here any more."""
-        return bool(self._held or self._parting)
-
-    def hand_on(self, message: Message, now_us: int) -> None:
-        """A message came: if it is for a group here that has no members any more, others get it."""
-        left = (*(each for _, each in self._held), *self._parting)
-        groups = {each.group: each for each in left}
-        for name, subscription in groups.items():
+    def tell_changes(self, now_us: int) -> Iterator[int]:
+        """Tell all what has changed; the numbers of what was said."""
+        dirty, self._dirty = self._dirty, {}
+        for name, subscription in dirty.items():
+            count = self._count(name, now_us)
+            known = self._counts.get(name, {}).get(self._broker_id)
+            if (known[1:] if known else (0, 0)) == count[1:]:
+                continue
             content = subscription.content
-            if (
-                message.key is not None
-                and topic_matches(subscription.wanted_topics, message.topic)
-                and not self._subscriptions.group(name)
-                and _choose(self._counts.get(name, {}), message, ()) == self._broker_id
-                and (content == EVERYTHING or matches(content, attributes_of(message)))
-            ):
-                self._pass(name, message, (self._broker_id,), now_us)
+            where = "" if content == EVERYTHING else format_filter(content)
+            members = Members(self._broker_id, name, *count, where)
+            self._learn(members)
+            yield self._say(EVERY_BROKER, members, now_us)
 
-    def _pass(
-        self, name: GroupName, message: Message, tried: tuple[BrokerId, ...], now_us: int
-    ) -> None:
-        latest = {broker: counts[-1:] for broker, counts in self._counts.get(name, {}).items()}
-        chosen = _choose(latest, message, tried)
-        if chosen is not None:
-            self._say(chosen, shared_of(name, message, tried, now_us), now_us)
+    def _count(self, name: GroupName, now_us: int) -> Count:
+        members = self._subscriptions.group(name)
+        present = sum(each.session.outlet is not None for each in members)
+        return Count(now_us, present, len(members))
+
+    def _learn(self, members: Members) -> None:
+        """How many members a group has at a broker."""
+        name = members.group
+        counts = self._counts.get(name, {})
+        known = counts.get(members.broker)
+        if known is not None and known.from_us > members.from_us:
+            return
+        if not members.total:
+            self._lose(members.broker, name)
+            return
+        if name not in self._groups:
+            # What another version of this software wrote may mean nothing here.
+            with suppress(ValueError, TopicError):
+                topics = name.split("/", 2)[-1]
+                content = parse(members.where) if members.where else EVERYTHING
+                self._groups.add(name, topics, content)
+        if name in self._groups:
+            self._counts.setdefault(name, {})[members.broker] = Count(
+                members.from_us, members.present, members.total
+            )
+
+    def _lose(self, broker: BrokerId, name: GroupName) -> None:
+        """A broker has no members of a group."""
+        counts = self._counts.get(name, {})
+        if counts.pop(broker, None) is not None and not counts:
+            del self._counts[name]
+            self._groups.remove(name)
+
+    def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
+        return self._door.send(to, encode_control(control), now_us)
+
+    # --- messages that are published here -----------------------------------------------------
+
+    def share(self, message: Message, now_us: int) -> None:
+        """A message was published here: give it to a member of each group that wants it."""
+        if not self._counts:
+            return
+        for name in self._groups.match(message.topic, attributes_of(message)):
+            self._begin(message, name)
+            self._choose(self._open[_key(message), name], now_us)
+
+    def share_again(self, message: Message, now_us: int) -> None:
+        """As `share`, for one that was under way when the broker stopped."""
+        for name, broker in message.shares:
+            self._begin(message, name)
+            self._hand(self._open[_key(message), name], broker, now_us)
+
+    def _begin(self, message: Message, name: GroupName) -> None:
+        self._open[_key(message), name] = _Share(message, name)
+        self._door.keep_back(_key(message)[1])
+
+    def _choose(self, share: _Share, now_us: int) -> None:
+        """Hand it to one whose turn it is, of those who have not had it."""
+        counts = self._counts.get(share.group, {})
+        for is_any in (False, True):
+            weights = [
+                (broker, count.total if is_any else count.present)
+                for broker, count in sorted(counts.items())
+                if (broker, is_any) not in share.tried
+            ]
+            total = sum(weight for _, weight in weights)
+            if total:
+                turn = _turn(share.message, total)
+                for broker, weight in weights:
+                    turn -= weight
+                    if turn < 0:
+                        share.tried.add((broker, is_any))
+                        self._hand(share, broker, now_us, is_any=is_any)
+                        return
+        if not share.tried and now_us < self._started_us + START_US:
+            share.target, share.settled_us = None, now_us
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+        else:
+            self._done(share)
+
+    def _hand(self, share: _Share, broker: BrokerId, now_us: int, *, is_any: bool = True) -> None:
+        message = share.message
+        share.target, share.is_any = broker, is_any
+        share.settled_us = share.lost_us = None
+        if broker == self._broker_id:
+            if self._take(share.group, message, now_us, is_any=is_any):
+                self._done(share)
+            else:
+                self._choose(share, now_us)
+            return
+        others = (each for each in message.shares if each[0] != share.group)
+        message.shares = (*others, (share.group, broker))
+        self._ask(share, broker, now_us)
+        if not message.qos:
+            self._done(share)
+
+    def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
+        control = shared_of(
+            share.group, self._broker_id, share.message, now_us, is_any=share.is_any
+        )
+
+        def settled(_: int) -> None:
+            share.settled_us = self._now_us
+            self._timers.set((SHARING_TIMER, _CHECK), self._now_us + CHECK_US)
+
+        self._door.notice(self._say(broker, control, now_us), settled)
+
+    def _done(self, share: _Share) -> None:
+        key = _key(share.message)
+        del self._open[key, share.group]
+        self._door.let_go(key[1])
+
+    def _check(self, now_us: int) -> None:
+        """See to shares that nobody answers for."""
+        self._now_us = now_us
+        settled = [each for each in self._open.values() if each.settled_us is not None]
+        for share in settled:
+            share.settled_us = None
+            if share.target is None:
+                self._choose(share, now_us)
+                continue
+            if share.lost_us is None:
+                share.lost_us = now_us + TOOK_US
+            if share.lost_us <= now_us:
+                self._lose(share.target, share.group)
+                self._choose(share, now_us)
+            else:  # it was killed before it answered, or what it said is under way
+                self._ask(share, share.target, now_us)
+        if any(each.settled_us is not None for each in self._open.values()):
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
 
     # --- what other brokers say ---------------------------------------------------------------
 
-    def hear(self, control: Members | Shared, now_us: int) -> None:
+    def hear(self, control: Members | Shared | Took, now_us: int) -> None:
+        self._now_us = now_us
         match control:
-            case Members(broker, name, from_us, present, total) if broker != self._broker_id:
-                counts = self._counts.setdefault(name, {}).setdefault(broker, [])
-                if not counts or counts[-1].from_us < from_us:
-                    counts.append(Count(from_us, present, total))
-                    _prune(counts, now_us)
-                if not total:
-                    self._timers.set((SHARING_TIMER, 2), from_us + 2 * HOLD_US)
-            case Shared(name, tried=tried):
+            case Members(broker) if broker != self._broker_id:
+                self._learn(control)
+            case Shared(name, broker, key=key, any=is_any):
                 message = message_of(control, now_us)
-                if message is not None:
-                    self._take(name, message, (*tried, self._broker_id), now_us)
+                if message is not None and key is not None:
+                    took = self._take(name, message, now_us, is_any=is_any)
+                    if message.qos:
+                        answer = Took(self._broker_id, name, key, took=took)
+                        self._say(broker, answer, now_us)
+            case Took(broker, name, key, took):
+                share = self._open.get((key, name))
+                if share is not None and share.target == broker:
+                    if took:
+                        self._done(share)
+                    else:
+                        self._choose(share, now_us)
 
-    def _take(
-        self, name: GroupName, message: Message, tried: tuple[BrokerId, ...], now_us: int
-    ) -> None:
+    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool:
+        """Give a message to a member here; whether there is one."""
+        taken = (_key(message), name)
+        if taken in self._taken:
+            return True
         members = self._subscriptions.group(name)
-        present = [each for each in members if each.session.outlet is not None] or members
-        if present:
-            turn = crc32(repr(message.key).encode()) % len(present)
-            self._deliver(message, present[turn], now_us)
-        else:
-            self._pass(name, message, tried, now_us)
+        present = [each for each in members if each.session.outlet is not None]
+        chosen = present or (members if is_any else ())
+        if not chosen:
+            return False
+        self._taken[taken] = None
+        if len(self._taken) > MAX_REMEMBERED:
+            del self._taken[next(iter(self._taken))]
+        self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
+        return True
+
+    def restored(self, session: Session) -> None:
+        """A session is here since before the broker started: what waits in it was taken."""
+        groups = {each.group for each in session.subscriptions.values() if each.shared}
+        if groups:
+            for outgoing in session.on_its_way():
+                key = outgoing.message.key
+                if key is not None:
+                    self._taken.update(((key, name), None) for name in groups)
 
     def tell(self, broker: BrokerId, now_us: int) -> None:
         """Tell a broker that has joined what is here."""
-        for name, counts in self._counts.items():
-            mine = counts.get(self._broker_id)
-            if mine and mine[-1].total:
-                self._say(broker, Members(self._broker_id, name, *mine[-1]), now_us)
+        for name in self._counts:
+            members = self._subscriptions.group(name)
+            if members:
+                content = members[0].content
+                where = "" if content == EVERYTHING else format_filter(content)
+                count = self._count(name, now_us)
+                self._say(broker, Members(self._broker_id, name, *count, where), now_us)
 
     def forget(self, broker: BrokerId) -> None:
         """A broker begins anew: what it told holds no more, until it tells again."""
-        for name, counts in list(self._counts.items()):
-            counts.pop(broker, None)
-            if not counts:
-                del self._counts[name]
+        for name in list(self._counts):
+            self._lose(broker, name)
 
 
-def _choose(
-    counts: dict[BrokerId, list[Count]], message: Message, but: Iterable[BrokerId]
-) -> BrokerId | None:
-    """The broker whose turn it is; None if there is nobody."""
-    at_us, excluded = message.published_us, set(but)
-    now = [
-        (broker, held[-1])
-        for broker in sorted(counts)
-        if broker not in excluded
-        and (held := [each for each in counts[broker] if each.from_us <= at_us])
-    ]
-    if not any(count.total for _, count in now):
-        # A group that is new: whoever is known to be in it.
-        now = [
-            (broker, counts[broker][-1])
-            for broker in sorted(counts)
-            if broker not in excluded and counts[broker]
-        ]
-    weights = [(broker, count.present) for broker, count in now if count.present]
-    weights = weights or [(broker, count.total) for broker, count in now if count.total]
-    if not weights:
-        return None
-    turn = crc32(repr(message.key).encode()) % sum(weight for _, weight in weights)
-    for broker, weight in weights:
-        turn -= weight
-        if turn < 0:
-            return broker
-    return None
+def _key(message: Message) -> Key:
+    assert message.key is not None
+    return message.key
 
 
-def _prune(counts: list[Count], now_us: int) -> None:
-    """Forget what held before anything that may still be under way."""
-    while len(counts) > 1 and counts[1].from_us < now_us - 30 * MICROSECONDS:
-        del counts[0]
+def _turn(message: Message, count: int) -> int:
+    return crc32(repr(message.key).encode()) % count

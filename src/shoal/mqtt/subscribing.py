@@ -22,6 +22,7 @@ from shoal.mqtt.content import (
     ContentFilterError,
     FilterQuotaError,
     FilterReader,
+    Json,
     attributes_of,
 )
 from shoal.mqtt.journal import CANNOT_WRITE
@@ -55,23 +56,28 @@ class Subscribing:
     """Takes clients' subscriptions in, as far as `limits` and permissions allow."""
 
     def __init__(
-        self, limits: Limits, subscriptions: Subscriptions, retained: RetainedStore
+        self,
+        limits: Limits,
+        subscriptions: Subscriptions,
+        retained: RetainedStore,
+        json: Json = "auto",
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._subscriptions = subscriptions
         self._retained = retained
+        self._json = json
 
     def subscribe(
         self, session: Session, permissions: Permissions, packet: Subscribe
     ) -> tuple[Suback, list[ClientSubscription]]:
         """The answer, and the subscriptions that get what is retained once it is out."""
-        reader = FilterReader(packet.properties.user_properties, self._limits)
+        reader = FilterReader(packet.properties.user_properties, self.limits)
         grants = [
             self._grant(session, permissions, request, reader, packet.properties)
             for request in packet.requests
         ]
         if packet.beyond:
-            most = self._limits.maximum_topic_filters
+            most = self.limits.maximum_topic_filters
             refusal = _Grant(ReasonCode.QUOTA_EXCEEDED, f"more than {most} topic filters")
             grants += [refusal] * packet.beyond
         # Each once: many topic filters may be refused for one reason.
@@ -110,7 +116,7 @@ class Subscribing:
         if not permissions.may_subscribe(subscription.wanted_topics):
             return _Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
         if (
-            len(session.subscriptions) >= self._limits.maximum_subscriptions
+            len(session.subscriptions) >= self.limits.maximum_subscriptions
             and text not in session.subscriptions
         ):
             return _Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
@@ -168,6 +174,6 @@ class Subscribing:
                 return
             if subscription.no_local and session.client_id == message.publisher:
                 continue
-            if content == EVERYTHING or matches(content, attributes_of(message)):
+            if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
                 qos = min(message.qos, subscription.qos)
                 yield Outgoing(message, qos, True, subscription.identifiers)

@@ -2,7 +2,7 @@
 
 Of a shared subscription's group only members that are connected take part, as long as there is
 one: what is published goes to someone who is there.  Without any, the sessions take turns.  In a
-network, `sharing` says first which broker's members it is for.
+network, `sharing` sees to them, and they are not looked for here.
 
 Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from shoal.matching import TopicIndex
 from shoal.model import Attributes
-from shoal.mqtt.content import attributes_of
+from shoal.mqtt.content import Json, attributes_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import Door
 from shoal.mqtt.session import ClientSubscription, Session
@@ -30,8 +30,9 @@ _REMEMBERED_TOPICS = 65_536
 class Subscriptions:
     """The subscriptions of all sessions of a broker; `door` is told of each that comes or goes."""
 
-    def __init__(self, door: Door | None = None) -> None:
+    def __init__(self, door: Door | None = None, json: Json = "auto") -> None:
         self._door = door
+        self._json = json
         self._index = TopicIndex()
         # The members of each group, present or not.
         self._groups: dict[str, dict[ClientSubscription, None]] = {}
@@ -51,7 +52,9 @@ class Subscriptions:
         self._index.add(subscription, subscription.group, subscription.content)
         self._changed()
         self._not_plain += not subscription.is_plain
-        if self._door is not None:
+        if subscription.shared and self.sharing is not None:
+            self._index.remove(subscription)  # it is one that is allowed
+        elif self._door is not None:
             self._door.added(subscription)
         session = subscription.session
         known = session.subscriptions.get(subscription.text)
@@ -125,15 +128,10 @@ class Subscriptions:
             if len(self._asks_for_content) >= _REMEMBERED_TOPICS:
                 self._asks_for_content.clear()
             asks = self._asks_for_content[topic] = self._index.asks_for_content(topic)
-        attributes = [attributes_of(each) if asks else _NO_ATTRIBUTES for each in messages]
-        answers = self._index.match_each(topic, attributes)
-        sharing = self.sharing
-        if sharing is None or not self._groups:
-            return answers
-        return [
-            [each for each in found if not each.shared or sharing.is_mine(each, message)]
-            for message, found in zip(messages, answers, strict=True)
+        attributes = [
+            attributes_of(each, self._json) if asks else _NO_ATTRIBUTES for each in messages
         ]
+        return self._index.match_each(topic, attributes)
 
     def group(self, name: str) -> tuple[ClientSubscription, ...]:
         """The members of a group, present or not."""
@@ -150,13 +148,12 @@ class Subscriptions:
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()
         self._not_plain -= not subscription.is_plain
-        if subscription.shared and self.sharing is not None:
-            self.sharing.parted(subscription)
-        elif self._door is not None:
+        if self._door is not None and not subscription.shared:
             self._door.removed(subscription)
         if subscription in self._index:
             self._index.remove(subscription)
         if subscription.shared:
+            self._tell(subscription)
             members = self._groups[subscription.group]
             del members[subscription]
             if members:
@@ -166,6 +163,8 @@ class Subscriptions:
 
     def _settle(self, members: dict[ClientSubscription, None]) -> None:
         """Have exactly those members in the index who are connected, or all if nobody is."""
+        if self.sharing is not None:
+            return
         present = [member for member in members if member.session.outlet is not None]
         chosen = set(present or members)
         self._changed()

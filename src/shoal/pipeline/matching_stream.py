@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
+from shoal.pipeline.parquet_files import check_parquet
 from shoal.pipeline.tables import TableError, new_folder, write_table
 
 CHECKPOINTS = "_checkpoints"
@@ -48,12 +49,13 @@ def match_stream(
 def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
     """A folder's Parquet files, now and later; all have the columns of those that are there.
 
-    TableError if there is no file to tell columns.
+    TableError if there is no file to tell columns, ParquetError if one is not Parquet.
     """
     if not folder.is_dir():
         raise TableError(f"{folder} is not a folder; a stream is read from a folder of Parquet")
     if not any(folder.rglob("*.parquet")):
         raise TableError(f"{folder} has no Parquet file yet, which would tell the columns")
+    check_parquet(folder)
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).parquet(str(folder))
 

@@ -56,6 +56,8 @@ logger.scheduler.name = org.apache.spark.scheduler
 logger.scheduler.level = off
 logger.writer.name = org.apache.spark.sql.execution.datasources
 logger.writer.level = off
+logger.stream.name = org.apache.spark.sql.execution.streaming
+logger.stream.level = off
 logger.util.name = org.apache.spark.util.Utils
 logger.util.level = off
 """

@@ -6,13 +6,15 @@ which publications were published, so that the network's set-up before does not 
 metrics are those of the last third of that time, when relocation has done most of its work.
 
 Rates are messages per second of virtual time, averaged over all brokers, in the sense of the
-relocation paper (section 5.2): input load counts messages that come in, output load those that go
-out, message rate both; utilisation is the share of time the input (matching) or output
-(transmission) is busy; message overhead is the share of control messages.
+relocation paper (section 5.2) and of its study here: the message rate counts messages that come in,
+publications and control messages; the output rate those that go out, deliveries too.  Utilisation
+is the share of time in which the input (matching) or output (transmission) is busy; the paper's
+input load is the input utilisation.  Message overhead is the share of control messages in all.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -36,6 +38,7 @@ class RunInfo(NamedTuple):
     name: str
     system: str
     window_us: int
+    subscriptions: int
 
 
 class Trace(NamedTuple):
@@ -72,7 +75,10 @@ def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
         try:
             scenario = tomllib.loads(path.read_text(encoding="utf-8"))
             info = RunInfo(
-                folder.resolve().name, scenario["system"], scenario["trace"]["window_us"]
+                folder.resolve().name,
+                scenario["system"],
+                scenario["trace"]["window_us"],
+                _subscriptions(folder / "checks.json"),
             )
         except FileNotFoundError:
             raise TableError(f"{path}: no such file; is {folder} a run's folder?") from None
@@ -82,6 +88,16 @@ def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
             raise TableError(f"two runs are called {info.name!r}: rename one of the folders")
         runs[info] = folder
     return runs
+
+
+def _subscriptions(path: Path) -> int:
+    """How many subscriptions a run had, with and without deliveries; TableError if unknown."""
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["subscriptions"])
+    except FileNotFoundError:
+        raise TableError(f"{path}: no such file; did the run end?") from None
+    except (ValueError, KeyError, TypeError):
+        raise TableError(f"{path} does not say how many subscriptions there were") from None
 
 
 def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:
@@ -99,7 +115,8 @@ def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:
         for name, schema in _DECLARED.items()
     }
     facts = spark.createDataFrame(
-        [tuple(info) for info in runs], "run string, system string, window_us bigint"
+        [tuple(info) for info in runs],
+        "run string, system string, window_us bigint, subscriptions bigint",
     )
     described = _described(facts, tables["brokers"], tables["publications"]).cache()
     in_period = (F.col("window_start_us") >= F.col("from_us")) & (
@@ -123,6 +140,7 @@ def _described(facts: DataFrame, brokers: DataFrame, publications: DataFrame) ->
         "run",
         "system",
         "brokers",
+        "subscriptions",
         from_us.alias("from_us"),
         until_us.alias("until_us"),
         settled_from_us.alias("settled_from_us"),
@@ -138,7 +156,7 @@ def run_metrics(trace: Trace, truth: DataFrame) -> DataFrame:
         _delivery_metrics(trace),
         _move_metrics(trace),
     ]
-    facts = trace.runs.select("run", "system", "brokers")
+    facts = trace.runs.select("run", "system", "brokers", "subscriptions")
     metrics = _side_by_side([facts, *parts])
     return metrics.withColumn("migrations", F.coalesce("migrations", F.lit(0))).orderBy("run")
 
@@ -168,9 +186,6 @@ def _verdict(trace: Trace, truth: DataFrame) -> DataFrame:
         expected.join(delivered, ["run", *DELIVERY_KEY], "full")
         .groupBy("run")
         .agg(
-            F.count_distinct(F.when(wanted.isNotNull(), F.col("subscription"))).alias(
-                "subscriptions"
-            ),
             F.count(wanted).alias("expected"),
             F.coalesce(F.sum(copies), F.lit(0)).alias("delivered"),
             F.count_if(copies.isNull()).alias("lost"),
@@ -187,25 +202,20 @@ def _load_metrics(trace: Trace) -> DataFrame:
     control = F.sum("control_in") + F.sum("control_out")
     settled = trace.load.where(F.col("window_start_us") >= F.col("settled_from_us"))
     whole = trace.load.groupBy("run").agg(
-        *_rates(whole_us), (control / _messages()).alias("message_overhead")
+        *_rates(whole_us),
+        (control / (F.sum("messages_in") + F.sum("messages_out"))).alias("message_overhead"),
     )
     last = settled.groupBy("run").agg(
-        _per_second(_messages(), settled_us).alias("settled_message_rate_per_s"),
-        _per_second(F.sum("messages_in"), settled_us).alias("settled_input_load"),
+        _per_second(F.sum("messages_in"), settled_us).alias("settled_message_rate_per_s")
     )
     return _side_by_side([whole, last])
-
-
-def _messages() -> Column:
-    return F.sum("messages_in") + F.sum("messages_out")
 
 
 def _rates(duration_us: Column) -> list[Column]:
     """What both a run and a broker have, over a time that is summed over brokers."""
     return [
-        _per_second(_messages(), duration_us).alias("message_rate_per_s"),
-        _per_second(F.sum("messages_in"), duration_us).alias("input_load"),
-        _per_second(F.sum("messages_out"), duration_us).alias("output_load"),
+        _per_second(F.sum("messages_in"), duration_us).alias("message_rate_per_s"),
+        _per_second(F.sum("messages_out"), duration_us).alias("output_rate_per_s"),
         (F.sum("input_busy_us") / duration_us).alias("input_utilisation"),
         (F.sum("output_busy_us") / duration_us).alias("output_utilisation"),
     ]
@@ -255,13 +265,20 @@ def broker_metrics(trace: Trace) -> DataFrame:
 def timeline(trace: Trace, window_us: int) -> DataFrame:
     """One row per run and window: message rate per broker, delay of what was published in it.
 
-    The first and the last window count only the part of them that lies in the run's period.
+    The first and the last window count only the part of them that lies in the run's period.  Of
+    windows in a row in which nothing happened only the first and the last are there, with a rate
+    of 0 and without a delay; what is between them is the same.
     """
     start_us = F.floor(F.col("window_start_us") / window_us) * window_us
     covered_us = F.least("until_us", start_us + window_us) - F.greatest("from_us", start_us)
     broker_us = F.max(F.col("brokers") * covered_us)
-    load = trace.load.groupBy("run", _window("window_start_us", window_us)).agg(
-        _per_second(_messages(), broker_us).alias("message_rate_per_s")
+    busy = trace.load.groupBy("run", _window("window_start_us", window_us)).agg(
+        _per_second(F.sum("messages_in"), broker_us).alias("message_rate_per_s")
+    )
+    load = (
+        _with_neighbours(busy.select("run", "window_start_us"), trace.runs, window_us)
+        .join(busy, ["run", "window_start_us"], "left")
+        .fillna(0.0, ["message_rate_per_s"])
     )
     delays = trace.deliveries.groupBy("run", _window("published_us", window_us)).agg(
         F.avg(F.col("delivered_us") - F.col("published_us")).alias("delay_mean_us"),
@@ -271,6 +288,23 @@ def timeline(trace: Trace, window_us: int) -> DataFrame:
         load.join(delays, ["run", "window_start_us"], "left")
         .withColumn("deliveries", F.coalesce("deliveries", F.lit(0)))
         .orderBy("run", "window_start_us")
+    )
+
+
+def _with_neighbours(windows: DataFrame, runs: DataFrame, window_us: int) -> DataFrame:
+    """These windows and those before and after each, as far as they are in the run's period."""
+    beside = F.explode(
+        F.array(*(F.col("window_start_us") + at for at in (-window_us, 0, window_us)))
+    )
+    return (
+        windows.select("run", beside.alias("window_start_us"))
+        .distinct()
+        .join(F.broadcast(runs.select("run", "from_us", "until_us")), "run")
+        .where(
+            (F.col("window_start_us") + window_us > F.col("from_us"))
+            & (F.col("window_start_us") < F.col("until_us"))
+        )
+        .select("run", "window_start_us")
     )
 
 

@@ -12,18 +12,23 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DatetimeType, StringType, StructField, StructType
 
+from shoal.pipeline.parquet_files import check_parquet
 from shoal.pipeline.tables import TableError
 
 _CSV_OPTIONS = {"header": "true", "quote": '"', "escape": '"', "mode": "FAILFAST"}
 
 
 def read_table_file(spark: SparkSession, path: Path, *, inside: str) -> DataFrame:
-    """The table at `path`, or the one called `inside` in the folder `path`; TableError if none."""
+    """The table at `path`, or the one called `inside` in the folder `path`; TableError if none.
+
+    ParquetError names a file that is not Parquet.
+    """
     if not path.exists():
         raise TableError(f"{path} does not exist")
     if path.is_dir() and (path / inside).exists():
         path = path / inside
     if path.is_dir() or path.suffix == ".parquet":
+        check_parquet(path)
         return spark.read.parquet(str(path))
     return _read_csv(spark, path)
 

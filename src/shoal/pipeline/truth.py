@@ -12,6 +12,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.matching_job import matching_pairs
+from shoal.pipeline.provenance import write_note
 from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY, SUBSCRIPTIONS, TRUTH
 from shoal.pipeline.tables import EVENTS, TableError, new_folder, read_table, write_table
 
@@ -34,6 +35,7 @@ def write_truth(
     events, subscriptions = _read(spark, workload)
     with new_folder(out, overwrite=overwrite) as folder:
         write_table(expected_deliveries(events, subscriptions), folder)
+        write_note(workload, folder, out)
     return TruthCounts(
         publications=events.count(),
         subscriptions=subscriptions.count(),

@@ -38,16 +38,16 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
         "Load",
         (
             Metric("Broker message rate", "message_rate_per_s", figures.quantity, "messages/s",
-                   "messages that a broker receives and sends per second, control messages "
-                   "included, averaged over all brokers and the whole run"),
+                   "messages that come in at a broker per second, publications and control "
+                   "messages, averaged over all brokers and the whole run"),
             Metric("… once settled", "settled_message_rate_per_s", figures.quantity, "messages/s",
                    "the same over the last third of the run, when most moves are made"),
-            Metric("Input load", "input_load", figures.quantity, "messages/s",
-                   "messages that a broker receives per second, averaged over brokers"),
-            Metric("Output load", "output_load", figures.quantity, "messages/s",
-                   "messages that a broker sends per second, averaged over brokers"),
+            Metric("Output rate", "output_rate_per_s", figures.quantity, "messages/s",
+                   "messages that a broker sends per second, to brokers and to subscribers, "
+                   "averaged over brokers"),
             Metric("Input utilisation", "input_utilisation", figures.percent, "",
-                   "share of time in which a broker is busy matching what arrives"),
+                   "share of time in which a broker is busy with what comes in; what the paper "
+                   "calls input load"),
             Metric("Output utilisation", "output_utilisation", figures.percent, "",
                    "share of time in which a broker is busy transmitting"),
         ),

@@ -68,6 +68,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     measured: Figures | None
     controls: int | None
     places: tuple[Place, ...]
+    unfinished: tuple[str, ...] = ()
 
 
 class Line(NamedTuple):
@@ -196,18 +197,22 @@ def proof(replays: Sequence[Replay]) -> str:
 
 
 def problems(replay: Replay) -> list[str]:
-    """What is wrong with a replay."""
-    return [
+    """What is wrong with a replay, and what is missing of it."""
+    return _gaps(replay) + [
         f"{replay.name}, live: {count:,} {name.replace('_', ' ')}"
         for name in FAULTS
         if (count := getattr(replay, name))
     ]
 
 
+def _gaps(replay: Replay) -> list[str]:
+    return [f"{replay.name}, live, is not whole: {reason}" for reason in replay.unfinished]
+
+
 def replays_section(replays: Sequence[Replay]) -> Markup:
     """The part of the page about live brokers."""
     first = replays[0]
-    is_right = not any(problems(replay) for replay in replays)
+    is_right = not any(map(problems, replays))
     text = proof(replays)
     return join(
         tag(
@@ -221,6 +226,7 @@ def replays_section(replays: Sequence[Replay]) -> Markup:
         _table(replays),
         [tag("p", f"{effect}.", class_="note") for effect in effects(replays)],
         tag("p", f"{text[0].upper()}{text[1:]}.", class_=None if is_right else "fault"),
+        [tag("p", f"{why}.", class_="fault") for replay in replays for why in _gaps(replay)],
         [_movers(replay) for replay in replays if moved(replay)],
         [tag("p", _controls_note(replay), class_="note") for replay in replays if replay.controls],
     )

@@ -68,6 +68,14 @@ class _Granted:
     def __init__(self, patterns: list[list[str]]) -> None:
         self._publish, self._subscribe = patterns
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Granted) and (self._publish, self._subscribe) == (
+            other._publish,
+            other._subscribe,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     def may_publish(self, topic: str) -> bool:
         return any(topic_matches(pattern, topic) for pattern in self._publish)
 
@@ -133,6 +141,20 @@ class NetworkAccess:
         if right is None:
             return _BUSY
         return self._welcome(user, credentials) if right else _BAD_PASSWORD
+
+    def agrees(self, other: NetworkAccess, credentials: Credentials) -> bool:
+        """Whether a client that this has let in is let in by the other, to do the same."""
+        return self._standing(credentials) == other._standing(credentials)
+
+    def _standing(self, credentials: Credentials) -> tuple[PasswordHash | None, Permissions] | None:
+        """What a client's password is, and what it may do; None if it is not let in."""
+        client_id, user = credentials.client_id, credentials.username
+        if credentials.certificate is not None:
+            return None, self._rules.of(credentials.certificate, client_id)
+        if user is None or (not self._users and self._is_open):
+            return (None, self._rules.of("", client_id)) if self._is_open else None
+        known = self._users.get(user)
+        return None if known is None else (known, self._rules.of(user, client_id))
 
     def _welcome(self, user: str, credentials: Credentials) -> Admission:
         return Admission(permissions=self._rules.of(user, credentials.client_id), user=user)

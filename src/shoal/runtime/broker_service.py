@@ -38,7 +38,12 @@ from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.spool_files import Spools, SpoolSettings
-from shoal.runtime.tls import load_client_context, load_contexts
+from shoal.runtime.tls import (
+    load_client_context,
+    load_contexts,
+    renew_client_context,
+    renew_contexts,
+)
 from shoal.runtime.websocket import WebSocket, is_same_host
 
 if TYPE_CHECKING:
@@ -68,13 +73,14 @@ class BrokerService:
         machine = Broker(name, (), factory, network.seed, network.neighbours(name))
         self.node = Node(machine, clock, self.trace)
         codec = Codec(COMMON + CONTROLS + system.messages)
+        self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         settings = PeerSettings(
             network=network.name,
             neighbours=network.neighbours(name),
             addresses={each.name: read_address(each.peers) for each in network.brokers},
             incarnation=time.time_ns(),
             limits=network.link_limits.limits,
-            tls=load_contexts(network.tls, name) if network.tls is not None else None,
+            tls=self._contexts,
             open_to_all=not system.needs_tree,
         )
         files = _journal_files(network, name)
@@ -84,19 +90,20 @@ class BrokerService:
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         # A broker without a network is all there is: the machine has nothing to add.
         networked = len(network.brokers) > 1 or self.trace is not None
-        access = NetworkAccess(network.access)
+        self._access = NetworkAccess(network.access)
         self.couriers = Couriers(self.node, settings)
         self.links.couriers = self.couriers
         self.publishers = LivePublishers(self.node, self.couriers)
         self.door = MqttDoor(
             self.node,
             network.limits,
-            access,
+            self._access,
             networked=networked,
             publishers=self.publishers if networked else None,
             servers=_servers(network),
             files=files,
             sync=network.storage.sync,
+            json=network.json,
         )
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
@@ -136,6 +143,39 @@ class BrokerService:
         except OSError as error:
             problem = f"{key}: cannot listen at {address}: {error.strerror or error}"
             raise OSError(problem) from None
+
+    def reload(self, network: Network) -> list[str]:
+        """Take over users, rules, origins, limits and certificates of the file as it is now.
+
+        What else has changed is named: it takes a restart.  TlsError, AccessError when files
+        cannot be used; nothing is changed then.
+        """
+        old, name = self.network, self.node.id
+        changed: dict[str, Any] = {"access": network.access, "limits": network.limits}
+        access = NetworkAccess(network.access)
+        # All is tried before anything is changed.
+        links, clients = network.tls, network.client_tls
+        if links is not None and self._contexts is not None:
+            load_contexts(links, name)
+            changed["tls"] = links
+        if clients is not None and old.client_tls is not None:
+            load_client_context(clients, name)
+            if bool(clients.authority) == bool(old.client_tls.authority):
+                changed["client_tls"] = clients
+        if "tls" in changed and links is not None and self._contexts is not None:
+            renew_contexts(self._contexts, links, name)
+        if "client_tls" in changed and clients is not None and self._client_context is not None:
+            renew_client_context(self._client_context, clients, name)
+        before, self._access = self._access, access
+        self.door.renew(
+            network.limits, access, lambda credentials: before.agrees(access, credentials)
+        )
+        self.network = msgspec.structs.replace(old, **changed)
+        return [
+            key
+            for key in Network.__struct_fields__
+            if getattr(network, key) != getattr(self.network, key)
+        ]
 
     def _allows(self, origin: str, host: str) -> bool:
         """Whether web pages of an origin may connect to this host."""

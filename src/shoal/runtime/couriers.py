@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any, Protocol
 
@@ -164,6 +165,8 @@ class Couriers:
         self._by_connection: dict[PeerConnection, _Channel] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
+        # Of sessions, whichever courier they are of: a broker's may end and come again.
+        self._numbers = count(1)
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
         node.at_flush(Phase.LINKS, self.flush)
@@ -246,6 +249,7 @@ class Couriers:
             _CODEC,
             settings.limits,
             Purpose.COURIER,
+            numbers=self._numbers,
         )
 
     async def _keep_dialling(self, broker: BrokerId, outgoing: _Outgoing) -> None:
@@ -305,6 +309,8 @@ class Couriers:
         if incoming is None:
             incoming = _Incoming(self._session(hello.broker), self._node)
             self._incoming[hello.broker] = incoming
+        elif incoming.session.is_overtaken(hello):
+            raise WireError("a later connection was made")
         elif incoming.connection is not None:
             self._drop(incoming.connection)
         self._by_connection[connection] = incoming

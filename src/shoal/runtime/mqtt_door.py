@@ -23,6 +23,7 @@ from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
 from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
@@ -84,11 +85,17 @@ class MqttDoor:
         servers: Mapping[BrokerId, str] | None = None,
         files: JournalFiles | None = None,
         sync: Sync = "never",
+        json: Json = "auto",
     ) -> None:
         """With `files` it is again what they say; JournalError if they cannot be read."""
         self.node = node
         self.clients = BrokerClients(
-            node.id, node.clock.now_us(), limits=limits, access=access, networked=networked
+            node.id,
+            node.clock.now_us(),
+            limits=limits,
+            access=access,
+            networked=networked,
+            json=json,
         )
         self._access = access
         self._publishers = publishers
@@ -149,6 +156,14 @@ class MqttDoor:
             listener.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def renew(
+        self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
+    ) -> None:
+        """From now on these hold (see `BrokerClients.renew`)."""
+        self._access = access
+        self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
+        self.node.schedule_flush()
 
     def stop_listening(self) -> None:
         """Take nobody in any more."""

@@ -27,6 +27,7 @@ from shoal import typed_toml
 from shoal.broker.link_outbox import LinkLimits
 from shoal.matching.topic_filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
+from shoal.mqtt.content import Json
 from shoal.mqtt.limits import Limits
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import TopologyError, check_tree
@@ -195,6 +196,9 @@ class Network(Section, frozen=True, kw_only=True):
     """The whole file.
 
     seed          starts the brokers' own randomness
+    json          which payloads' fields are attributes: "auto", of those that begin as a JSON
+                  object, unless their content type is another; "declared", of those whose
+                  content type is application/json; or "never"
     plain_links   links go without TLS also where other machines reach them (a network of their
                   own, as containers have): whoever reaches a broker can claim to be another
     """
@@ -204,6 +208,7 @@ class Network(Section, frozen=True, kw_only=True):
     system: str = "tree"
     links: tuple[tuple[BrokerId, BrokerId], ...] = ()
     seed: int = 0
+    json: Json = "auto"
     tls: TlsSection | None = None
     plain_links: bool = False
     access: AccessSection = AccessSection()

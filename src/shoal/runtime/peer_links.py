@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -20,7 +21,14 @@ import msgspec
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import Debt, Hello, LinkSession, Purpose, State
+from shoal.broker.link_session import (
+    Debt,
+    Hello,
+    LinkSession,
+    OutOfStepError,
+    Purpose,
+    State,
+)
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
@@ -96,6 +104,8 @@ class PeerLinks:
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
         self._is_stopping = False
+        # Of sessions, whichever link they are of: one that was opened and ended may come again.
+        self._numbers = count(1)
         # Where connections go that are no links.
         self.couriers: Door | None = None
         # Only the pauses between attempts: no two brokers come back in step.
@@ -240,6 +250,7 @@ class PeerLinks:
             settings.limits,
             is_graceful=not settings.open_to_all,
             spool=spools.of(neighbour) if spools is not None and is_lasting else None,
+            numbers=self._numbers,
         )
         link = self._links[neighbour] = _Link(session, is_lasting=is_lasting)
         return link
@@ -261,8 +272,9 @@ class PeerLinks:
             elif link.connection is not None:
                 await link.connection.ended
             if not link.is_lasting and link.session.state is State.IDLE:
-                self._node.bring(LinkChanged(neighbour, False))
+                # First gone, then told: who hears of it may open it again.
                 del self._links[neighbour]
+                self._node.bring(LinkChanged(neighbour, False))
                 return
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -314,6 +326,8 @@ class PeerLinks:
         link = self._by_connection.get(connection)
         if link is None:
             link = self._links.get(hello.broker) or self._add(hello.broker, is_lasting=False)
+            if link.session.is_overtaken(hello):
+                raise WireError("a later connection was made")
             if link.connection is not None:
                 if link.connection.is_dialled and self._node.id < hello.broker:
                     raise WireError("this end is connecting")
@@ -324,7 +338,11 @@ class PeerLinks:
             connection.say(link.session.hello())
         elif hello.broker != link.session.neighbour:
             raise WireError(f"this is {hello.broker}, not {link.session.neighbour}")
-        changes = link.session.connected(hello, now_us)
+        try:
+            changes = link.session.connected(hello, now_us)
+        except OutOfStepError as error:
+            self._node.changed(error.changes)
+            raise
         link.connections += 1
         if link.is_lasting and self._spools is not None:
             self._spools.here(hello.broker)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
+import logging
 import resource
 import signal
 from collections.abc import Callable, Coroutine
@@ -20,9 +21,12 @@ from shoal.runtime.network_file import Network
 
 # About what one batch of publications takes; the standard is 700.
 _ALLOCATIONS_PER_COLLECTION = 100_000
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# A terminal that closes says SIGHUP.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
 
 
 class StoppedError(Exception):
@@ -30,11 +34,18 @@ class StoppedError(Exception):
 
 
 def serve_broker(
-    network: Network, name: BrokerId, started: Callable[[BrokerService], None] | None = None
+    network: Network,
+    name: BrokerId,
+    started: Callable[[BrokerService], None] | None = None,
+    read_again: Callable[[], Network] | None = None,
 ) -> None:
-    """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen."""
+    """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen.
+
+    At SIGHUP it takes over what `read_again` says, as far as a broker that runs can; ValueError or
+    OSError from it change nothing.
+    """
     _allow_files()
-    run_until_signal(lambda stop: _serve(network, name, stop, started))
+    run_until_signal(lambda stop: _serve(network, name, stop, started, read_again))
 
 
 async def _serve(
@@ -42,8 +53,12 @@ async def _serve(
     name: BrokerId,
     stop: asyncio.Event,
     started: Callable[[BrokerService], None] | None,
+    read_again: Callable[[], Network] | None,
 ) -> None:
     service = BrokerService(network, name)
+    if read_again is not None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)
     try:
         await service.start()
         _calm_collector()
@@ -52,6 +67,15 @@ async def _serve(
         await stop.wait()
     finally:
         await service.stop()
+
+
+def _reload(service: BrokerService, read_again: Callable[[], Network]) -> None:
+    try:
+        fixed = service.reload(read_again())
+    except (ValueError, OSError) as error:
+        _log.error("not reloaded, nothing has changed", extra={"problem": str(error)})
+    else:
+        _log.info("reloaded", extra={"takes_a_restart": fixed} if fixed else {})
 
 
 def _allow_files() -> None:
@@ -72,7 +96,7 @@ def _calm_collector() -> None:
 
 
 def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run `main` on a loop; the event it is given is set by SIGINT and SIGTERM."""
+    """Run `main` on a loop; the event it is given is set by SIGINT, SIGTERM and SIGHUP."""
 
     async def run() -> None:
         stop = asyncio.Event()

@@ -69,6 +69,29 @@ def load_client_context(section: ClientTlsSection, broker: BrokerId) -> ssl.SSLC
     return context
 
 
+def renew_contexts(contexts: TlsContexts, section: TlsSection, broker: BrokerId) -> None:
+    """Use what is in these files, which can be loaded, for connections to come.
+
+    An authority that is no longer named is trusted until the broker starts again.
+    """
+    for context in contexts:
+        context.load_verify_locations(section.authority.format(broker=broker))
+        context.load_cert_chain(
+            section.certificate.format(broker=broker), section.key.format(broker=broker)
+        )
+
+
+def renew_client_context(
+    context: ssl.SSLContext, section: ClientTlsSection, broker: BrokerId
+) -> None:
+    """As `renew_contexts`, for listeners that clients connect to."""
+    context.load_cert_chain(
+        section.certificate.format(broker=broker), section.key.format(broker=broker)
+    )
+    if section.authority:
+        context.load_verify_locations(section.authority)
+
+
 def certified_names(certificate: dict[str, Any] | None) -> set[str]:
     """The names a verified certificate is made out to."""
     if not certificate:

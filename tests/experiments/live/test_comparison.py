@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from shoal.experiments.live import admission
 from shoal.experiments.live.comparison import Comparison, compare, predict
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.live.networks import running, scenario_network
@@ -44,6 +47,33 @@ def test_a_cluster_delivers_and_has_nothing_to_compare(tmp_path: Path) -> None:
     found = replayed(tmp_path / "live", make_workload(tmp_path / "workload"), **BLUEDOVE)
     assert (found.delivered, found.lost, found.duplicated) == (EVENTS + 9 + 25, 0, 0)
     assert (found.predicted, found.measured, found.places) == (None, None, ())
+
+
+def test_who_does_not_get_in_is_left_out_and_the_rest_is_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "STALLED_S", 1.0)
+    path = make_workload(tmp_path / "workload")
+    scenario, workload = of(path, system="tree")
+
+    async def run() -> Comparison:
+        async with running(scenario, workload, tmp_path / "live") as network:
+            with socket.create_server(("127.0.0.1", 0)) as nobody:
+                closed = f"127.0.0.1:{nobody.getsockname()[1]}"
+            brokers = tuple(
+                msgspec.structs.replace(each, mqtt=closed) if each.name == "C" else each
+                for each in network.brokers
+            )
+            moved = msgspec.structs.replace(network, brokers=brokers)
+            expected = expected_by_filters(workload, path)
+            return await compare(workload, moved, expected, "the filters", name="n")
+
+    monkeypatch.setattr("shoal.client.client.CONNECT_TIMEOUT_S", 1.0)
+    found = asyncio.run(run())
+    assert (found.expected, found.delivered, found.lost) == (9, 9, 0)
+    assert found.predicted is None
+    (why,) = found.unfinished
+    assert re.match("2 of 3 subscribers did not get in, (far|all) for one: .* no broker answ", why)
 
 
 def test_what_mqtt_cannot_carry_is_named(tmp_path: Path) -> None:

@@ -56,3 +56,12 @@ def test_order_is_each_publishers_at_each_subscription() -> None:
     assert judge.verdict == Verdict(
         expected=7, delivered=8, lost=0, duplicated=1, phantom=0, out_of_order=2
     )
+
+
+def test_nothing_is_expected_of_who_takes_no_part() -> None:
+    judge = Judge({("s1", "p", 1), ("s2", "p", 1), ("s1", "q", 1)})
+    judge.leave_out(subscriptions={"s2"})
+    judge.leave_out(publishers={"q"})
+    judge.arrived("s1", "p", 1)
+    assert judge.verdict == Verdict(1, 1, 0, 0, 0, 0)
+    assert not judge.missing

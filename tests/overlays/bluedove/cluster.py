@@ -37,6 +37,8 @@ from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.segments import Dimension
 
 SECOND_US = 1_000_000
+# Messages that a node says to itself within one input.
+MOST_TO_ITSELF = 1_000
 TWO = (Dimension(attribute="x"), Dimension(attribute="y"))
 
 
@@ -45,6 +47,17 @@ def parameters(matchers: str = "M1 M2 M3 M4", dispatchers: str = "D1 D2", **opti
     return Parameters(
         dispatchers=tuple(dispatchers.split()), matchers=tuple(matchers.split()), **options
     )
+
+
+class ToItself(deque[Message]):
+    """What a node says to itself, which one input must not go on with for ever."""
+
+    count = 0
+
+    def append(self, message: Message) -> None:
+        super().append(message)
+        self.count += 1
+        assert self.count < MOST_TO_ITSELF, f"{type(message).__name__}, again and again"
 
 
 class Cluster:
@@ -66,15 +79,17 @@ class Cluster:
         self.unsettled: dict[tuple[str, TimerKey], Custody | None] = {}
         # Messages of these types wait until they are let through.
         self.held: dict[type[Message], list[tuple[str, str, Message]]] = {}
-        for name in (*set_by.dispatchers, *set_by.matchers, *later.split()):
+        first = dict.fromkeys((*set_by.dispatchers, *set_by.matchers))
+        for name in (*first, *later.split()):
             self.add(name)
-        for name in (*set_by.dispatchers, *set_by.matchers):
+        for name in first:
             self.start(name)
 
     def add(self, name: str) -> None:
         def made(context):  # type: ignore[no-untyped-def]
-            self.strategies[name] = Bluedove(context, self.parameters)
-            return self.strategies[name]
+            self.strategies[name] = made = Bluedove(context, self.parameters)
+            made.node.inbox = ToItself()
+            return made
 
         self.nodes[name] = Broker(name, (), made, seed=7)
 
@@ -84,6 +99,9 @@ class Cluster:
         self.handle(name, Started())
 
     def handle(self, name: str, input: Input, custody: Custody | None = None) -> None:
+        inbox = self.strategies[name].node.inbox
+        assert isinstance(inbox, ToItself)
+        inbox.count = 0
         for effect in self.nodes[name].handle(input, self.now_us):
             self._carry_out(name, effect, custody)
         if custody is not None:

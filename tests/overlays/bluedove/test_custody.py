@@ -14,8 +14,9 @@ from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish, Subscribe, Unsubscribe
 from shoal.matching.semantics import matches
 from shoal.model import Publication, Subscription
-from shoal.overlays.bluedove.messages import Answer, Receipt, Stored
+from shoal.overlays.bluedove.messages import Answer, Receipt, Results, Stored
 from shoal.overlays.bluedove.outbox import Outbox
+from shoal.overlays.bluedove.parameters import Order
 from tests.broker.transcript import subscription
 from tests.overlays.bluedove.cluster import Cluster, parameters
 
@@ -67,14 +68,16 @@ def test_publications_are_settled_when_all_homes_have_them() -> None:
     assert not cluster.unsettled
 
 
-def test_what_is_sent_to_another_matcher_is_settled_there() -> None:
-    waiting = Waiting()
+@pytest.mark.parametrize("order", list(Order))
+def test_what_is_sent_to_another_matcher_is_settled_there(order: Order) -> None:
+    waiting = Waiting(order=order)
     cluster = waiting.cluster
-    cluster.held[Answer] = []
+    answer = Answer if order is Order.FREE else Results
+    cluster.held[answer] = []
     waiting.ask("D1", "P", publications(1, 100), "it")
     cluster.settle()
     assert waiting.done == []
-    ((matcher, _, _),) = cluster.held.pop(Answer)
+    ((matcher, _, _),) = cluster.held.pop(answer)
     cluster.crash(matcher)
     cluster.settle()
     assert waiting.done == ["it"]
@@ -116,8 +119,8 @@ def test_subscriptions_are_settled_when_they_are_stored() -> None:
 class Checked(Waiting):
     """Random publications and subscriptions; what is settled must hold that very moment."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__()
+    def __init__(self, seed: int, order: Order = Order.PUBLISHER) -> None:
+        super().__init__(order=order)
         self.random = Random(seed)
         self.stored: dict[str, Subscription] = {}
         self.homes: dict[str, str] = {}
@@ -175,9 +178,12 @@ class Checked(Waiting):
         self.cluster.run(30)
 
 
+@pytest.mark.parametrize("order", list(Order))
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_settled_is_delivered_and_all_is_settled_in_the_end(seed: int) -> None:
-    checked = Checked(seed)
+def test_what_is_settled_is_delivered_and_all_is_settled_in_the_end(
+    seed: int, order: Order
+) -> None:
+    checked = Checked(seed, order)
     checked.live()
     assert checked.required > 50
     assert len(checked.stored) > 3
@@ -193,6 +199,6 @@ def test_the_check_bites(monkeypatch: pytest.MonkeyPatch) -> None:
                 self._done(self._pending[id], out)
 
     monkeypatch.setattr(Outbox, "answered", hasty)
-    checked = Checked(0)
+    checked = Checked(0, Order.FREE)
     with pytest.raises(AssertionError, match="'s"):
         checked.live()

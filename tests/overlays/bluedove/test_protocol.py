@@ -35,7 +35,7 @@ from shoal.overlays.bluedove.messages import (
     SubscriptionStored,
     Yours,
 )
-from shoal.overlays.bluedove.parameters import full_replication, peer_to_peer
+from shoal.overlays.bluedove.parameters import Order, full_replication, peer_to_peer
 from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 from shoal.overlays.bluedove.segments import Dimension
@@ -66,7 +66,7 @@ def stored(cluster: Cluster) -> list[str]:
 
 
 def test_a_publication_takes_one_hop_to_a_matcher_and_one_to_the_home() -> None:
-    cluster = made()
+    cluster = made(order=Order.FREE)
     subscribe(cluster, "s", "x >= 300 AND x < 600 AND y < 100", at="D2")
     assert cluster.matchers_with("s") == {"M1": [1], "M2": [0], "M3": [0]}
     assert stored(cluster) == ["s"]
@@ -183,7 +183,7 @@ def test_another_candidate_is_used_when_the_matcher_stays_silent() -> None:
 
 
 def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() -> None:
-    cluster = made()
+    cluster = made(order=Order.FREE)
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
     cluster.run(3)  # the loads are known, and change no more
     cluster.held |= {Match: []}
@@ -202,7 +202,7 @@ def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() 
 def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> None:
     """The matcher answers and dies; what it sent to the home is lost, or came: nobody knows."""
     for home_has_it in (False, True):
-        cluster = made()
+        cluster = made(order=Order.FREE)
         subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
         cluster.held |= {Matched: [], Receipt: []}
         cluster.publish("D1", 1, x=100, y=900)

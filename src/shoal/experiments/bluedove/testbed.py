@@ -35,7 +35,7 @@ from shoal.model import BrokerId, Publication, Subscription
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import encoded_bytes
 from shoal.overlays.bluedove.messages import Answer, Digest, LoadReport, News, Pull
-from shoal.overlays.bluedove.parameters import Parameters, full_replication, peer_to_peer
+from shoal.overlays.bluedove.parameters import Order, Parameters, full_replication, peer_to_peer
 from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.queues import Index
@@ -104,6 +104,7 @@ def parameters_of(setting: Setting, dimensions: tuple[Dimension, ...]) -> Parame
         "dispatchers": tuple(f"D{number + 1}" for number in range(setting.dispatchers)),
         "matchers": tuple(f"M{number + 1:03}" for number in range(setting.matchers)),
         "cores": setting.cores,
+        "order": Order.FREE,
         "publications_per_job": 1,
         "gossip_interval_us": gossip_us,
         "load_interval_us": report_us,

@@ -12,15 +12,21 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from shoal.experiments.live.brokers import Brokers, Counts
+from shoal.client import ClientError
+from shoal.experiments.live.brokers import Brokers, Counts, UnrestError
 from shoal.experiments.live.judge import Judge, Key
-from shoal.experiments.live.replay import ANONYMOUS, Credentials, Players
+from shoal.experiments.live.replay import (
+    ANONYMOUS,
+    Credentials,
+    Players,
+    Progress,
+)
 from shoal.experiments.live.trace import controls, mean_hops
 from shoal.experiments.run_files import BrokerRow, Workload
 from shoal.experiments.runner import run_workload
@@ -75,6 +81,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     judge      who says what is expected
     controls   what brokers took in besides, about clients that moved; None when it is not known,
                and then it is among the measured messages
+    unfinished what kept the replay from being whole, in words; what it says of the rest is so, but
+               nothing is predicted for it
     """
 
     name: str
@@ -95,10 +103,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     measured: Figures | None
     controls: int | None
     places: tuple[Place, ...]
-
-
-# Told what goes on, and how much of it is done.
-Progress = Callable[[str, float], None]
+    unfinished: tuple[str, ...] = ()
 
 
 async def compare(
@@ -113,7 +118,8 @@ async def compare(
 ) -> Comparison:
     """Replay a workload through a running network, and predict what that comes to.
 
-    ReplayError, UnrestError and ClientError say what kept it from that.
+    ReplayError, UnrestError and ClientError say what kept it from beginning; what kept it from its
+    end is in the result.
     """
     is_tree = SYSTEMS[network.system].needs_tree
     prediction = None
@@ -123,19 +129,25 @@ async def compare(
     judge = Judge(expected)
     players = Players(workload, network, judge, credentials)
     brokers = Brokers(network)
-    progress("connecting", 0.0)
-    async with players.publishers():
+    after: Counts | None = None
+    async with players.publishers(progress):
         await brokers.at_rest()
-        async with players.subscribers():
+        async with players.subscribers(progress):
             before, from_us = await brokers.at_rest(), _now_us()
-            await players.play(lambda share: progress("replaying", share))
-            await players.all_arrived(brokers.at_rest)
-            after, to_us = await brokers.at_rest(), _now_us()
+            try:
+                await players.play(lambda share: progress("replaying", share))
+                await players.all_arrived(brokers.at_rest)
+                after, to_us = await brokers.at_rest(), _now_us()
+            except (ClientError, UnrestError) as error:
+                players.unfinished.append(str(error))
+            unfinished = tuple(players.unfinished)
     traced = _Traced(None, None)
-    if is_tree and network.trace.folder:
+    if after and is_tree and network.trace.folder:
         progress("reading the trace", 1.0)
         traced = await _read_trace(workload, network, players, judge, (from_us, to_us))
-    measured = _figures(players, before, after, traced) if is_tree else None
+    measured = _figures(players, before, after, traced) if after and is_tree else None
+    if unfinished:
+        prediction = None
     return Comparison(
         name=name,
         system=network.system,
@@ -149,7 +161,8 @@ async def compare(
         predicted=None if prediction is None else prediction.figures,
         measured=measured,
         controls=traced.controls,
-        places=_places(workload, prediction, players.prefix, after),
+        places=() if after is None else _places(workload, prediction, players.prefix, after),
+        unfinished=unfinished,
     )
 
 

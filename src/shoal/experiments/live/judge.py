@@ -14,7 +14,7 @@ Verdict(expected=2, delivered=4, lost=0, duplicated=1, phantom=1, out_of_order=1
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +57,20 @@ class Judge:
         newest = self._newest.get((subscription, publisher), sequence)
         self._out_of_order += sequence < newest
         self._newest[subscription, publisher] = max(newest, sequence)
+
+    def leave_out(
+        self,
+        *,
+        subscriptions: Container[SubscriptionId] = (),
+        publishers: Container[ClientId] = (),
+    ) -> None:
+        """Expect nothing for, or of, these: they take no part."""
+        self._expected = {
+            key
+            for key in self._expected
+            if key[0] not in subscriptions and key[1] not in publishers
+        }
+        self.missing &= self._expected
 
     @property
     def verdict(self) -> Verdict:

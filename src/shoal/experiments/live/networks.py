@@ -15,9 +15,8 @@ import msgspec
 
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario
-from shoal.experiments.topologies import build_links
+from shoal.experiments.topologies import scenario_links
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.network_file import Network, TraceSection, dump_network, load_network
 from shoal.runtime.supervisor import START_TIMEOUT_S, StartError, Supervisor, local_brokers
 
@@ -43,11 +42,9 @@ def scenario_network(
         workload = read_workload(Path(scenario.workload.path))
     names = [row.broker for row in workload.brokers]
     parameters = scenario.parameters
-    links = []
-    if SYSTEMS[scenario.system].needs_tree:
-        links = build_links(scenario.topology, workload.brokers, workload.links, scenario.seed)
-    elif isinstance(parameters, BluedoveParameters):
+    if isinstance(parameters, BluedoveParameters):
         parameters = parameters.for_brokers(names)
+    links = scenario_links(scenario, workload)
     network = local_brokers(
         names, links, scenario.system, parameters, host=host, port=port, websockets=websockets
     )

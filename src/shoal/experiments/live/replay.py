@@ -21,13 +21,12 @@ from typing import Any
 import msgspec
 
 from shoal.client import Client, ClientError, Message, Subscription
+from shoal.experiments.live.admission import Admission
 from shoal.experiments.live.judge import Judge
 from shoal.experiments.run_files import Event, PublisherRow, SubscriptionRow, Workload
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.runtime.network_file import Network
 
-# Clients that are let in at once, so that no door has more knocking than it answers in time.
-CONNECTING = 16
 # Publications of one publisher that wait for their acknowledgement.
 UNDER_WAY = 64
 # Events that wait for a publisher that is held up, before the replay waits, too.
@@ -35,7 +34,14 @@ MAX_LATE = 1_000
 # When nothing has come for so long, it may be time to stop waiting.
 PATIENCE_S = 2.0
 
+# Told what goes on, and how much of it is done.
+Progress = Callable[[str, float], None]
+
 _PAYLOAD = msgspec.json.Decoder(tuple[str, int])
+
+
+def _silent(what: str, share: float) -> None:
+    """Nobody is told."""
 
 
 class ReplayError(Exception):
@@ -67,6 +73,8 @@ class Players:
             row.publisher: [] for row in workload.publishers
         }
         self.seconds = 0.0
+        # What kept parts of the workload from being replayed, in words.
+        self.unfinished: list[str] = []
         self._workload = workload
         self._doors = doors(workload, network)
         self._judge = judge
@@ -94,38 +102,65 @@ class Players:
     # --- clients ------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def publishers(self) -> AsyncIterator[None]:
-        """Connected, each at its broker, with its advertisements."""
+    async def publishers(self, progress: Progress = _silent) -> AsyncIterator[None]:
+        """Connected, each at its broker, with its advertisements; but for those left out."""
         promises: dict[ClientId, list[PublisherRow]] = {}
         for row in self._workload.publishers:
             promises.setdefault(row.publisher, []).append(row)
 
+        admission = Admission(_counted(progress, "publishers", len(promises)))
+
         async def connect(name: ClientId, rows: Sequence[PublisherRow]) -> None:
             advertised = [row.advertisement for row in rows]
-            self._publishers[name] = await self._connect(stack, name, rows[0].broker, advertised)
+            client = await admission.connect(
+                name, lambda: self._connect(stack, name, rows[0].broker, advertised)
+            )
+            if client is not None:
+                self._publishers[name] = client
+                admission.done()
 
         async with AsyncExitStack() as stack:
-            await _each(connect(name, rows) for name, rows in promises.items())
+            await _all(connect(name, rows) for name, rows in promises.items())
+            self._leave_out("publishers", admission.left_out, len(promises))
+            self._judge.leave_out(publishers=admission.left_out.keys())
             yield
 
     @asynccontextmanager
-    async def subscribers(self) -> AsyncIterator[None]:
-        """Connected and subscribed; what arrives is told to the judge."""
+    async def subscribers(self, progress: Progress = _silent) -> AsyncIterator[None]:
+        """Connected and subscribed, but for those left out; what arrives is told to the judge."""
+        rows = self._workload.subscriptions
+        admission = Admission(_counted(progress, "subscribers", len(rows)))
 
         async def connect(row: SubscriptionRow) -> None:
-            client = await self._connect(stack, row.subscription, row.broker, ())
-            subscription = client.subscribe(self.topic, row.filter)
-            await subscription.granted()
-            self._reading.append(asyncio.create_task(self._read(row.subscription, subscription)))
+            name = row.subscription
+            client = await admission.connect(
+                name, lambda: self._connect(stack, name, row.broker, ())
+            )
+            if client is None:
+                return
+            subscription = await admission.subscribe(
+                name, lambda: client.subscribe(self.topic, row.filter)
+            )
+            if subscription is not None:
+                self._reading.append(asyncio.create_task(self._read(name, subscription)))
+                admission.done()
 
         async with AsyncExitStack() as stack:
             try:
-                await _each(connect(row) for row in self._workload.subscriptions)
+                await _all(connect(row) for row in rows)
+                self._leave_out("subscribers", admission.left_out, len(rows))
+                self._judge.leave_out(subscriptions=admission.left_out.keys())
                 yield
             finally:
                 for task in self._reading:
                     task.cancel()
                 await asyncio.gather(*self._reading, return_exceptions=True)
+
+    def _leave_out(self, who: str, names: Mapping[str, str], of: int) -> None:
+        if names:
+            first, reason = next(iter(names.items()))
+            count = f"{len(names):,} of {of:,} {who} did not get in"
+            self.unfinished.append(f"{count}, {first} for one: {reason}")
 
     async def _connect(
         self, stack: AsyncExitStack, name: str, broker: BrokerId, advertised: Sequence[str]
@@ -141,8 +176,11 @@ class Players:
         return await stack.enter_async_context(client)
 
     async def _read(self, name: SubscriptionId, subscription: Subscription) -> None:
-        while True:
-            self._arrived(name, await subscription.get())
+        try:
+            while True:
+                self._arrived(name, await subscription.get())
+        except ClientError as error:
+            self.unfinished.append(f"subscriber {name} heard no more: {error}")
 
     def _arrived(self, name: SubscriptionId, message: Message) -> None:
         publisher, sequence = _PAYLOAD.decode(message.payload)
@@ -167,7 +205,8 @@ class Players:
                 if due_s > loop.time():
                     progress(event.replay_us / end_us)
                     await asyncio.sleep(due_s - loop.time())
-                await queues[event.publisher].put(event)
+                if event.publisher in queues:
+                    await queues[event.publisher].put(event)
             for queue in queues.values():
                 await queue.put(None)
         self.seconds = loop.time() - started_s
@@ -189,8 +228,9 @@ class Players:
             payload = msgspec.json.encode(key)
             await client.publish(self.topic, payload, attributes=event.attributes)
         except (ClientError, ValueError) as error:
+            kind = ClientError if isinstance(error, ClientError) else ReplayError
             name = f"event {event.sequence} of {event.publisher}"
-            raise ReplayError(f"{name} cannot be published: {error}") from None
+            raise kind(f"{name} cannot be published: {error}") from None
 
     async def all_arrived(self, at_rest: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Wait until the judge misses nothing, or nothing comes from brokers that rest."""
@@ -222,17 +262,17 @@ def doors(workload: Workload, network: Network) -> Mapping[BrokerId, str]:
     return found
 
 
-async def _each(connecting: Iterable[Coroutine[None, None, None]]) -> None:
-    """All of these, some at a time."""
-    room = asyncio.Semaphore(CONNECTING)
+def _counted(progress: Progress, who: str, total: int) -> Callable[[int], None]:
+    """How many of these clients are in, as progress."""
+    return lambda inside: progress(
+        f"connecting {who}: {inside:,} of {total:,}", inside / max(total, 1)
+    )
 
-    async def one(coroutine: Coroutine[None, None, None]) -> None:
-        async with room:
-            await coroutine
 
+async def _all(connecting: Iterable[Coroutine[None, None, None]]) -> None:
     async with _group() as group:
         for coroutine in connecting:
-            group.create_task(one(coroutine))
+            group.create_task(coroutine)
 
 
 @asynccontextmanager

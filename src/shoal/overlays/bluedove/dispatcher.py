@@ -42,6 +42,7 @@ from shoal.overlays.bluedove.messages import (
     Poll,
     Pull,
     Receipt,
+    Results,
     Stored,
     Welcome,
 )
@@ -142,13 +143,15 @@ class Dispatcher:
         self.outbox.heard(sender, now_us)
         match message:
             case Matched(found):
-                self.home.matched(sender, found, now_us, out)
+                self.home.matched(found, now_us, out)
+            case Results(results):
+                self.outbox.matched(sender, results, now_us, out)
             case Answer():
                 self.outbox.answered(message, out)
             case Receipt(message_ids):
                 self.outbox.receipt(sender, message_ids, out)
             case NotServed(message_ids, member):
-                self._node.table.merge((member,), now_us)
+                self._node.learn((member,), now_us, out)
                 self.outbox.not_served(sender, message_ids, now_us, out)
             case LoadReport():
                 self.outbox.load_reported(sender, message, now_us)
@@ -168,7 +171,7 @@ class Dispatcher:
 
     def news(self, sender: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
         """A table that was pulled, or what a matcher announces."""
-        self._node.table.merge(message.members, now_us)
+        self._node.learn(message.members, now_us, out)
         self._told(sender, now_us, out)
 
     # --- starting and joining -----------------------------------------------------------------
@@ -273,6 +276,7 @@ class Dispatcher:
 
     def link(self, broker: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         if up:
+            self.outbox.link_up(broker, now_us, out)
             return
         self._greeting.pop(broker, None)
         self.outbox.link_down(broker, now_us, out)

@@ -242,8 +242,8 @@ class Handover:
             rebuilding.asks_matchers = True
             for row in self._matcher.known_rows(dimension, rebuilding.hole):
                 self._matcher.sets[dimension].add(row)
-            others = [member.broker for member in self._node.table.serving()]
-            others.remove(self._node.broker)
+            serving = (member.broker for member in self._node.table.serving())
+            others = [name for name in serving if name != self._node.broker]
             self._fetch(dimension, rebuilding, others, now_us, out)
         if not rebuilding.awaited:
             self._serve_too(dimension, rebuilding.hole, now_us, out)

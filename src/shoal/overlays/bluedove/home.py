@@ -11,11 +11,11 @@ asks for, each publication once, and tells matchers to forget what it does not k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from shoal.broker.effects import Deliver, Effect, Key, Notify, Settled, Unsettled
-from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
+from shoal.matching.semantics import matches
 from shoal.model import BrokerId, ClientId, FilterError, MessageId, Subscription, SubscriptionId
 from shoal.overlays.bluedove.mailboxes import Mailboxes
 from shoal.overlays.bluedove.members import Segment
@@ -30,6 +30,7 @@ from shoal.overlays.bluedove.messages import (
     SubscriptionStored,
 )
 from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.parameters import Order
 from shoal.overlays.bluedove.planner import Ranges, copies, ranges_of
 from shoal.overlays.bluedove.segments import Range
 
@@ -206,44 +207,41 @@ class Home:
 
     # --- deliveries ---------------------------------------------------------------------------
 
-    def matched(
-        self, matcher: BrokerId, found: Iterable[Found], now_us: int, out: list[Effect]
-    ) -> None:
+    def matched(self, found: Iterable[Found], now_us: int, out: list[Effect]) -> None:
         """Deliver what is new, and confirm all to the dispatchers it came from."""
         broker = self._node.broker
+        in_order = self._node.parameters.order is Order.PUBLISHER
         confirmed: dict[BrokerId, list[MessageId]] = {}
         for each in found:
-            message_id = each.routed.message_id
-            if message_id.broker != broker:
+            message_id, matcher = each.routed.message_id, each.matcher
+            if in_order or message_id.broker != broker:
                 confirmed.setdefault(message_id.broker, []).append(message_id)
             if message_id in self._delivered:
                 continue
             self._delivered[message_id] = None
             if len(self._delivered) > MAX_REMEMBERED:
                 del self._delivered[next(iter(self._delivered))]
-            hops = (message_id.broker != matcher) + (matcher != broker)
-            self._deliver(matcher, each.routed, each.subscriptions, hops, now_us, out)
+            last = message_id.broker if in_order else matcher
+            hops = (message_id.broker != matcher) * (1 + in_order) + (last != broker)
+            self._deliver(each, hops, now_us, out)
         for dispatcher, ids in confirmed.items():
             self._node.send(dispatcher, Receipt(tuple(ids)), now_us, out)
 
-    def _deliver(
-        self,
-        matcher: BrokerId,
-        routed: RoutedPublication,
-        subscriptions: Mapping[SubscriptionId, int],
-        hops: int,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
+    def _deliver(self, found: Found, hops: int, now_us: int, out: list[Effect]) -> None:
         local: dict[ClientId, list[SubscriptionId]] = {}
-        for id, version in subscriptions.items():
+        for id, version in found.subscriptions.items():
             placement = self._placements.get(id)
-            if placement is not None and placement.row.version == version:
-                local.setdefault(placement.row.subscription.client, []).append(id)
-            else:
-                self._node.send(matcher, Remove(id, version), now_us, out)
+            row = None if placement is None else placement.row
+            if row is None or row.version != version:
+                self._node.send(found.matcher, Remove(id, version), now_us, out)
+            # An earlier version may be of this broker's earlier life: what is wanted now counts.
+            if row is not None and (
+                row.version == version
+                or matches(row.subscription.filter, found.routed.publication.attributes)
+            ):
+                local.setdefault(row.subscription.client, []).append(id)
         for client, ids in local.items():
-            delivery = Deliver(client, routed, tuple(ids), hops)
+            delivery = Deliver(client, found.routed, tuple(ids), hops)
             if not self.mailboxes.keep(delivery, now_us, out):
                 out.append(delivery)
 

@@ -2,8 +2,8 @@
 
 What it serves on a dimension is a segment, and for every place in it the set holds every stored
 subscription that can match there.  A publication that lies elsewhere is handed back with what the
-matcher does serve.  One that is matched goes to the homes of the subscriptions, and its dispatcher
-hears which homes those are.
+matcher does serve.  Of one that is matched its dispatcher hears what was found, to pass it on in
+order; where order is free it goes to the homes at once, and its dispatcher hears which those are.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from shoal.overlays.bluedove.messages import (
     Matched,
     NotServed,
     Remove,
+    Result,
+    Results,
     Row,
     Store,
     Stored,
 )
 from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.parameters import Order
 from shoal.overlays.bluedove.queues import DimensionQueue, Index, SubscriptionSet, Turns, Waiting
 from shoal.overlays.bluedove.records import ServedRecord
 
@@ -127,20 +130,23 @@ class Matcher:
         if not self._before_shrinking[dimension]:
             self.sets[dimension].keep(self.segments[dimension], self.incoming[dimension])
 
-    def forget(self, now_us: int, out: list[Effect]) -> None:
-        """Serve and know nothing, as one who has been taken for dead must."""
+    def forget(self) -> list[Waiting]:
+        """Serve and know nothing, as one taken for dead must; what was to be matched."""
+        waiting: list[Waiting] = []
         for dimension, rows in enumerate(self.sets):
             self.segments[dimension] = self.incoming[dimension] = NOTHING
             rows.keep()
             rows.replicas.clear()
             self._before_shrinking[dimension] = 0
-            queue = self.queues[dimension]
-            self._hand_back(queue.clear(), now_us, out)
+            waiting += self.queues[dimension].clear()
         for job in self._jobs.values():
+            if not job.is_void:
+                waiting += job.taken
             job.is_void = True
-            self._hand_back(job.taken, now_us, out)
+        return waiting
 
-    def _hand_back(self, waiting: Iterable[Waiting], now_us: int, out: list[Effect]) -> None:
+    def hand_back(self, waiting: Iterable[Waiting], now_us: int, out: list[Effect]) -> None:
+        """Tell dispatchers that these are not matched here, and what is served here."""
         member = self._node.table.members[self._node.broker]
         ids: dict[BrokerId, list[MessageId]] = {}
         for dispatcher, routed in waiting:
@@ -165,7 +171,7 @@ class Matcher:
                     self.forget_report(dispatcher)  # the next one shows that we are here
             else:
                 elsewhere.append(Waiting(dispatcher, routed))
-        self._hand_back(elsewhere, now_us, out)
+        self.hand_back(elsewhere, now_us, out)
         self._start_work(now_us, out)
 
     def _start_work(self, now_us: int, out: list[Effect]) -> None:
@@ -194,32 +200,50 @@ class Matcher:
         worked_us = now_us - job.since_us
         self.work_us += worked_us
         self._searched += job.searched
+        if self._node.parameters.order is Order.PUBLISHER:
+            self._answer_in_order(job, now_us, out)
+        else:
+            self._answer(job, now_us, out)
+        self.queues[job.dimension].done(job.taken, worked_us)
+        self._drained(job.dimension, len(job.taken))
+        self._start_work(now_us, out)
+
+    def _answer_in_order(self, job: _Job, now_us: int, out: list[Effect]) -> None:
+        """Tell each dispatcher what was found; it is passed on by it."""
+        results: dict[BrokerId, list[Result]] = {}
+        for dispatcher, routed in job.taken:
+            homes = self._by_home(job.dimension, routed.publication.attributes)
+            results.setdefault(dispatcher, []).append(Result(routed.message_id, homes))
+        for dispatcher, found in results.items():
+            self._node.send(dispatcher, Results(tuple(found)), now_us, out)
+
+    def _answer(self, job: _Job, now_us: int, out: list[Effect]) -> None:
+        """Send what was found to the homes, and tell each dispatcher which homes those are."""
         matched: dict[BrokerId, list[Found]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}
         for dispatcher, routed in job.taken:
             ids, homes = answers.setdefault(dispatcher, ([], {}))
             ids.append(routed.message_id)
-            for home, subscriptions in self._by_home(job.dimension, routed.publication.attributes):
-                matched.setdefault(home, []).append(Found(routed, subscriptions))
+            found = self._by_home(job.dimension, routed.publication.attributes)
+            for home, subscriptions in found.items():
+                row = Found(routed, subscriptions, self._node.broker)
+                matched.setdefault(home, []).append(row)
                 if home != dispatcher:
                     homes.setdefault(home, []).append(routed.message_id)
         send = self._node.send
-        for home, found in matched.items():
-            send(home, Matched(tuple(found)), now_us, out)
+        for home, rows in matched.items():
+            send(home, Matched(tuple(rows)), now_us, out)
         for dispatcher, (ids, homes) in answers.items():
             confirming = {home: tuple(names) for home, names in homes.items()}
             send(dispatcher, Answer(confirming, tuple(ids)), now_us, out)
-        self.queues[job.dimension].done(job.taken, worked_us)
-        self._drained(job.dimension, len(job.taken))
-        self._start_work(now_us, out)
 
     def _by_home(
         self, dimension: int, attributes: Attributes
-    ) -> Iterable[tuple[BrokerId, dict[SubscriptionId, int]]]:
+    ) -> dict[BrokerId, dict[SubscriptionId, int]]:
         homes: dict[BrokerId, dict[SubscriptionId, int]] = {}
         for row in self.sets[dimension].match(attributes):
             homes.setdefault(row.home, {})[row.subscription.id] = row.version
-        return homes.items()
+        return homes
 
     def _drained(self, dimension: int, count: int) -> None:
         before = self._before_shrinking[dimension]

@@ -1,7 +1,8 @@
 """What is known of the matchers: who they are, which segments they serve, and since when.
 
 Every matcher writes one entry, about itself, and raises its version whenever it speaks; the
-newest wins wherever two meet.  An entry of a later generation (a server that started again) beats
+newest wins wherever two meet, but at the matcher itself, which takes no other's word for what it
+serves (`contested`).  An entry of a later generation (a server that started again) beats
 any of an earlier one, and within a generation "dead" and "left" beat "alive", so that the word of
 a failure is not overtaken by old signs of life.  Looking up who serves a place is one bisection.
 
@@ -130,10 +131,15 @@ class _Owners:
 
 
 class MemberTable:
-    """All entries that one node knows."""
+    """All entries that one node knows; `own` is the name of its matcher, if it has one."""
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, dimensions: int, own: BrokerId | None = None) -> None:
         self.dimensions = dimensions
+        self._own = own
+        # The generation with which the own matcher's life began.
+        self.born = 0
+        # What others say of the own matcher, and it has not said itself in this life.
+        self.contested: Age | None = None
         self.members: dict[BrokerId, Member] = {}
         # Of the members, each, by name in order; asked for at every exchange.
         self.ages: dict[BrokerId, Age] = {}
@@ -152,32 +158,61 @@ class MemberTable:
             if known is member:
                 continue  # most of a table that comes is here already
             age = member.age
-            if known is not None and self.ages[member.broker] >= age:
+            is_newer = known is None or self.ages[member.broker] < age
+            if member.broker == self._own and age.generation:
+                if is_newer or age.generation < self.born:
+                    self.contested = age if self.contested is None else max(age, self.contested)
+                continue
+            if not is_newer:
                 continue
             if len(member.segments) != self.dimensions:
                 continue  # of another configuration: it cannot be used here
-            self.members[member.broker] = member
-            self.ages[member.broker] = age
-            self.heard_us[member.broker] = now_us
-            if (
-                known is None
-                or known.generation != member.generation
-                or known.status is not member.status
-                or known.segments != member.segments
-            ):
+            if self._put(member, age, now_us):
                 changed.append(member.broker)
-                self.revision += 1
-                self._owners = None
         if len(self.ages) > count:
             self.ages = dict(sorted(self.ages.items()))
         return changed
+
+    def replaced(self, members: Iterable[Member]) -> list[Member]:
+        """The entries of earlier lives that these would replace."""
+        return [
+            known
+            for member in members
+            if (known := self.members.get(member.broker)) is not None
+            and 0 < known.generation < member.generation
+            and known.broker != self._own
+        ]
+
+    def write(self, member: Member, now_us: int) -> None:
+        """Take in the entry that the own matcher writes."""
+        is_new = member.broker not in self.ages
+        self._put(member, member.age, now_us)
+        if is_new:
+            self.ages = dict(sorted(self.ages.items()))
+
+    def _put(self, member: Member, age: Age, now_us: int) -> bool:
+        """Whether that changes more than the version."""
+        known = self.members.get(member.broker)
+        self.members[member.broker] = member
+        self.ages[member.broker] = age
+        self.heard_us[member.broker] = now_us
+        if (
+            known is not None
+            and known.generation == member.generation
+            and known.status is member.status
+            and known.segments == member.segments
+        ):
+            return False
+        self.revision += 1
+        self._owners = None
+        return True
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
         """Take in signs of life of those whose entries are as they are here."""
         mine = self.ages
         for name, age in ages.items():
             known = mine.get(name)
-            if age is known or known is None:
+            if age is known or known is None or name == self._own:
                 continue
             if age > known and age.says_the_same(known):
                 row = self.members[name]

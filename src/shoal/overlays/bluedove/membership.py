@@ -10,6 +10,7 @@
 
 A matcher that was known before it started (it crashed) is not given its first segments again:
 others may serve them by now.  One that hears that it is dead gives everything up and joins anew.
+What it serves nobody else says: news of an earlier life is answered by a newer entry.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Membership:
     # --- starting -----------------------------------------------------------------------------
 
     def start(self, now_us: int, out: list[Effect]) -> None:
-        self._generation = max(1, now_us)
+        self._generation = self._node.table.born = max(1, now_us)
         if self._node.broker not in self._node.table.members:
             self._write(now_us)
         self._unanswered = dict.fromkeys(self._node.dispatchers)
@@ -94,7 +95,7 @@ class Membership:
     ) -> None:
         if self.state is not State.STARTING:
             return
-        self._node.table.merge(message.members, now_us)
+        self._node.learn(message.members, now_us, out)
         self._was_welcomed = True
         self._is_known = self._is_known or not message.is_first
         self._unanswered.pop(dispatcher, None)
@@ -141,7 +142,7 @@ class Membership:
             status=status,
             segments=segments,
         )
-        self._node.table.merge([member], now_us)
+        self._node.table.write(member, now_us)
         return member
 
     def announce(self, now_us: int, out: list[Effect], also_tell: Iterable[BrokerId] = ()) -> None:
@@ -193,23 +194,42 @@ class Membership:
 
     def news(self, partner: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
         table = self._node.table
-        table.merge(message.members, now_us)
+        self._node.learn(message.members, now_us, out)
         table.renew(message.ages, now_us)
         if message.wanted:
             found = (table.members.get(name) for name in message.wanted)
             members = tuple(member for member in found if member is not None)
             self._node.send(partner, News(members), now_us, out)
-        mine = table.members[self._node.broker]
-        if mine.status is Status.DEAD and self.state is not State.STARTING:
+
+    def contested(self, now_us: int, out: list[Effect]) -> None:
+        """Others say of this matcher what it did not say in this life: its own word counts."""
+        table = self._node.table
+        said, table.contested = table.contested, None
+        if said is None or self.state is State.LEFT:
+            return
+        was_known, is_of_earlier_life = self._is_known, said.generation != self._generation
+        self._is_known = was_known or is_of_earlier_life
+        if self.state is State.STARTING:
+            # It served in an earlier life; others must not take it for one who still does.
+            self._generation = max(self._generation, said.generation + 1)
+            self._write(now_us)
+        elif said <= table.ages[self._node.broker]:
+            if not was_known:  # it began as if it were new: others may serve its segments by now
+                self._rise_again(now_us, out)
+        elif said.generation == self._generation:
             self._rise_again(now_us, out)
+        else:  # the clock has gone back between two lives
+            self._generation = said.generation + 1
+            self.announce(now_us, out)
 
     def _rise_again(self, now_us: int, out: list[Effect]) -> None:
         """Others took this matcher for dead: what it serves is theirs by now."""
         self._generation = max(self._generation + 1, now_us)
         self.handover.forget()
         self.state = State.JOINING
-        self._matcher.forget(now_us, out)
+        waiting = self._matcher.forget()
         self.announce(now_us, out)
+        self._matcher.hand_back(waiting, now_us, out)
 
     # --- joining ------------------------------------------------------------------------------
 
@@ -230,7 +250,7 @@ class Membership:
     def donors(self, message: Donors, now_us: int, out: list[Effect]) -> None:
         if self.state not in (State.JOINING, State.SERVING):
             return
-        self._node.table.merge(message.members, now_us)
+        self._node.learn(message.members, now_us, out)
         for dimension in self._wanting():
             if dimension in message.matchers:
                 self.handover.ask(message.matchers[dimension], dimension, now_us, out)
@@ -264,6 +284,7 @@ class Membership:
                 continue
             if self._node.parameters.replicated:
                 self._matcher.serve(dimension, NOTHING, now_us, out)
+                self.announce(now_us, out)
                 continue
             found = heirs(self._node.table, dimension, self._node.broker)
             if found:

@@ -97,16 +97,30 @@ class Match(Message, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A publication, and a home's subscriptions that match it, with their versions."""
+    """A publication, a home's subscriptions that match it, by version, and who found them."""
 
     routed: RoutedPublication
     subscriptions: Mapping[SubscriptionId, int]
+    matcher: BrokerId
 
 
 class Matched(Message, frozen=True):
-    """Matcher to home: deliver these."""
+    """To a home, from the matcher or, where order is kept, from the dispatcher: deliver these."""
 
     found: tuple[Found, ...]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Of a publication: the subscriptions that match it, with their versions, by their homes."""
+
+    message_id: MessageId
+    homes: Mapping[BrokerId, Mapping[SubscriptionId, int]]
+
+
+class Results(Message, frozen=True):
+    """Matcher to dispatcher, which passes them on in their order: these are matched."""
+
+    results: tuple[Result, ...]
 
 
 class Answer(Message, frozen=True):
@@ -268,6 +282,7 @@ MESSAGES: Vocabulary = (
     Form(Match, Match, _itself, _checked_match),
     Form(Matched, Matched, _itself, _checked_matched),
     Answer,
+    Results,
     Receipt,
     NotServed,
     LoadReport,

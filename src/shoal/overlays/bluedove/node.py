@@ -8,6 +8,7 @@ itself goes through `inbox`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from functools import lru_cache
 
 from shoal.broker.effects import Effect, OpenLink, Send
@@ -15,6 +16,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.members import Member, MemberTable
+from shoal.overlays.bluedove.messages import News
 from shoal.overlays.bluedove.parameters import Parameters
 from shoal.overlays.bluedove.planner import initial_segments
 from shoal.overlays.bluedove.segments import Dimension
@@ -40,7 +42,8 @@ class Node:
         alone = sorted({*context.neighbours, context.broker})
         self.expected = parameters.matchers or tuple(alone)
         self.dispatchers = dict.fromkeys(parameters.dispatchers or alone)
-        self.table = MemberTable(len(self.dimensions))
+        own = self.broker if parameters.role(self.broker).matches else None
+        self.table = MemberTable(len(self.dimensions), own)
         self.first_members = _first_members(
             self.dimensions, self.expected, replicated=parameters.replicated
         )
@@ -68,6 +71,14 @@ class Node:
     def address(self, broker: BrokerId) -> str:
         member = self.table.members.get(broker)
         return "" if member is None else member.address
+
+    def learn(self, members: Iterable[Member], now_us: int, out: list[Effect]) -> None:
+        """Take in what is newer; who lives anew is told of its earlier life, it may not know."""
+        members = tuple(members)
+        earlier = self.table.replaced(members)
+        self.table.merge(members, now_us)
+        for member in earlier:
+            self.send(member.broker, News((member,)), now_us, out)
 
     def link(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
         """A link came up, or went down, or did not come up."""

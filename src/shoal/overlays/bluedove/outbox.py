@@ -1,7 +1,8 @@
 """A dispatcher's publications on their way: kept until a matcher and all homes have answered.
 
 Each goes to one of its candidates, as the policy says.  It is done when that matcher has matched
-it and the homes it named have what they are to deliver.  When the matcher's link breaks, when it
+it and the homes it named have what they are to deliver: from the matcher, or, where a publisher's
+order is kept, from here, in its turn (`lines.py`).  When the matcher's link breaks, when it
 stays silent or says that it does not serve the place, the publication goes to another candidate;
 when there is none, it waits.  Homes know second copies by the publication's number.  A client that
 waits to hear of its publications waits until all that it sent together are done.
@@ -11,38 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
-from shoal.model import BrokerId, MessageId, Publication
+from shoal.model import BrokerId, ClientId, MessageId, Publication
 from shoal.overlays.bluedove.forwarding import Candidate, Load, choose
-from shoal.overlays.bluedove.messages import Answer, LoadReport, Match
+from shoal.overlays.bluedove.lines import Lines, Owed, Pending, Request
+from shoal.overlays.bluedove.messages import Answer, Found, LoadReport, Match, Matched, Result
 from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.parameters import Order
 
-
-class _Request:
-    """Publications that a client sent together and waits for."""
-
-    __slots__ = ("key", "left")
-
-    def __init__(self, number: int, left: int) -> None:
-        self.key = ("publications", str(number))
-        self.left = left
-
-
-class _Pending:
-    """A publication that is not done, of a request that somebody waits for or of none."""
-
-    __slots__ = ("homes", "matcher", "receipts", "request", "routed", "since_us", "tried")
-
-    def __init__(self, routed: RoutedPublication, request: _Request | None) -> None:
-        self.routed = routed
-        self.request = request
-        self.matcher: BrokerId | None = None
-        self.since_us = 0
-        self.tried: tuple[BrokerId, ...] = ()
-        self.homes: set[BrokerId] | None = None  # those to confirm, once a matcher has answered
-        self.receipts: set[BrokerId] = set()
+# What a home that is back has missed goes to it in messages of so many publications.
+FOUND_PER_MESSAGE = 100
 
 
 class Outbox:
@@ -50,14 +32,17 @@ class Outbox:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._pending: dict[MessageId, _Pending] = {}
-        self._at: dict[BrokerId, dict[MessageId, _Pending]] = {}
-        self._stranded: dict[MessageId, _Pending] = {}
+        self._pending: dict[MessageId, Pending] = {}
+        self._at: dict[BrokerId, dict[MessageId, Pending]] = {}
+        self._stranded: dict[MessageId, Pending] = {}
         self._heard_us: dict[BrokerId, int] = {}
         self._silent: set[BrokerId] = set()
         self._loads: dict[tuple[BrokerId, int], tuple[Load, int]] = {}
         self.utilisations: dict[BrokerId, float] = {}
         self._requests = 0
+        self._keeps_order = node.parameters.order is Order.PUBLISHER
+        self._lines = Lines()
+        self._owed = Owed()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -78,16 +63,18 @@ class Outbox:
         request = None
         if awaited:
             self._requests += 1
-            request = _Request(self._requests, awaited)
+            request = Request(self._requests, awaited)
             out.append(Unsettled(request.key))
         pending = [
-            _Pending(routed, request if routed.publication.assured else None) for routed in taken
+            Pending(routed, request if routed.publication.assured else None) for routed in taken
         ]
         for each in pending:
             self._pending[each.routed.message_id] = each
+            if self._keeps_order:
+                self._lines.join(each)
         self._forward(pending, now_us, out)
 
-    def _forward(self, pending: Iterable[_Pending], now_us: int, out: list[Effect]) -> None:
+    def _forward(self, pending: Iterable[Pending], now_us: int, out: list[Effect]) -> None:
         batches: dict[tuple[BrokerId, int], list[RoutedPublication]] = {}
         policy, random = self._node.parameters.policy, self._node.random
         for each in pending:
@@ -106,7 +93,7 @@ class Outbox:
         for (matcher, dimension), batch in batches.items():
             self._node.send(matcher, Match(dimension, tuple(batch)), now_us, out)
 
-    def _candidates(self, pending: _Pending) -> list[Candidate]:
+    def _candidates(self, pending: Pending) -> list[Candidate]:
         """Who can match it, by dimension; not those that failed it or do not answer."""
         attributes = pending.routed.publication.attributes
         owners, lost, silent = self._node.table.owners, self._node.lost, self._silent
@@ -119,7 +106,7 @@ class Outbox:
                     found.append(Candidate(number, matcher, load, at_us))
         return found
 
-    def _again(self, pending: Iterable[_Pending], now_us: int, out: list[Effect]) -> None:
+    def _again(self, pending: Iterable[Pending], now_us: int, out: list[Effect]) -> None:
         """Send publications to other candidates than the one they are at."""
         taken = list(pending)
         for each in taken:
@@ -151,6 +138,64 @@ class Outbox:
             if not each.homes:
                 self._done(each, out)
 
+    def matched(
+        self, matcher: BrokerId, results: Iterable[Result], now_us: int, out: list[Effect]
+    ) -> None:
+        """What a matcher found; what leaves its publisher's line by that goes to the homes."""
+        publishers: dict[ClientId, None] = {}
+        for result in results:
+            id = result.message_id
+            each = self._pending.get(id)
+            if each is None or each.result is not None:
+                continue  # an earlier attempt was faster
+            each.result, each.matched_by = result, matcher
+            if each.matcher is not None:
+                self._at[each.matcher].pop(id, None)
+                each.matcher = None
+            else:
+                self._stranded.pop(id, None)
+            publishers[id.publisher] = None
+        batches: dict[BrokerId, list[Found]] = {}
+        for publisher in publishers:
+            for each in self._lines.leave(publisher):
+                self._pass_on(each, batches, now_us, out)
+        for home, found in batches.items():
+            self._node.send(home, Matched(tuple(found)), now_us, out)
+
+    def _pass_on(
+        self,
+        each: Pending,
+        batches: dict[BrokerId, list[Found]],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """To the homes that are there; it waits for those that may come back."""
+        node = self._node
+        assert each.result is not None
+        each.homes = set()
+        for home in each.result.homes:
+            is_there = home == node.broker or home in node.linked
+            is_waited_for = home not in node.lost or (
+                each.request is not None and not self._owed.is_given_up(home)
+            )
+            if not is_there and not is_waited_for:
+                continue
+            each.homes.add(home)
+            self._owed.put(home, each)
+            if is_there:
+                batches.setdefault(home, []).append(self._found(each, home))
+            else:
+                node.open(home, now_us, out)
+        if not each.homes:
+            self._done(each, out)
+
+    def _found(self, each: Pending, home: BrokerId, *, again: bool = False) -> Found:
+        assert each.result is not None
+        routed = each.routed
+        if again:
+            routed = RoutedPublication(marked(routed.publication), routed.message_id)
+        return Found(routed, each.result.homes[home], each.matched_by)
+
     def receipt(self, home: BrokerId, message_ids: Iterable[MessageId], out: list[Effect]) -> None:
         """A home has what it is to deliver."""
         for id in message_ids:
@@ -159,24 +204,25 @@ class Outbox:
                 continue
             each.receipts.add(home)
             self._confirm(each, home, out)
+            self._owed.confirm(home, id)
 
     def not_served(
         self, matcher: BrokerId, ids: Iterable[MessageId], now_us: int, out: list[Effect]
     ) -> None:
-        """The matcher serves other places by now, as the member table says already."""
-        returned = [self._pending[id] for id in ids if id in self._pending]
-        returned = [each for each in returned if each.matcher == matcher]
-        for each in returned:
-            del self._at[matcher][each.routed.message_id]
-        self._forward(returned, now_us, out)
+        """The matcher serves other places by now: others are tried, it not before the next tick.
 
-    def _confirm(self, each: _Pending, home: BrokerId, out: list[Effect]) -> None:
+        The matcher may be this broker: then nothing goes back and forth within one input.
+        """
+        returned = [self._pending[id] for id in ids if id in self._pending]
+        self._again([each for each in returned if each.matcher == matcher], now_us, out)
+
+    def _confirm(self, each: Pending, home: BrokerId, out: list[Effect]) -> None:
         if each.homes is not None:
             each.homes.discard(home)
             if not each.homes:
                 self._done(each, out)
 
-    def _done(self, each: _Pending, out: list[Effect]) -> None:
+    def _done(self, each: Pending, out: list[Effect]) -> None:
         id = each.routed.message_id
         del self._pending[id]
         if each.matcher is not None:
@@ -206,15 +252,39 @@ class Outbox:
     # --- what goes wrong ----------------------------------------------------------------------
 
     def link_down(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """What the matcher had goes elsewhere; the home's clients are gone with it."""
+        """What the matcher had goes elsewhere; the home's clients may be gone with it."""
         self._again(self._at.get(broker, {}).values(), now_us, out)
-        for each in list(self._pending.values()):
-            self._confirm(each, broker, out)
+        if not self._keeps_order:
+            for each in list(self._pending.values()):
+                self._confirm(each, broker, out)
+            return
+        self._owed.went(broker, now_us)
+        self._forgo(broker, out, all_of_it=False)
+
+    def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A home is there, or there again: it may not have what it has not confirmed."""
+        self._owed.came(broker)
+        found = [self._found(each, broker, again=True) for each in self._owed.to(broker).values()]
+        for start in range(0, len(found), FOUND_PER_MESSAGE):
+            part = tuple(found[start : start + FOUND_PER_MESSAGE])
+            self._node.send(broker, Matched(part), now_us, out)
+
+    def _forgo(self, home: BrokerId, out: list[Effect], *, all_of_it: bool) -> None:
+        """Wait no more for a home to confirm, where nobody else waits either or not at all."""
+        for id, each in list(self._owed.to(home).items()):
+            if all_of_it or each.request is None:
+                self._owed.confirm(home, id)
+                self._confirm(each, home, out)
 
     def tick(self, now_us: int, out: list[Effect]) -> bool:
         """Pass over matchers that stay silent; whether any publication has no candidate."""
-        timeout_us = self._node.parameters.answer_timeout_us
-        overdue: list[_Pending] = []
+        parameters = self._node.parameters
+        for home in self._owed.give_up(now_us - parameters.failure_us):
+            self._forgo(home, out, all_of_it=True)
+        for home in self._owed.awaited():
+            self._node.open(home, now_us, out)
+        timeout_us = parameters.answer_timeout_us
+        overdue: list[Pending] = []
         for matcher, pending in self._at.items():
             if not pending:
                 continue

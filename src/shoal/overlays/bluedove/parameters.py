@@ -19,6 +19,7 @@ Source: Li et al., BlueDove, sections III and IV.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,13 @@ _AT_LEAST_ONE = (
     "cores", "publications_per_job", "rate_window_us", "load_interval_us", "gossip_interval_us",
     "pull_interval_us", "tick_us", "answer_timeout_us", "failure_us", "search_prior_ns",
 )  # fmt: skip
+
+
+class Order(enum.Enum):
+    """Whether a publisher's publications reach each subscriber in their order."""
+
+    PUBLISHER = "publisher"
+    FREE = "free"
 
 
 class Role(NamedTuple):
@@ -51,6 +59,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     matchers               brokers that match, in the order of their first segments (III-A)
     replicated             every matcher has everything: the baseline of IV-B
     policy                 how a candidate is chosen (III-B): adaptive
+    order                  publisher: what matchers find goes to the homes by the publisher's
+                           dispatcher, which keeps its publications in their order (ours); free: it
+                           goes there at once, as in the paper (II-B)
     cores                  publications matched at a time, as many as the server has cores (IV-B): 4
     publications_per_job   so many of one queue are matched in one piece of work (ours): 8
     rate_window_us         w, over which rates are averaged (III-B; the paper has no figure): 5 s
@@ -60,7 +71,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     pull_interval_us       a dispatcher pulls one (IV-C): 10 s
     answer_timeout_us      a matcher that says nothing for so long is passed over (ours): 3 s
     failure_us             one of whom no news comes for so long is declared dead (ours; the paper
-                           measured 17.5 s until loss ended): 10 s
+                           measured 17.5 s until loss ended), and a home whose link is down for so
+                           long is waited for no more: 10 s
     tick_us                how often overdue things are looked for (ours): 0.5 s
     search_prior_ns        assumed per subscription searched, until a rate is measured (ours)
     elastic                matchers are added and taken away as load asks for it (IV-E); if not,
@@ -73,6 +85,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     matchers: tuple[BrokerId, ...] = ()
     replicated: bool = False
     policy: Policy = Policy.ADAPTIVE
+    order: Order = Order.PUBLISHER
     cores: int = 4
     publications_per_job: int = 8
     rate_window_us: int = 5_000_000

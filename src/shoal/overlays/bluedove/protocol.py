@@ -1,16 +1,17 @@
 """BlueDove at one broker: a dispatcher, a matcher, or both, behind the broker machine's door.
 
-    publisher -> dispatcher -> matcher -> the subscriber's dispatcher -> subscriber
+    publisher -> dispatcher -> matcher -> dispatcher -> the subscriber's dispatcher -> subscriber
 
 A publication makes one hop from its dispatcher to one of its candidate matchers, which finds all
-that match; they are delivered by their home dispatchers, directly or into mailboxes.  What each
-part does is in its own module; here inputs find their part.
+that match; they are delivered by their home dispatchers, directly or into mailboxes.  Where order
+is free, as in the paper, a matcher sends what it found to the homes itself; else it answers, and
+the dispatcher passes on in the publisher's order.  What each part does is in its own module; here
+inputs find their part.
 
 Beyond the paper: a dispatcher keeps every publication until it is matched and every home has it, so
 none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt; a
 subscription is called stored only when no publication can miss it.  Deviations: deliveries pass the
-subscriber's dispatcher, which knows where its clients are; a publisher's order is not kept, as in
-the paper, since its publications go to different matchers.
+subscriber's dispatcher, which knows where its clients are; order, as above.
 
 Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
 """
@@ -47,7 +48,7 @@ from shoal.overlays.bluedove.messages import (
     Yours,
 )
 from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.queues import Index
 
 
@@ -82,8 +83,8 @@ class Bluedove:
 
     @property
     def keeps_order(self) -> bool:
-        """A publisher's publications go to different matchers, which are not equally fast."""
-        return False
+        """Unless order is free: then matchers, which are not equally fast, deliver at once."""
+        return self.node.parameters.order is Order.PUBLISHER
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.node.table.merge(self.node.first_members, now_us)
@@ -146,6 +147,12 @@ class Bluedove:
             self._listen_to_self(now_us, out)
 
     def _take(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+        self._hand(sender, message, now_us, out)
+        if self.membership is not None and self.node.table.contested is not None:
+            self.membership.contested(now_us, out)
+
+    def _hand(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+        """To whichever part it is for."""
         if self.dispatcher is not None:
             if type(message) is News:
                 self.dispatcher.news(sender, message, now_us, out)

@@ -43,7 +43,7 @@ def trace(
 
 
 def first_figure() -> Snapshot:
-    """The shape of the paper's figure 1: a publisher at B1, subscribers behind B5 and at B6.
+    """The shape of the paper's figure 1 from B1, where the publisher is: B7 and B8 behind B6.
 
     One subscriber of everything sits at B6, ten of every tenth publication at B8.
     """
@@ -52,17 +52,17 @@ def first_figure() -> Snapshot:
         current="B1",
         traces=(
             trace("B1", "B5", 0, 0),
-            trace("B5", "B1 B6 B7", 0, 0),
-            trace("B6", "B5", every, 100),
-            trace("B7", "B5 B8", 0, 0),
-            trace("B8", "B7", tenth, 10 * 10),
+            trace("B5", "B1 B6", 0, 0),
+            trace("B6", "B5 B7 B8", every, 100),
+            trace("B7", "B6", 0, 0),
+            trace("B8", "B6", tenth, 10 * 10),
         ),
     )
 
 
 def test_message_rates_of_the_worked_example() -> None:
-    # At B1: B1, B5 and B6 handle all 100, B7 and B8 ten each. At B6 only B6 handles all.
-    expected = {"B1": 320, "B5": 220, "B6": 130, "B7": 310, "B8": 400}
+    # At B1: B1, B5 and B6 handle all 100, B8 ten. At B6 only B6 handles all.
+    expected = {"B1": 310, "B5": 210, "B6": 110, "B7": 210, "B8": 200}
     assert message_rates(first_figure().traces) == expected
 
 
@@ -70,7 +70,7 @@ def test_average_delays_of_the_worked_example() -> None:
     # 200 deliveries; each broker passed costs 1,000, each link 10,000, the client 200.
     delays = average_delays(first_figure().traces, {"B6": 3_000, "B1": 0})
     assert delays["B1"] == (100 * (3 * 1_000 + 20_200) + 100 * (4 * 1_000 + 30_200)) / 200
-    assert delays["B6"] == 3_000 + (100 * 1_200 + 100 * (4 * 1_000 + 30_200)) / 200
+    assert delays["B6"] == 3_000 + (100 * 1_200 + 100 * (2 * 1_000 + 10_200)) / 200
 
 
 def test_load_first_moves_to_the_subscriber_of_everything_without_asking_for_pings() -> None:
@@ -80,7 +80,7 @@ def test_load_first_moves_to_the_subscriber_of_everything_without_asking_for_pin
     assert not remaining.needs_pings
     decision = choose(snapshot, remaining, {})
     assert decision.path == ("B1", "B5", "B6")
-    assert (decision.rate_now, decision.rate_target, decision.candidates) == (320, 130, 5)
+    assert (decision.rate_now, decision.rate_target, decision.candidates) == (310, 110, 5)
     assert decision.delay_now_us is None
     assert decision.delay_target_us is None
 
@@ -90,8 +90,8 @@ def test_delay_first_weighs_the_publishers_own_way() -> None:
     pings = {"B1": 50_000, "B5": 50_000, "B6": 50_000, "B7": 50_000, "B8": 1_000}
     decision = select(snapshot, Priority.DELAY, 100, pings)
     assert decision.target == "B8"
-    # 1,000 to B8, and then 100 deliveries on the spot and 100 three links away.
-    assert decision.delay_target_us == 1_000 + (1_200 + 34_200) / 2
+    # 1,000 to B8, and then 100 deliveries on the spot and 100 a link away.
+    assert decision.delay_target_us == 1_000 + (1_200 + 12_200) / 2
 
 
 def test_weight_zero_leaves_the_decision_to_the_other_figure() -> None:
@@ -103,11 +103,13 @@ def test_weight_zero_leaves_the_decision_to_the_other_figure() -> None:
 
 
 def test_a_half_weight_keeps_candidates_up_to_the_middle() -> None:
-    # Rates 320, 220, 130, 310, 400: the middle of 130..400 is 265.
-    assert set(shortlist(first_figure(), Priority.LOAD, 50).candidates) == {"B5", "B6"}
-    # Exactly on the limit is kept: 220 is (220 - 130) / 270 = a third, 66 % still allows 34.
-    assert set(shortlist(first_figure(), Priority.LOAD, 66).candidates) == {"B5", "B6"}
-    assert set(shortlist(first_figure(), Priority.LOAD, 67).candidates) == {"B6"}
+    # Rates 310, 210, 110, 210, 200: the middle of 110..310 is 210, and on the limit is kept.
+    half = {"B5", "B6", "B7", "B8"}
+    assert set(shortlist(first_figure(), Priority.LOAD, 50).candidates) == half
+    assert set(shortlist(first_figure(), Priority.LOAD, 51).candidates) == {"B6", "B8"}
+    # 200 is (200 - 110) / 200 = 45 % above the least.
+    assert set(shortlist(first_figure(), Priority.LOAD, 55).candidates) == {"B6", "B8"}
+    assert set(shortlist(first_figure(), Priority.LOAD, 56).candidates) == {"B6"}
 
 
 def test_ties_stay_then_go_near_then_to_the_smaller_identifier() -> None:

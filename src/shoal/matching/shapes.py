@@ -1,0 +1,170 @@
+r"""LIKE patterns as functions of a text: one search from left to right, whatever the pattern.
+
+Between its `%` a pattern has runs of characters, some of them `_`.  The first run stands at the
+text's beginning and the last at its end; each run between is looked for behind the one before, and
+the leftmost place is always good enough.  So each piece of the text is searched for one run only:
+
+- a run without `_` by `str.find`, in time linear in what is searched (CPython's two-way search);
+- a run with `_` between its characters (`%a_c%`) by comparing that many texts, each shifted to a
+  character of the run, with vector instructions: in time what is searched x the run's characters.
+
+>>> has_shape = shape(r"50\%%o_f")
+>>> has_shape("50% off"), has_shape("50% of"), has_shape("50 off")
+(True, False, False)
+>>> searched_characters("abc%def"), searched_characters("%abc%"), searched_characters("%a_c%e_%")
+(0, 1, 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.model.like import CACHED_CHARACTERS, CACHED_PATTERNS, Wildcard, elements
+
+Shape = Callable[[str], bool]
+
+# Places that are compared at once: few first, as most runs are found soon.
+_FIRST_PLACES, _MOST_PLACES = 256, 65_536
+# When fewer than one place in so many is left, these are compared one by one.
+_SPARSE = 16
+
+_Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
+
+
+class _Run(NamedTuple):
+    """What stands between two `%`: literal pieces at their offsets, in a given length."""
+
+    length: int
+    pieces: tuple[tuple[int, str], ...]
+
+    def stands_at(self, text: str, at: int) -> bool:
+        """Whether the run is at a place of the text, which is long enough."""
+        for offset, piece in self.pieces:  # noqa: SIM110  # all() would build a generator
+            if not text.startswith(piece, at + offset):
+                return False
+        return True
+
+    def find(self, text: str, begin: int, end: int) -> int:
+        """The first place of the run within `text[begin:end]`, or -1."""
+        if begin + self.length > end:
+            return -1
+        if not self.pieces:
+            return begin
+        if len(self.pieces) == 1:
+            [(offset, piece)] = self.pieces
+            found = text.find(piece, begin + offset, end - self.length + offset + len(piece))
+            return found - offset if found >= 0 else -1
+        return _find_spread(text, begin, end, self)
+
+
+def shape(pattern: str) -> Shape:
+    """Whether a whole text has the shape of a canonical pattern, letter case included."""
+    return _cached_shape(pattern) if len(pattern) <= CACHED_CHARACTERS else _shape(pattern)
+
+
+def searched_characters(pattern: str) -> int:
+    """How often a text may be gone through: once per character of the worst run between `%`.
+
+    0 where nothing is searched for, 1 where no run has a `_` between its characters.
+    """
+    runs = _runs(pattern)[1:-1]
+    return max((_characters(run) for run in runs), default=0)
+
+
+def _characters(run: _Run) -> int:
+    if len(run.pieces) < 2:
+        return len(run.pieces)
+    return sum(len(piece) for _, piece in run.pieces)
+
+
+def _runs(pattern: str) -> list[_Run]:
+    """The runs between the `%` of a pattern, that before the first and that behind the last too."""
+    runs = []
+    length, pieces = 0, list[tuple[int, str]]()
+    for element in (*elements(pattern), Wildcard.ANY_RUN):
+        if element is Wildcard.ANY_RUN:
+            runs.append(_Run(length, tuple(pieces)))
+            length, pieces = 0, []
+        elif isinstance(element, str):
+            pieces.append((length, element))
+            length += len(element)
+        else:
+            length += 1
+    return runs
+
+
+def _shape(pattern: str) -> Shape:
+    first, *others = _runs(pattern)
+    if not others:
+        return lambda text: len(text) == first.length and first.stands_at(text, 0)
+    *middle, last = others
+    if len(middle) == 1 and not first.length and not last.length and len(middle[0].pieces) == 1:
+        [(_, text_within)] = middle[0].pieces
+        if len(text_within) == middle[0].length:
+            return lambda text: text_within in text  # the most frequent shape
+    least = first.length + sum(run.length for run in others)
+
+    def has_shape(text: str) -> bool:
+        if len(text) < least or not first.stands_at(text, 0):
+            return False
+        end = len(text) - last.length
+        if not last.stands_at(text, end):
+            return False
+        at = first.length
+        for run in middle:
+            at = run.find(text, at, end)
+            if at < 0:
+                return False
+            at += run.length
+        return True
+
+    return has_shape
+
+
+_cached_shape = lru_cache(CACHED_PATTERNS)(_shape)
+
+
+def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:
+    """`_Run.find` for a run of several pieces."""
+    wanted = [
+        (offset + at, ord(character))
+        for offset, piece in run.pieces
+        for at, character in enumerate(piece)
+    ]
+    places = max(_FIRST_PLACES, run.length)
+    while begin + run.length <= end:
+        count = min(places, end - run.length - begin + 1)
+        found = _places(_codes(text[begin : begin + count + run.length - 1]), count, wanted)
+        if found.size:
+            return begin + int(found[0])
+        begin += count
+        places = max(min(2 * places, _MOST_PLACES), run.length)
+    return -1
+
+
+def _places(codes: _Codes, count: int, wanted: list[tuple[int, int]]) -> npt.NDArray[np.intp]:
+    """Which of the first `count` places have every wanted code at its offset."""
+    (offset, code), *others = wanted
+    is_possible = codes[offset : offset + count] == code
+    left = np.count_nonzero(is_possible)
+    while others and left * _SPARSE > count:
+        (offset, code), *others = others
+        is_possible &= codes[offset : offset + count] == code
+        left = np.count_nonzero(is_possible)
+    places = np.flatnonzero(is_possible)
+    for offset, code in others:
+        if not places.size:
+            break
+        places = places[codes[places + offset] == code]
+    return places
+
+
+def _codes(text: str) -> _Codes:
+    if text.isascii():
+        return np.frombuffer(text.encode("ascii"), np.uint8)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)

@@ -1,0 +1,115 @@
+"""Clients get in many at a time; who is let go comes again; who never gets in is left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from shoal.client import Client, ClientError, Subscription
+from shoal.experiments.live import admission
+from shoal.experiments.live.admission import CONNECTING, Admission
+
+CLIENT = cast(Client, object())
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(admission, "RETRY_S", 0)
+    monkeypatch.setattr(admission, "STALLED_S", 0.2)
+    return
+
+
+class Door:
+    """A broker's door, which lets the first so many go."""
+
+    def __init__(self, refusals: int, reason: str = "server unavailable: too long") -> None:
+        self.inside = self.most = self.tries = 0
+        self._refusals = refusals
+        self._reason = reason
+
+    async def enter(self) -> Client:
+        self.tries += 1
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        await asyncio.sleep(0)
+        self.inside -= 1
+        if self._refusals:
+            self._refusals -= 1
+            raise ClientError(self._reason)
+        return CLIENT
+
+
+async def let_in(door: Door, size: int) -> Admission:
+    told: list[int] = []
+    waiting = Admission(told.append)
+
+    async def one(name: str) -> None:
+        if await waiting.connect(name, door.enter):
+            waiting.done()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(size):
+            group.create_task(one(f"c{number}"))
+    assert told == list(range(1, size + 1 - len(waiting.left_out)))
+    return waiting
+
+
+def test_so_many_knock_at_once_and_all_get_in() -> None:
+    door = Door(0)
+    assert asyncio.run(let_in(door, 10 * CONNECTING)).left_out == {}
+    assert door.most == CONNECTING
+
+
+def test_who_is_let_go_by_a_busy_broker_comes_again() -> None:
+    door = Door(50)
+    assert asyncio.run(let_in(door, 20)).left_out == {}
+    assert door.tries == 70
+
+
+def test_when_nobody_gets_in_any_more_the_others_are_left_out() -> None:
+    door = Door(1_000_000)
+    left_out = asyncio.run(let_in(door, 40)).left_out
+    assert len(left_out) == 40
+    assert left_out["c0"] == "server unavailable: too long"
+
+
+def test_what_trying_again_does_not_help_ends_it() -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(let_in(Door(1, "not authorized"), 1))
+    assert str(caught.value.exceptions[0]) == "not authorized"
+
+
+class Asked:
+    """A subscription that is granted, or not, when its test says so."""
+
+    def __init__(self, answer: asyncio.Event) -> None:
+        self._answer = answer
+
+    async def granted(self) -> None:
+        await self._answer.wait()
+
+
+def test_subscriptions_wait_for_their_answers_together() -> None:
+    async def run() -> None:
+        waiting, answer = Admission(lambda _: None), asyncio.Event()
+        asked: list[Any] = []
+
+        def ask() -> Subscription:
+            asked.append(Asked(answer))
+            return cast(Subscription, asked[-1])
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(waiting.subscribe(f"s{number}", ask))
+            while len(asked) < 100:
+                await asyncio.sleep(0)
+            answer.set()
+        assert waiting.left_out == {}
+        answer.clear()
+        assert await waiting.subscribe("late", ask) is None
+        assert waiting.left_out == {"late": "its broker did not answer the subscription"}
+
+    asyncio.run(run())

@@ -1,0 +1,102 @@
+"""LIKE patterns as functions, against a naive twin; and how long the worst of them take."""
+
+from __future__ import annotations
+
+import random
+import time
+from unittest import mock
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shoal.matching import shapes
+from shoal.matching.shapes import searched_characters, shape
+from shoal.model.like import escape_literal
+from tests.matching.naive_like import like
+from tests.strategies import STRINGS, patterns
+
+MB = 1_000_000
+
+
+@given(st.text(alphabet="ab%_\\\n", max_size=12), patterns())
+def test_a_shape_is_what_its_pattern_says(text: str, pattern: str) -> None:
+    assert shape(pattern)(text) is like(text, pattern)
+
+
+@given(st.text(alphabet="ab", max_size=14), st.text(alphabet="ab%_", max_size=10))
+@example("aab", "%a_b%")
+@example("ab", "a%b")
+@example("aba", "ab%ba")
+@example("aa", "%__%")
+@example("a", "_%_")
+def test_wildcards_close_together(text: str, pattern: str) -> None:
+    assert shape(pattern)(text) is like(text, pattern)
+
+
+@pytest.mark.parametrize("alphabet", ["ab", "ab\u00e9", "ab\u4e00", "ab\U0001d11e", "a\ud800"])
+@pytest.mark.parametrize("places", [(1, 2), (3, 8), (256, 65_536)])
+def test_long_texts_are_searched_in_steps(alphabet: str, places: tuple[int, int]) -> None:
+    chance = random.Random(f"{alphabet!r} {places}")
+    found = 0
+    with (
+        mock.patch.object(shapes, "_FIRST_PLACES", places[0]),
+        mock.patch.object(shapes, "_MOST_PLACES", places[1]),
+    ):
+        for _ in range(400):
+            size = chance.choice([5, 40, 700])
+            text = "".join(chance.choices(alphabet, [5] + [1] * (len(alphabet) - 1), k=size))
+            drawn = chance.choices([*alphabet, "_", "%"], k=chance.randrange(2, 9))
+            pattern = "".join(["%", *drawn, "%"] if chance.random() < 0.7 else drawn)
+            assert shape(pattern)(text) is like(text, pattern), (text, pattern)
+            found += like(text, pattern)
+    assert found
+
+
+def test_a_surrogate_is_a_character_as_any_other() -> None:
+    assert shape("%\ud800_b%")("x\ud800ab")
+    assert not shape("%\ud800_b%")("x\ud801ab")
+
+
+@pytest.mark.parametrize("pattern", ["%", "_", "%%__%", "%a%", "\\%\\_\\\\"])
+@pytest.mark.parametrize("text", STRINGS)
+def test_every_text_and_a_few_patterns(text: str, pattern: str) -> None:
+    assert shape(pattern)(text) is like(text, pattern)
+    assert shape(escape_literal(text))(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "characters"),
+    [("abc", 0), ("a%b_c", 0), ("%_%__%", 0), ("%abc%", 1), ("%a%_b_%c", 1), ("%a_bc%d_e%", 3)],
+)
+def test_how_often_a_text_is_gone_through(pattern: str, characters: int) -> None:
+    assert searched_characters(pattern) == characters
+
+
+HOSTILE = {
+    "as many of one, and another": ("%" + "a" * 2_000 + "b%", "a" * MB),
+    "another, and as many of one": ("%b" + "a" * 2_000 + "%", "a" * MB),
+    "one, another, one": ("%" + "a" * 999 + "b" + "a" * 999 + "%", "a" * MB),
+    "as long as can be": ("%" + "a" * 65_000 + "b%", "a" * MB),
+    "many runs": ("%a" * 32_000 + "%b%", "a" * MB),
+    "many runs of two": ("%ab" * 20_000 + "%c%", "ab" * (MB // 2)),
+    "with one free": ("%a_b%", "a" * MB),
+    "with many free": ("%" + "a_" * 31 + "b%", "a" * MB),
+    "with many free, every second": ("%" + "a_" * 30 + "b%", "ab" * (MB // 2)),
+    "only free": ("%" + "_" * 65_000 + "%", "a" * MB),
+    "free at both ends": ("%" + "_" * 30_000 + "ab" + "_" * 30_000 + "%", "a" * MB),
+    "wide characters": ("%a_b%", "a" * (MB - 1) + "\U0001d11e"),
+    "anchored": ("a_" * 32_000 + "%" + "_a" * 32_000, "a" * MB),
+    "the old cubic one": ("%a" * 30 + "%b", "a" * MB),
+}
+
+
+@pytest.mark.parametrize(("pattern", "text"), HOSTILE.values(), ids=HOSTILE)
+def test_no_pattern_takes_long(pattern: str, text: str) -> None:
+    has_shape = shape(pattern)
+    taken = []
+    for _ in range(3):
+        started = time.process_time()
+        has_shape(text)
+        taken.append(time.process_time() - started)
+    assert min(taken) < 0.05

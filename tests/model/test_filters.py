@@ -1,0 +1,75 @@
+"""Filters as large as a text may be: their normal form, and how long it takes to find."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from shoal.language import parse
+from shoal.model import And, Constant, Expression, Filter, FilterError, Not, Operator, Or, predicate
+
+Names = list[str]
+
+
+def is_one(name: str) -> Expression:
+    return predicate(name, Operator.EQ, 1)
+
+
+def both(names: Names) -> Expression:
+    return And(tuple(map(is_one, names)))
+
+
+def either(names: Names) -> Expression:
+    return Or(tuple(map(is_one, names)))
+
+
+SIX = [[f"a{at}", f"b{at}"] for at in range(6)]
+LARGE: dict[str, tuple[Expression, int | None]] = {
+    "one of each of six, then tests": (
+        And((*map(either, SIX), *(is_one(f"c{at}") for at in range(980)))), 64),
+    "one of each of six, again and again": (And(tuple(map(either, SIX * 80))), 64),
+    "wide in two ways, six times": (
+        And(tuple(Or((both([f"a{at}.{n}" for n in range(80)]),
+                      both([f"b{at}.{n}" for n in range(80)]))) for at in range(6))), 64),
+    "wide, and narrow again": (
+        And(tuple(part for at in range(55) for part in
+                  (*(either([f"a{at}.{n}", f"b{at}.{n}"]) for n in range(6)),
+                   *(is_one(f"b{at}.{n}") for n in range(6))))), 1),
+    "many tests": (both([f"a{at}" for at in range(1_000)]), 1),
+    "too many ways": (either([f"a{at}" for at in range(1_000)]), None),
+    "ways that nearly absorb each other": (
+        And(tuple(either([f"a{n}" for n in range(60)] + [f"b{at}"]) for at in range(16))), 61),
+    "none of many": (Not(either([f"a{at}" for at in range(1_000)])), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "size"), LARGE.values(), ids=LARGE)
+def test_no_filter_takes_long_to_normalise(expression: Expression, size: int | None) -> None:
+    taken = []
+    for _ in range(3):
+        filter = Filter(expression)
+        started = time.process_time()
+        if size is None:
+            with pytest.raises(FilterError, match="more than 64 conjunctions"):
+                filter.normal_form  # noqa: B018  # to be computed
+        else:
+            assert len(filter.normal_form) == size
+            assert len(filter.equalities) <= 1_000
+        taken.append(time.process_time() - started)
+    assert min(taken) < 0.15
+
+
+def test_predicates_stand_in_the_order_of_the_expression() -> None:
+    [one, other] = parse("(a = 1 OR b = 2) AND c = 3 AND d = 4").normal_form
+    assert [each.attribute for each in one] == ["a", "c", "d"]
+    assert [each.attribute for each in other] == ["b", "c", "d"]
+
+
+def test_what_is_false_is_false_however_large_the_rest() -> None:
+    assert Filter(And((*map(either, SIX), Constant(False)))).normal_form == ()
+
+
+def test_equalities_are_those_of_every_conjunction() -> None:
+    filter = parse("a = 1 AND (b = 2 OR c = 3) AND a > 0 AND d = 'x'")
+    assert [each.attribute for each in filter.equalities] == ["a", "d"]

@@ -1,0 +1,173 @@
+"""What one client can send at most, of each kind: packets at the limits that a broker sets.
+
+Each is a name, whether its client is connected when it sends it, and the bytes of the packet, or of
+a few that belong together.  A broker that serves others meanwhile may spend no more than a moment
+on any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shoal.mqtt.encoder import encode
+from shoal.mqtt.fields import MAX_SKIPPED, write_string, write_variable
+from shoal.mqtt.limits import DEFAULT_LIMITS
+from shoal.mqtt.packet_types import MQTT_5
+from shoal.mqtt.packets import (
+    Connect,
+    Packet,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+    Unsubscribe,
+    Will,
+)
+from shoal.mqtt.properties import MAX_USER_PROPERTIES, Properties
+
+# Room for what surrounds what is large.
+PACKET_BYTES = DEFAULT_LIMITS.maximum_packet_size - 200
+STRING_BYTES = 65_000
+FILTER_BYTES = DEFAULT_LIMITS.maximum_filter_bytes
+TOPIC_FILTERS = DEFAULT_LIMITS.maximum_topic_filters
+TESTS = DEFAULT_LIMITS.maximum_filter_tests
+
+
+class Hostile(NamedTuple):
+    name: str
+    is_connected: bool
+    packets: tuple[bytes, ...]
+    # How long there may be something to do when all is answered.
+    lasts_s: float = 0.05
+
+
+def hostile_inputs() -> Iterator[Hostile]:
+    for name, connect in _connects():
+        yield Hostile(f"CONNECT: {name}", False, (_encode(connect),))
+    for name, packets in _requests():
+        yield Hostile(name, True, tuple(map(_encode, packets)))
+    for name, properties, payload in _publications():
+        publish = Publish("hostile", payload, 1, packet_id=1, properties=properties)
+        yield Hostile(f"PUBLISH: {name}", True, (_encode(publish),))
+    for count, size, name in (
+        (MAX_SKIPPED + TOPIC_FILTERS, 1, "more topic filters than are read"),
+        (PACKET_BYTES // 4, 1, "far more topic filters than are read"),
+        (PACKET_BYTES // STRING_BYTES, STRING_BYTES, "long topic filters"),
+    ):
+        text = write_string("a" * size)
+        subscribe = b"\0\1\0" + (text + b"\0") * count
+        unsubscribe = b"\0\1\0" + text * count
+        yield Hostile(f"SUBSCRIBE: {name}", True, (_raw(0x82, subscribe),))
+        yield Hostile(f"UNSUBSCRIBE: {name}", True, (_raw(0xA2, unsubscribe),))
+
+    kept = [
+        b"".join(_encode(_retained(number)) for number in range(first, first + 100))
+        for first in range(0, 1_000, 100)
+    ]
+    subscribe = _encode(_subscribe(["kept/#"], dict(filters())["tests"]))
+    yield Hostile("tests of retained messages", True, (*kept, subscribe), lasts_s=2)
+
+
+def _retained(number: int) -> Publish:
+    # The last attribute that it is tested for is missing.
+    names = ((f"a{each}", "2") for each in range(FILTER_BYTES // 14 - 1))
+    properties = Properties(user_properties=tuple(names) if number < 100 else ())
+    return Publish(f"kept/{number}", b"x", 1, True, packet_id=number + 1, properties=properties)
+
+
+def filters() -> Iterator[tuple[str, str]]:
+    """Content filters at their limits, or beyond, by name."""
+    size = FILTER_BYTES
+    either = " AND ".join(f"(a{number} OR b{number})" for number in range(6))
+    alike = "(" + " OR ".join(f"d{number}" for number in range(40)) + ")"
+    yield "tests", " AND ".join(f"a{number}>1" for number in range(size // 14))
+    yield "values", f"n IN ({','.join(['1'] * (size // 2 - 5))})"
+    yield "texts", f"n IN ({','.join(['1'] * (size // 4 - 5))})"
+    yield "parentheses", " AND ".join(["(" * 99 + "a" + ")" * 99] * (size // 204))
+    yield "open parentheses", "(" * size
+    yield "an error behind open parentheses", "(" * (size - 1) + "?"
+    yield "NOT", " AND ".join(["NOT " * 98 + "a"] * (size // 400))
+    yield "alternatives", either
+    yield "alternatives and tests", either + "".join(f" AND c{n}" for n in range(size // 12))
+    yield "alternatives alike", " AND ".join([alike] * (size // len(alike) - 1))
+    yield "a normal form too large", " AND ".join([alike, alike.replace("d", "e")])
+    yield "a string without end", "a = '" + "''" * (size // 2 - 3)
+    yield "a pattern", "a LIKE '" + "%a" * (size // 2 - 10) + "'"
+    yield "digits", "a = " + "1" * (size - 4)
+    yield "more than may be", "a = 1 AND " * (STRING_BYTES // 10) + "b = 2"
+
+
+def _queries() -> Iterator[tuple[str, str]]:
+    size = FILTER_BYTES - 10
+    yield "tests", "&".join(f"x{number}=1" for number in range(size // 8))
+    yield "values", "x=" + ",".join("1" * (size // 2 - 2))
+    yield "escapes", "x=" + "%41" * (size // 3 - 2)
+    yield "a string without end", "x='" + "%41" * (size // 3 - 2)
+    yield "more than may be", "x=" + "1," * (STRING_BYTES // 2) + "1"
+
+
+def _connects() -> Iterator[tuple[str, Connect]]:
+    long = "x" * STRING_BYTES
+    yield "long names", Connect(long, username=long, password=long.encode())
+    yield "a long will", Connect("w", will=Will("a/" * 100 + "a", long.encode(), 1, True))
+    pairs = (("", ""),) * (PACKET_BYTES // 5)
+    for name, few in (("user properties", pairs[:MAX_USER_PROPERTIES]), ("far too many", pairs)):
+        yield name, Connect("u", properties=Properties(user_properties=few))
+    for name, text in filters():
+        advertised = (("$advertise", text),) * max(1, min(12, PACKET_BYTES // (len(text) + 20)))
+        properties = Properties(user_properties=advertised)
+        yield f"$advertise, {name}, again and again", Connect("a", properties=properties)
+        properties = Properties(user_properties=advertised[:1])
+        yield f"$advertise, {name}", Connect("a", properties=properties)
+
+
+def _requests() -> Iterator[tuple[str, tuple[Packet, ...]]]:
+    names = [f"a/{number}/+/{number}" for number in range(TOPIC_FILTERS)]
+    for kind, texts in {
+        "topic filters": names,
+        "groups": [f"$share/g/{name}" for name in names],
+        "deep topic filters": [f"{'+/' * 60}{number}" for number in range(TOPIC_FILTERS)],
+    }.items():
+        yield kind, (_subscribe(texts), Unsubscribe(2, tuple(texts)))
+    for name, text in filters():
+        yield f"SUBSCRIBE: $where, {name}", (_subscribe(["a"], text),)
+        yield f"SUBSCRIBE: $where, {name}, 20 topic filters", (_subscribe(names[:20], text),)
+        yield (
+            f"SUBSCRIBE: $where, {name}, queries",
+            (_subscribe([f"{each}?x={number}" for number, each in enumerate(names[:200])], text),),
+        )
+    for name, text in _queries():
+        yield f"SUBSCRIBE: query, {name}", (_subscribe([f"a?{text}"]),)
+        yield f"SUBSCRIBE: query in front, {name}", (_subscribe([f"$where/{text}/a"]),)
+    each = f"x={'1,' * (FILTER_BYTES // TOPIC_FILTERS // 2)}1"
+    yield "SUBSCRIBE: a query each", (_subscribe([f"{name}?{each}" for name in names]),)
+
+
+def _publications() -> Iterator[tuple[str, Properties, bytes]]:
+    json = Properties(content_type="application/json")
+    yield "bytes", Properties(), bytes(PACKET_BYTES)
+    named = tuple((f"{number}", "'1'") for number in range(MAX_USER_PROPERTIES))
+    yield "user properties", Properties(user_properties=named), b""
+    tiny = (("", ""),) * (PACKET_BYTES // 5)
+    yield "more user properties than may be", Properties(user_properties=tiny), b""
+    yield "JSON, nested", json, b"[" * PACKET_BYTES
+    yield "JSON, objects", json, b'{"a":' * (PACKET_BYTES // 5)
+    fields = ",".join(f'"{number:x}":{number}' for number in range(PACKET_BYTES // 16))
+    yield "JSON, fields", json, f"{{{fields}}}".encode()
+    yield "JSON, a number", json, b'{"a":' + b"9" * (PACKET_BYTES - 10) + b"}"
+    numbers = ",".join(f'"{number:x}":{"9" * 300}' for number in range(PACKET_BYTES // 320))
+    yield "JSON, large numbers", json, f"{{{numbers}}}".encode()
+    yield "JSON, escapes", json, b'{"a":"' + b"\\u00e9" * (PACKET_BYTES // 6 - 5) + b'"}'
+
+
+def _subscribe(texts: list[str], where: str | None = None) -> Subscribe:
+    properties = Properties(user_properties=(("$where", where),)) if where else Properties()
+    return Subscribe(1, tuple(map(SubscriptionRequest, texts)), properties)
+
+
+def _encode(packet: Packet) -> bytes:
+    return encode(packet, MQTT_5)
+
+
+def _raw(first: int, body: bytes) -> bytes:
+    return bytes((first,)) + write_variable(len(body)) + body

@@ -1,0 +1,49 @@
+"""Whatever one client sends, the broker is soon done with it; `tests/live` does it with a clock."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from tests.mqtt.hostile import Hostile, hostile_inputs
+from tests.mqtt.house import House
+
+# Calls of functions, written in Python or not: on an idle machine some 5,000,000 a second.
+MOST_CALLS = 600_000
+# What is done within one call is seen by the clock only: seconds of this process, with much room
+# for processors that others use too.
+MOST_S = 1.0
+
+
+class Calls:
+    """Counts the calls of functions while it is entered."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _note(self, frame: Any, event: str, argument: Any) -> None:
+        self.count += event in ("call", "c_call")
+
+    def __enter__(self) -> Calls:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("hostile", list(hostile_inputs()), ids=lambda hostile: hostile.name)
+def test_no_packet_takes_long(hostile: Hostile) -> None:
+    house = House()
+    client = house.connect("c") if hostile.is_connected else house.open()
+    for packet in hostile.packets:
+        started_s = time.process_time()
+        with Calls() as calls:
+            client.send_bytes(packet)
+        assert calls.count < MOST_CALLS
+        assert time.process_time() - started_s < MOST_S
+        # Answered, or closed: nothing is left out because it is large.
+        assert client.take() or client.closed

@@ -1,0 +1,157 @@
+"""Sessions that move between brokers of which one is killed: they are somewhere, and whole."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.mqtt.packets import Connect
+from shoal.mqtt.reason_codes import ReasonCode
+from tests.seeds.random_sessions import KEPT, Network, Publisher, Subscriber
+
+COUNT = 3
+WANTED = [(b"p %d" % number, 2) for number in range(1, COUNT + 1)]
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(Random(1), 2)
+    network.settle(3)
+    return network
+
+
+def away(network: Network, home: str, names: list[str]) -> list[Subscriber]:
+    """Subscribers with sessions at that broker, in which all of WANTED waits."""
+    found = [Subscriber(network, name) for name in names]
+    for each in found:
+        each.go_to(home)
+        come(network, each)
+    network.settle(1)
+    for each in found:
+        each.look()
+        each.leave()
+    publisher = Publisher(network, "p", home)
+    publisher.go_to(home)
+    network.settle(1)
+    publisher.look()
+    for _ in range(COUNT):
+        publisher.publish(2)
+    network.settle(1)
+    publisher.look()
+    assert publisher.acknowledged == WANTED
+    publisher.leave()
+    return found
+
+
+def come(network: Network, *people: Subscriber, seconds: float = 1) -> None:
+    network.settle(seconds)
+    for each in people:
+        each.look()
+
+
+def has_all(network: Network, broker: str, subscriber: Subscriber) -> bool:
+    """Its client comes there, finds its session, and gets what waited, once."""
+    subscriber.go_to(broker)
+    come(network, subscriber, seconds=2)
+    come(network, subscriber, seconds=4)
+    return subscriber.is_in and subscriber.taken == WANTED
+
+
+@pytest.mark.parametrize("patience_s", [0.3, 12])
+@pytest.mark.parametrize("back_at", ["B0", "B1"])
+def test_who_asks_elsewhere_while_its_home_is_down_keeps_its_session(
+    network: Network, patience_s: float, back_at: str
+) -> None:
+    (subscriber,) = away(network, "B1", ["s"])
+    network.kill("B1")
+    subscriber.go_to("B0")
+    network.settle(patience_s)
+    if patience_s > 10:
+        assert subscriber.client is not None
+        (refusal,) = subscriber.client.take()
+        assert refusal.reason_code is ReasonCode.SERVER_UNAVAILABLE
+    subscriber.leave()
+    network.settle(15 - patience_s)
+    network.start("B1")
+    network.settle(5)
+    assert has_all(network, back_at, subscriber)
+
+
+def test_a_client_of_3_1_1_is_refused_in_its_own_words(network: Network) -> None:
+    site = network.sites["B1"]
+    client = site.open(4)
+    client.send(Connect("old", version=4, clean_start=False))
+    network.settle(1)
+    network.kill("B1")
+    again = network.sites["B0"].open(4)
+    again.send(Connect("old", version=4, clean_start=False))
+    network.settle(12)
+    (refusal,) = again.take()
+    assert refusal.reason_code is ReasonCode.SERVER_UNAVAILABLE
+    assert again.closed
+
+
+def test_a_clean_start_does_not_wait_for_a_home_that_is_down(network: Network) -> None:
+    away(network, "B1", ["s"])
+    network.kill("B1")
+    client = network.sites["B0"].open()
+    client.send(Connect("s", clean_start=True, properties=KEPT))
+    network.settle(0.2)
+    (connack,) = client.take()
+    assert not connack.reason_code
+    network.start("B1")
+    network.settle(5)
+    assert not client.closed
+    assert "s" not in network.sites["B1"].clients._sessions
+
+
+@pytest.mark.parametrize("killed", ["B0", "B1"])
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 10, 15, 40])
+def test_who_is_killed_while_sessions_move_takes_none_of_them(
+    network: Network, killed: str, steps: int
+) -> None:
+    subscribers = away(network, "B1", [f"s{number}" for number in range(10)])
+    for each in subscribers:
+        each.go_to("B0")
+    network.settle(steps / 10)
+    network.kill(killed)
+    for each in subscribers:
+        each.look()
+        each.leave()
+    network.settle(1)
+    network.start(killed)
+    network.settle(5)
+    for number, each in enumerate(subscribers):
+        each.go_to(f"B{number % 2}")
+    for _ in range(4):
+        come(network, *subscribers, seconds=4)
+    for each in subscribers:
+        assert each.is_in
+        assert each.taken == WANTED
+    for name in network.names:
+        assert not network.sites[name].clients._federation.roaming._giving._moves
+        assert not network.sites[name].clients._federation.roaming._waiting
+
+
+def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network) -> None:
+    (subscriber,) = away(network, "B1", ["s"])
+    client = network.sites["B0"].open()
+    client.send(Connect("s", clean_start=False, properties=KEPT))
+    client.lose()
+    network.settle(5)
+    assert "s" not in network.sites["B0"].clients._sessions
+    session = network.sites["B1"].clients._sessions["s"]
+    assert session.going is None
+    assert session.diversion is None
+    assert has_all(network, "B1", subscriber)
+
+
+def test_a_session_goes_on_expiring_where_it_stays(network: Network) -> None:
+    away(network, "B1", ["s"])
+    client = network.sites["B0"].open()
+    client.send(Connect("s", clean_start=False, properties=KEPT))
+    client.lose()
+    network.settle(5)
+    network.pass_time(100_000)
+    assert "s" not in network.sites["B1"].clients._sessions
