@@ -112,14 +112,14 @@ class Run:
     # --- one run ------------------------------------------------------------------------------
 
     async def play(self) -> Outcome:
-        """TimeoutError when the network does not even start."""
+        """Start, spoil, rest, and be judged."""
         try:
-            await self._begin()
-            for action in self.plan.actions:
-                await asyncio.sleep(action.at_s - self.now())
-                self._do(action)
-            await asyncio.sleep(self.plan.seconds - self.now())
-            await self._rest()
+            if await self._begins():
+                for action in self.plan.actions:
+                    await asyncio.sleep(action.at_s - self.now())
+                    self._do(action)
+                await asyncio.sleep(self.plan.seconds - self.now())
+                await self._rest()
             for task in self._tasks:
                 task.cancel()
             await self._processes.close()
@@ -132,14 +132,19 @@ class Run:
             self._processes.kill_all()
         return self._outcome()
 
-    async def _begin(self) -> None:
+    async def _begins(self) -> bool:
         """Everybody is there, and has what it asked for; that is when time begins."""
-        async with asyncio.timeout(START_S):
-            for broker in self.brokers:
-                await self._processes.start(broker)
-            await _until(lambda: not self._processes.unready)
-            self._tasks += [asyncio.create_task(each.run()) for each in self.subscribers]
-            await _until(lambda: all(each.is_granted for each in self.subscribers))
+        try:
+            async with asyncio.timeout(START_S):
+                for broker in self.brokers:
+                    await self._processes.start(broker)
+                await _until(lambda: not self._processes.unready)
+                self._tasks += [asyncio.create_task(each.run()) for each in self.subscribers]
+                await _until(lambda: all(each.is_granted for each in self.subscribers))
+        except TimeoutError:
+            for broker in self._processes.unready or self.brokers:
+                self.record(Silent(at_s=self.now(), client="anybody", broker=broker))
+            return False
         await asyncio.sleep(GROUPS_S)
         late_s = self.now()
         self._zero_s += late_s
@@ -147,6 +152,7 @@ class Run:
             msgspec.structs.replace(event, at_s=event.at_s - late_s) for event in self.history
         ]
         self._tasks += [asyncio.create_task(each.run()) for each in self.publishers]
+        return True
 
     def _do(self, action: Action) -> None:
         whom = action.whom
