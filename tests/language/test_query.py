@@ -78,6 +78,8 @@ def test_what_is_no_query(text: str) -> None:
         ("a?x='" + "%41" * 40, 5, "no closing quote"),
         ("$where/x>3", 11, "no topic filter after"),
         ("$where//a", 8, "no test here"),
+        ("$where/x>1/$share/g/a", 12, "a group stands before"),
+        ("$share/g/$where/x>1/$where/x>1/a", 21, "there is one of each"),
         ("$where/x/a", 9, "no comparison after x"),
         ("$share/g/$where/x>/a", 19, "no value after x >"),
         ("a?" + "&".join(["x=1"] * 1_001), 3, "at most 1000 tests"),

@@ -96,6 +96,8 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
             _fail(text, len(text), f"there is no topic filter after {LEADING} and a query", ("/",))
         _read_tests(text, start, end, tests)
         topic_filter = text[end + 1 :]
+        if topic_filter.startswith((_SHARED, LEADING)):
+            _fail(text, end + 1, f"a group stands before {LEADING}, and there is one of each")
     before, mark, query = topic_filter.partition("?")
     if mark and _HAS_TEST.search(query):
         _read_tests(text, len(text) - len(query), len(text), tests)
