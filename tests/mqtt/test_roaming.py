@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from shoal.model import EVERYTHING
+from shoal.mqtt import controls
 from shoal.mqtt.controls import (
     Item,
     SessionPart,
     SessionState,
     SubscriptionState,
     encode_control,
+    parts_of,
 )
 from shoal.mqtt.packets import (
     Connect,
@@ -25,6 +28,7 @@ from shoal.mqtt.packets import (
 )
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.session import ClientSubscription
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 
@@ -204,6 +208,36 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     network.settle()
     assert client.take()[0].session_present
     assert list(client.connection.session.subscriptions) == ["b", "c"]
+
+
+def test_a_session_of_any_size_moves_in_controls_of_bounded_size(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controls, "PART_BYTES", 10_000)
+    site = network["B1"]
+    client = site.connect("c", **KEPT)
+    session = client.connection.session
+    count = 600
+    for number in range(count):
+        text = f"{number}/{'x' * 50}"
+        subscription = ClientSubscription(
+            session,
+            text,
+            text,
+            EVERYTHING,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            identifiers=(),
+        )
+        site.clients.subscriptions.add(subscription)
+    site.carry_out(site.clients.take_effects())
+    parts = tuple(parts_of(session, ("c", 1), ((f"p{n}", n) for n in range(10_000))))
+    assert max(len(encode_control(each)) for each in parts if each.subscriptions) < 10_500
+    assert sum(len(each.came) for each in parts) == 10_000
+    again = network["B3"].connect("c", **KEPT)
+    assert again.connack.session_present
+    assert network["B3"].clients.subscriptions.count == count
 
 
 # --- at random ------------------------------------------------------------------------------------
