@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from shoal.language import parse
+from shoal.model import EVERYTHING
+from shoal.mqtt import controls
 from shoal.mqtt.controls import (
     Item,
     SessionPart,
     SessionState,
     SubscriptionState,
     encode_control,
+    parts_of,
 )
 from shoal.mqtt.packets import (
     Connect,
@@ -26,6 +29,7 @@ from shoal.mqtt.packets import (
 )
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.session import ClientSubscription
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 
@@ -223,6 +227,36 @@ def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -
     client.send(Connect("c", **KEPT))
     network.settle()
     assert client.connection.session.subscriptions["a"].content == parse(where)
+
+
+def test_a_session_of_any_size_moves_in_controls_of_bounded_size(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controls, "PART_BYTES", 10_000)
+    site = network["B1"]
+    client = site.connect("c", **KEPT)
+    session = client.connection.session
+    count = 600
+    for number in range(count):
+        text = f"{number}/{'x' * 50}"
+        subscription = ClientSubscription(
+            session,
+            text,
+            text,
+            EVERYTHING,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            identifiers=(),
+        )
+        site.clients.subscriptions.add(subscription)
+    site.carry_out(site.clients.take_effects())
+    parts = tuple(parts_of(session, ("c", 1), ((f"p{n}", n) for n in range(10_000))))
+    assert max(len(encode_control(each)) for each in parts if each.subscriptions) < 10_500
+    assert sum(len(each.came) for each in parts) == 10_000
+    again = network["B3"].connect("c", **KEPT)
+    assert again.connack.session_present
+    assert network["B3"].clients.subscriptions.count == count
 
 
 # --- at random ------------------------------------------------------------------------------------

@@ -541,7 +541,8 @@ class Life:
             lost = [each for each in publisher.acknowledged if each not in together]
             assert not lost, f"the group lost {lost}"
         twice = [each for each, count in together.items() if each[1] == 2 and count > 1]
-        assert not twice, f"the group got twice {twice}"
+        # Where the publisher's broker and the member's die together, nobody may know of it.
+        assert not (twice and self.is_in_order), f"the group got twice {twice}"
         for subscriber in self.subscribers:
             taken = Counter(subscriber.taken)
             for publisher in self.publishers:
