@@ -72,6 +72,15 @@ def test_a_network_rests_when_nothing_happens(
     assert asyncio.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
 
 
+def test_subscriptions_may_spread_for_as_long_as_they_do(
+    answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers += [QUIET | {"tables": {"subscriptions": number}} for number in range(20)] + [QUIET]
+    monkeypatch.setattr(brokers, "PAUSE_S", 0.02)
+    monkeypatch.setattr(brokers, "REST_TIMEOUT_S", 0.2)
+    assert asyncio.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
+
+
 def test_a_network_that_never_rests(
     answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,12 +53,19 @@ class Brokers:
             self._addresses[broker.name] = address
 
     async def at_rest(self) -> Counts:
-        """Wait until the network rests; what was counted until then."""
+        """Wait until the network rests; what was counted until then.
+
+        UnrestError when it does not, long after subscriptions have ceased to spread.
+        """
         former: object = None
+        tables: object = None
+        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(REST_TIMEOUT_S):
+            async with asyncio.timeout(REST_TIMEOUT_S) as limit:
                 while True:
                     statuses = await self._statuses()
+                    if tables != (tables := [each["tables"] for each in statuses]):
+                        limit.reschedule(loop.time() + REST_TIMEOUT_S)
                     seen = list(map(_happened, statuses))
                     if seen == former and all(map(_rests, statuses)):
                         return _counts(statuses)
