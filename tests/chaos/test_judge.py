@@ -188,6 +188,17 @@ def test_a_publisher_that_advertises_may_be_doubled_by_its_own_brokers_kill() ->
     assert kinds([*at, Killed(at_s=1.5, broker="B1"), *events]) == [("doubled", "S1")]
 
 
+def test_two_members_may_have_it_when_two_brokers_die_together() -> None:
+    """The publisher's, and that of the member who has it already."""
+    at = entered(0.5, "P2", "B1")
+    events = [*to_all(1, "P2", 1), got(2, "G2", "P2", 1)]
+    both = [Killed(at_s=1.05, broker=broker) for broker in ("B1", "B2")]
+    assert kinds([*at, *events, *both]) == []
+    for killed in both:
+        assert kinds([*at, *events, killed]) == [("doubled", "group g")]
+    assert kinds([*at, *both, *to_all(1, "P2", 1), got(2, "S1", "P2", 1)]) == [("doubled", "S1")]
+
+
 def test_order_is_each_publishers_at_each_subscriber() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(2, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
@@ -196,6 +207,20 @@ def test_order_is_each_publishers_at_each_subscriber() -> None:
     # A repeat comes late by its nature, and other publishers' do not count.
     well = [got(1.5, "S1", "P1", 1), got(1.6, "S1", "P1", 2), got(1.7, "S1", "P1", 1)]
     assert kinds([*both, *others, *well]) == []
+
+
+def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> None:
+    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
+    late = [got(8.5, "S1", "P1", 2), got(8.6, "S1", "P1", 1)]
+    down = [Killed(at_s=2, broker="B1"), Ready(at_s=8, broker="B1")]
+    briefly = [Killed(at_s=2, broker="B1"), Ready(at_s=3, broker="B1")]
+    there = entered(0.5, "S1", "B1", present=True)
+    back = entered(1.5, "S1", "B2", present=True)
+    moved = [*both, *others, *late, *there, *back]
+    assert kinds([*moved, *down]) == []
+    assert kinds([*moved, *briefly]) == [("disordered", "S1")]
+    assert kinds([*both, *others, *late, *down]) == [("disordered", "S1")]
 
 
 def test_members_of_a_group_have_no_order() -> None:
