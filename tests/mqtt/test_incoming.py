@@ -7,9 +7,20 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.access import Admission, Credentials, Permissions
-from shoal.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.packets import (
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Unsuback,
+    Unsubscribe,
+)
 from shoal.mqtt.reason_codes import ReasonCode
-from tests.mqtt.house import Client
+from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network, Site
 
 
@@ -31,6 +42,14 @@ def settle(site: Site, *at: int) -> None:
 def publisher(site: Site, **fields: Any) -> Client:
     client = site.connect("p", **fields)
     settle(site)  # what brokers tell each other about it
+    return client
+
+
+def subscriber(site: Site) -> Client:
+    client = site.connect("reader")
+    site.network.is_settling = True
+    client.subscribe("#")
+    site.network.is_settling = False
     return client
 
 
@@ -84,18 +103,58 @@ def test_a_refusal_waits_for_its_turn(network: Network) -> None:
     assert [each.packet_id for each in client.take()] == [2, 3]
 
 
-def test_who_is_owed_much_is_read_no_more(network: Network) -> None:
-    client = publisher(network["B1"], keep_alive_s=10)
-    client.send(*(Publish("a", b"", 1, packet_id=n) for n in range(1, 4)))
+def test_what_is_published_by_who_is_owed_much_waits_and_pings_are_answered(
+    network: Network,
+) -> None:
+    site = network["B1"]
+    reader = subscriber(site)
+    client = publisher(site)
+    client.send(*(Publish("a", b"%d" % n, 1, packet_id=n) for n in range(1, 7)))
+    client.send(Publish("a", b"at 0"), Unsubscribe(9, ("b",)), Pingreq())
+    assert client.take() == [Pingresp()]
     assert client.connection.wants_reading
-    client.send(Publish("a", b"", 1, packet_id=4))
+    assert reader.take_payloads() == [b"1", b"2", b"3", b"4"]
+    settle(site, 0)
+    site.after(0)
+    assert client.take() == [Puback(1)]
+    assert reader.take_payloads() == [b"5"]
+    settle(site)
+    site.after(0)
+    unsuback = Unsuback(9, (ReasonCode.NO_SUBSCRIPTION_EXISTED,))
+    assert client.take() == [*(Puback(n) for n in range(2, 6)), unsuback]
+    assert reader.take_payloads() == [b"6", b"at 0"]
+    settle(site)
+    assert client.take() == [Puback(6)]
+
+
+def test_who_is_owed_much_and_goes_on_is_read_no_more(network: Network) -> None:
+    client = publisher(network["B1"], keep_alive_s=10)
+    client.send(*(Publish("a", b"", 1, packet_id=n) for n in range(1, 5)))
+    client.send(Publish("a", b"x" * 30_000, 1, packet_id=5))
+    assert client.connection.wants_reading
+    client.send(Publish("a", b"x" * 40_000, 1, packet_id=6))
     assert not client.connection.wants_reading
     network["B1"].after(100)  # nobody reads what it says meanwhile: it is not silent
     assert not client.closed
     settle(network["B1"])
+    network["B1"].after(0)
     assert client.connection.wants_reading
     network["B1"].after(100)
     assert client.closed
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_what_who_is_owed_much_said_before_it_went_counts(network: Network, is_said: bool) -> None:
+    site = network["B1"]
+    reader = subscriber(site)
+    client = publisher(site, will=will("gone"))
+    client.send(*(Publish("a", b"%d" % n, 1, packet_id=n) for n in range(1, 6)))
+    if is_said:
+        client.send(Disconnect())
+    client.lose()
+    found = [(packet.topic, packet.payload) for packet in reader.take_publications()]
+    assert found[:5] == [("a", b"%d" % n) for n in range(1, 6)]
+    assert [topic for topic, _ in found[5:]] == [] if is_said else ["gone"]
 
 
 def test_what_is_sent_again_over_a_new_connection_is_answered_there(network: Network) -> None:

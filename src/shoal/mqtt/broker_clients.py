@@ -49,6 +49,7 @@ from shoal.mqtt.timers import Timers
 _SILENCE_TIMER = "silence"
 _STATISTICS_TIMER = "statistics"
 _MORE_TIMER = "more"
+_LATE_TIMER = "late"
 
 
 class BrokerClients:
@@ -127,6 +128,8 @@ class BrokerClients:
                 case (str(kind), Connection() as connection) if kind == _MORE_TIMER:
                     if connection.session is not None and not connection.is_closed:
                         connection.session.pump(now_us)
+                case (str(kind), Connection() as connection) if kind == _LATE_TIMER:
+                    connection.take_late(now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
@@ -345,6 +348,10 @@ class BrokerClients:
         else:
             self.statistics.publications_received += 1
             self._fan_out.gather(message, now_us)
+
+    def take_late_soon(self, connection: Connection) -> None:
+        """Handle what a client published while it was owed too much."""
+        self._timers.set((_LATE_TIMER, connection), 0)
 
     def settle(self) -> None:
         """Deliver what was published, before anything else happens."""

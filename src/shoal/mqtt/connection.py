@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 
 # Packets that wait for the answer to a CONNECT; a driver that minds `wants_reading` brings fewer.
 MAX_HELD = 10_000
+# What a client that is owed too much may publish beyond, about, before no more is read from it.
+MAX_LATE_BYTES = 65_536
+# About what a packet costs to keep, without its payload.
+_PACKET_BYTES = 64
 
 _PINGRESP = bytes((0xD0, 0))
 
@@ -85,6 +89,8 @@ class Connection:
         "_decoder",
         "_held",
         "_incoming",
+        "_late",
+        "_late_bytes",
         "address",
         "certificate",
         "last_received_us",
@@ -114,6 +120,9 @@ class Connection:
         self._connect: Connect | None = None
         self._held: list[Packet] = []
         self._incoming: Incoming | None = None
+        # Publications of a client that is owed too much, and what came behind them.
+        self._late: list[Packet] = []
+        self._late_bytes = 0
 
     @property
     def client_id(self) -> str | None:
@@ -134,10 +143,11 @@ class Connection:
     def wants_reading(self) -> bool:
         """False while nothing more should be read.
 
-        The answer to the CONNECT is still out, or too many to publications are.
+        The answer to the CONNECT is still out; or too many to publications are, and the client
+        does not stop.
         """
         if self.state is State.CONNECTED:
-            return self._incoming is None or not self._incoming.is_full
+            return self._late_bytes < MAX_LATE_BYTES
         return self.state is not State.ADMISSION
 
     @property
@@ -169,6 +179,8 @@ class Connection:
 
     def lost(self, now_us: int) -> list[ClientEffect]:
         """The network connection is gone, or the driver gave it up."""
+        if self._late:
+            self.take_late(now_us, is_last=True)
         if self.state is State.REDIRECTED:
             self.hang_up(now_us)
         self.leave(now_us, with_will=True)
@@ -225,6 +237,8 @@ class Connection:
             return
         self.state = State.CLOSED
         self._held = []
+        self._late = []
+        self._late_bytes = 0
         self.outlet.touch()
         self._clients.left(self, now_us, with_will)
 
@@ -267,14 +281,20 @@ class Connection:
 
     # --- what comes in ------------------------------------------------------------------------
 
-    def _handle_all(self, packets: list[Packet], now_us: int) -> None:
+    def _handle_all(self, packets: list[Packet], now_us: int, *, is_last: bool = False) -> None:
         has_published = False
         try:
             for number, packet in enumerate(packets, start=1):
                 if type(packet) is Publish:
                     assert self._incoming is not None
+                    is_late = self._late or (packet.qos and self._incoming.is_full)
+                    if is_late and not is_last:
+                        self._keep_late(packet, len(packet.payload))
+                        continue
                     self._incoming.on_publish(packet, now_us)
                     has_published = True
+                elif self._late and type(packet) not in _NEVER_LATE:
+                    self._keep_late(packet, 0)
                 else:
                     if has_published:
                         self._clients.settle()
@@ -293,6 +313,20 @@ class Connection:
             self._clients.settle()
             self._clients.statistics.protocol_errors += 1
             self.disconnect(error.reason_code, str(error), now_us)
+
+    def _keep_late(self, packet: Packet, size: int) -> None:
+        self._late.append(packet)
+        self._late_bytes += size + _PACKET_BYTES
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the client has published more than could be taken."""
+        return bool(self._late)
+
+    def take_late(self, now_us: int, *, is_last: bool = False) -> None:
+        """Less is owed to the client, or it is gone: handle what it published meanwhile."""
+        packets, self._late, self._late_bytes = self._late, [], 0
+        self._handle_all(packets, now_us, is_last=is_last)
 
     def _take_acknowledgements(self, packets: list[Packet], now_us: int) -> None:
         try:
@@ -426,6 +460,9 @@ class Connection:
     def _on_auth(self, packet: Auth, now_us: int) -> None:
         raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
 
+
+# What a client may say, and wait for, while its publications have to wait.
+_NEVER_LATE = (Pingreq, Puback, Pubrec, Pubrel, Pubcomp)
 
 _HANDLERS: dict[type[Packet], Callable[[Connection, Any, int], None]] = {
     Connect: Connection._on_connect,
