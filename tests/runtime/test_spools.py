@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,21 @@ def test_a_broker_that_is_away_holds_nobody_back(tmp_path: Path, qos: int) -> No
             assert publisher.session_present == [False]
         network.start("B3")
         came(network, "B3", "reader", 3 * COUNT, qos)
+
+
+def test_a_broker_that_hangs_holds_nobody_back(tmp_path: Path) -> None:
+    """It knows all it knew when it goes on, and what it was sent comes a second time."""
+    limits = SOON | {"silence_us": 1_000_000}
+    with processes(tmp_path, 3, link_limits=limits) as network:
+        subscribe(network, "B3", "reader")
+        with network.client("B1", "p") as publisher:
+            sent = [publisher.paho.publish("a/b", b"%d" % number, 2) for number in range(COUNT)]
+            network.running["B2"].send_signal(signal.SIGSTOP)
+            wait_until(lambda: all(each.is_published() for each in sent))
+            publish(publisher, range(COUNT, 2 * COUNT), 2)
+            network.running["B2"].send_signal(signal.SIGCONT)
+            publish(publisher, range(2 * COUNT, 3 * COUNT), 2)
+        came(network, "B3", "reader", 3 * COUNT, 2)
 
 
 @pytest.mark.parametrize("killed", ["B1", "B2"])
