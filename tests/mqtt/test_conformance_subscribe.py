@@ -451,7 +451,7 @@ def test_content_filters_choose_among_retained_messages() -> None:
         ("a", where("dep_delay >"), "$where: line 1, column 12: the filter ends too early"),
         ("a?dep_delay>", Properties(), "topic filter: line 1, column 13: there is no value"),
         ("a", where("a = 1", "b ="), "$where: line 1, column 4: the filter ends too early"),
-        ("a", where("a = 1\nAND\r\vb"), "$where: line 2, column 5: unexpected  ; expected"),
+        ("a", where("a = 1\nAND\r\vb"), "$where: line 2, column 5: unexpected \\x0b; expected"),
     ],
 )
 def test_a_filter_that_does_not_parse_says_where(
