@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-live clean
+.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-live bench-bluedove-order clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ bench-set-search: install ## time of a message against sets of several sizes; th
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py
+
+bench-bluedove-order: install ## what a publisher's order costs a live BlueDove cluster
+	$(BIN)/python benchmarks/bench_bluedove_order.py
 
 clean: ## remove .venv, caches and the demo's output
 	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -227,7 +227,7 @@ def test_what_the_disk_does_not_take_is_not_settled_and_not_lost(fails: bool) ->
     assert pair.a.is_full  # and who feeds the link waits
     pair.connect()
     pair.a.open_gate()
-    pair.spool.write = lambda room: 0  # type: ignore[method-assign]
+    pair.spool.write = lambda room: None  # type: ignore[method-assign]
     pair.go()
     assert [number for number, _ in pair.got] == list(range(30))
     assert pair.settled == list(range(30))

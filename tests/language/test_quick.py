@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from shoal.language import parse, parse_topic_query
-from shoal.language.like import elements
 from shoal.language.padres import parse_publication, parse_subscription
+from shoal.model.like import elements
 from shoal.mqtt.limits import DEFAULT_LIMITS
 
 CASES = 150

@@ -13,7 +13,7 @@ from shoal.broker.link_spool import SpoolRecord
 from shoal.runtime import spool_files
 from shoal.runtime.clock import Clock
 from shoal.runtime.node import Node
-from shoal.runtime.spool_files import SpoolFiles, Spools, SpoolSettings
+from shoal.runtime.spool_files import SpoolFiles, Spools, SpoolSettings, waits_for
 from tests.runtime.live import on_loop, until
 from tests.runtime.test_node import Machine
 
@@ -89,6 +89,14 @@ def test_a_disk_that_takes_half_takes_nothing(
     files.append(1, RECORDS[1:])
     assert files.load(1) == RECORDS
     files.close()
+
+
+def test_for_whom_something_waits_is_known(tmp_path: Path) -> None:
+    assert waits_for(tmp_path) == []
+    for name in ("B2", "B3"):
+        SpoolFiles(tmp_path / "spool" / name).know()
+    SpoolFiles(tmp_path / "spool" / "B3").append(1, RECORDS)
+    assert waits_for(tmp_path) == ["B3"]
 
 
 def spools(folder: Path, **settings: Any) -> Spools:

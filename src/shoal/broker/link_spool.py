@@ -135,8 +135,8 @@ class Spool:
         self._pending.append((SpoolRecord(data, custody is not None), custody))
         self.pending_bytes += len(data)
 
-    def write(self, room: int) -> int:
-        """Put on disk what is pending, as far as there is room; how many bytes that took.
+    def write(self, room: int) -> None:
+        """Put on disk what is pending, as far as there is room for it.
 
         OSError when the disk does not take it; it stays pending.
         """
@@ -148,9 +148,9 @@ class Spool:
             count += 1
         self.is_stuck = count < len(self._pending)
         if not count:
-            return 0
+            return
         try:
-            written = self._append([record for record, _ in list(self._pending)[:count]])
+            self._append([record for record, _ in list(self._pending)[:count]])
         except OSError:
             self.is_stuck = True
             raise
@@ -158,9 +158,8 @@ class Spool:
         for custody in [self._pending.popleft()[1] for _ in range(count)]:
             if custody is not None:
                 custody.settle()
-        return written
 
-    def _append(self, records: list[SpoolRecord]) -> int:
+    def _append(self, records: list[SpoolRecord]) -> None:
         segment = self._segments.get(self._last)
         if segment is not None and segment.size > self._segment_bytes:
             self._seal(self._last)
@@ -173,7 +172,6 @@ class Spool:
             self._to_load.append(number)
         segment.size += written
         segment.records += len(records)
-        return written
 
     # --- out ----------------------------------------------------------------------------------
 

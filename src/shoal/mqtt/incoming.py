@@ -12,9 +12,9 @@ PUBREL forgets what is remembered, and is answered by PUBCOMP.
 
 In a network PUBACK and PUBREC are owed until the publication is settled: until it is in the
 sessions of all its subscribers, wherever they are, or on a disk for those behind a broker that is
-away.  They go out in the order of the publications
-[MQTT-4.6.0-2, MQTT-4.6.0-3], so those behind one that is not settled wait with it, and a client
-that is owed more than its receive maximum is read no more.
+away.  They go out in the order of the publications [MQTT-4.6.0-2, MQTT-4.6.0-3], so those behind
+one that is not settled wait with it.  What a client publishes while it is owed its receive maximum
+waits; its pings are answered all the same, and beyond a bound it is read no more.
 
 Source: MQTT Version 5.0, sections 3.3 to 3.7, 4.3 and 4.9.
 """
@@ -129,7 +129,7 @@ class Incoming:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is owed to the client that no more should be read from it."""
+        """Whether so much is owed to the client that no more should be taken from it."""
         return len(self._owed) >= self._limits.receive_maximum
 
     @property

@@ -37,7 +37,7 @@ from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.publishers import LivePublishers
-from shoal.runtime.spool_files import Spools, SpoolSettings
+from shoal.runtime.spool_files import Spools, SpoolSettings, waits_for
 from shoal.runtime.tls import (
     load_client_context,
     load_contexts,
@@ -84,7 +84,7 @@ class BrokerService:
             open_to_all=not system.needs_tree,
         )
         files = _journal_files(network, name)
-        self.spools = _spools(network, files, self.node)
+        self.spools = _spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools)
         client_tls = network.client_tls
         self._client_context = load_client_context(client_tls, name) if client_tls else None
@@ -275,10 +275,16 @@ def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
     return JournalFiles(folder, network.name, name)
 
 
-def _spools(network: Network, files: JournalFiles | None, node: Node) -> Spools | None:
+def _spools(
+    network: Network, name: BrokerId, files: JournalFiles | None, node: Node
+) -> Spools | None:
     """What keeps what waits for neighbours that are away; the folder is this process's by now."""
-    if files is None or network.acknowledge != "stored":
+    if files is None:
         return None
+    if network.acknowledge != "stored":
+        if not waits_for(files.folder):
+            return None
+        _log.warning("storage.acknowledge: stored until what was is sent", extra={"broker": name})
     storage = network.storage
     settings = SpoolSettings(
         folder=files.folder,

@@ -174,6 +174,8 @@ class PeerLinks:
         link = self._links.get(neighbour)
         if neighbour == self._node.id or (link is not None and link.is_kept):
             return
+        if self._is_stopping:
+            return  # it would go on beside the broker that takes this one's place
         place = self._settings.addresses.get(neighbour)
         if place is None:
             try:
@@ -310,7 +312,8 @@ class PeerLinks:
     # --- connections --------------------------------------------------------------------------
 
     def opened(self, connection: PeerConnection) -> None:
-        if not connection.is_dialled and len(self._strangers) >= MAX_STRANGERS:
+        is_late = self._is_stopping or len(self._strangers) >= MAX_STRANGERS
+        if not connection.is_dialled and is_late:
             connection.abort()
         else:
             self._strangers.add(connection)

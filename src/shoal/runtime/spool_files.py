@@ -172,6 +172,14 @@ class SpoolFiles:
         )
 
 
+def waits_for(folder: Path) -> list[BrokerId]:
+    """The neighbours for whom something is in the spools of a broker's folder."""
+    if not (folder / FOLDER).is_dir():
+        return []
+    found = [path for path in (folder / FOLDER).iterdir() if SpoolFiles(path).segments()]
+    return sorted(path.name for path in found)
+
+
 class Spools:
     """All spools of one node, written before anyone is told what is settled.
 
@@ -238,7 +246,14 @@ class Spools:
         return 0 if spool is None else spool.size
 
     def start(self) -> None:
-        """Begin to see to what is due each second."""
+        """All spools are there: begin to see to what is due each second."""
+        for name in waits_for(self._settings.folder):
+            if name not in self._spools:
+                folder = str(self._settings.folder / FOLDER / name)
+                _log.error("a spool is for no neighbour", extra={"folder": folder})
+        self._set_timer()
+
+    def _set_timer(self) -> None:
         self._timer = self._node.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
@@ -256,12 +271,12 @@ class Spools:
     def write(self) -> None:
         """Write what is pending, as far as there is room for it."""
         problem = ""
-        room = self._settings.maximum_bytes - sum(each.size for each in self._spools.values())
         for neighbour, spool in self._spools.items():
             if not spool.pending_bytes:
                 continue
+            used = sum(each.size for each in self._spools.values())
             try:
-                room -= spool.write(room)
+                spool.write(self._settings.maximum_bytes - used)
                 self._failing.discard(neighbour)
             except OSError as error:
                 self._fail(neighbour, error)
@@ -278,7 +293,7 @@ class Spools:
             _log.error("a spool cannot be written", extra={"folder": folder, "problem": problem})
 
     def _tick(self) -> None:
-        self.start()
+        self._set_timer()
         self._node.schedule_flush()
         if self._settings.sync == "second" and self._syncing is None:
             files = self._take_unsynced()

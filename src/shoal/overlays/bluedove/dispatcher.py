@@ -273,6 +273,9 @@ class Dispatcher:
         others = [name for name in there or node.expected if name != node.broker]
         if others:
             node.send(node.random.choice(others), Pull(), now_us, out)
+        for dispatcher in node.dispatchers:
+            if dispatcher in node.lost:  # whoever lives goes on being a home
+                node.open(dispatcher, now_us, out)
 
     def link(self, broker: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         if up:

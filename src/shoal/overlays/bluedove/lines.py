@@ -113,5 +113,5 @@ class Owed:
         return late
 
     def awaited(self) -> Iterable[BrokerId]:
-        """The homes that are away, and are owed something."""
-        return [home for home in self._away_us if home in self._owed]
+        """The homes that are away and may come back."""
+        return list(self._away_us)

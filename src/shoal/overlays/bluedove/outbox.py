@@ -258,7 +258,8 @@ class Outbox:
             for each in list(self._pending.values()):
                 self._confirm(each, broker, out)
             return
-        self._owed.went(broker, now_us)
+        if broker in self._node.dispatchers:
+            self._owed.went(broker, now_us)
         self._forgo(broker, out, all_of_it=False)
 
     def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
