@@ -173,7 +173,8 @@ class Excuses:
 
     - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
       own broker is killed".
-    - In BlueDove "a subscriber's dispatcher that is killed counts as gone until it is back".
+    - With "stored" a publisher "that advertises and goes on at the far side of the broker that is
+      away may lose what was kept, if the broker that kept it was restarted, too".
     - "What was handed to a broker" for a group: "only if that broker and the publisher's die
       together, when the member has it already, can two have it".
     - "For 5 s a session that has moved waits for a broker that died behind it; what that one still
@@ -209,9 +210,14 @@ class Excuses:
                 sent.at_s < end_s + UNNOTICED_S and taken_s > end_s - BEING_SENT_S
                 for end_s in self._ends[subscriber.name]
             )
-        if self._plan.system != "bluedove":
+        if self._plan.acknowledge == "settled" or sent.client not in self._advertisers:
             return False
-        return self._was_down(subscriber.name, sent.at_s, taken_s)
+        restarted = [
+            broker
+            for broker, downs in self._down.items()
+            if any(sent.at_s <= back_s for _, back_s in downs)
+        ]
+        return len(restarted) > 1
 
     def double(self, sent: Sent) -> bool:
         """Whether its publisher's own broker was killed before all was said about it."""

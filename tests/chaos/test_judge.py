@@ -53,7 +53,6 @@ PLAN = Plan(
     ),
     actions=(),
 )
-CLUSTER = PLAN._replace(system="bluedove", links=())
 QOS = {each.name: each.qos for each in PLAN.publishers}
 
 
@@ -272,20 +271,17 @@ def test_a_session_that_cannot_be() -> None:
     assert kinds([asked, *entered(1, "P1", "B1")]) == []
 
 
-def test_what_counts_as_gone_in_a_cluster() -> None:
-    """A dispatcher that is down, with the subscribers that are there."""
-    lost = [*published(2, "P1", 1), got(2.5, "G1", "P1", 1)]
+def test_what_was_kept_for_a_broker_that_is_away() -> None:
+    """It may be lost of who advertises, when two brokers start again."""
+    stored = PLAN._replace(acknowledge="stored")
+    lost = [*published(2, "P3", 1), got(2.5, "G1", "P3", 1)]
     down = [Killed(at_s=1, broker="B2"), Ready(at_s=3, broker="B2")]
-    assert kinds([*lost, *down], CLUSTER) == []
-    assert kinds([*lost, *down], PLAN) == [("lost", "S1")]
-    earlier = [Killed(at_s=0.5, broker="B2"), Ready(at_s=1.9, broker="B2")]
-    assert kinds([*lost, *earlier], CLUSTER) == [("lost", "S1")]
-    elsewhere = [Killed(at_s=1, broker="B1"), Ready(at_s=3, broker="B1")]
-    assert ("lost", "S1") in kinds([*lost, *elsewhere], CLUSTER)
-    # Until it is let in elsewhere, its session is where it was.
-    assert kinds([*lost, *down, Asked(at_s=1.5, client="S1", broker="B1")], CLUSTER) == []
-    moved = entered(1.5, "S1", "B1", present=True)
-    assert kinds([*lost, *down, *moved], CLUSTER) == [("lost", "S1")]
+    other = [Killed(at_s=2.5, broker="B1"), Ready(at_s=4, broker="B1")]
+    assert kinds([*lost, *down, *other], stored) == []
+    assert kinds([*lost, *down, *other], PLAN) == [("lost", "S1")]
+    assert kinds([*lost, *down], stored) == [("lost", "S1")]
+    others = [*published(2, "P2", 1), got(2.5, "G1", "P2", 1)]
+    assert kinds([*others, *down, *other], stored) == [("lost", "S1")]
 
 
 def test_who_does_not_come_to_rest() -> None:
