@@ -187,6 +187,20 @@ class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
     where: str
 
 
+class TookPut(msgspec.Struct, frozen=True, tag=21, array_like=True, gc=False):
+    """A member here has a group's message; the broker that handed it on may not know it yet."""
+
+    key: tuple[str, int]
+    group: str
+
+
+class TookEnd(msgspec.Struct, frozen=True, tag=22, array_like=True, gc=False):
+    """That broker knows it."""
+
+    key: tuple[str, int]
+    group: str
+
+
 class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
     """No other broker has it."""
 
@@ -217,6 +231,8 @@ Record = (
     | NeighbourPut
     | CamePut
     | GroupPut
+    | TookPut
+    | TookEnd
 )
 
 _encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
@@ -366,8 +382,8 @@ class Journal:
     def home(self, client_id: str, home: Home) -> None:
         self._records.append(HomePut(client_id, *home))
 
-    def group(self, put: GroupPut) -> None:
-        """Another broker has told of its members."""
+    def group(self, put: GroupPut | TookPut | TookEnd) -> None:
+        """Another broker has told of its members, or a member here has a group's message."""
         self._records.append(put)
 
     def home_ended(self, client_id: str) -> None:
@@ -427,7 +443,7 @@ class Journal:
         sessions: Sessions,
         retained: RetainedStore,
         homes: Homes,
-        groups: Callable[[], list[GroupPut]],
+        groups: Callable[[], Iterable[GroupPut | TookPut]],
     ) -> Iterator[int]:
         """Say all again, a record or two at each step, which yields about how many bytes.
 
@@ -441,7 +457,7 @@ class Journal:
         sessions: Sessions,
         retained: RetainedStore,
         homes: Homes,
-        groups: Callable[[], list[GroupPut]],
+        groups: Callable[[], Iterable[GroupPut | TookPut]],
     ) -> Iterator[int]:
         # At once: there are few, and what changes later is said later.
         for put in groups():
