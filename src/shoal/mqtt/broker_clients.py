@@ -337,7 +337,7 @@ class BrokerClients:
     ) -> None:
         """What a session that had just come when the broker stopped has got, and what was held."""
         if self._federation is not None:
-            self._federation.roaming.remember(session, came, held)
+            self._federation.roaming.arriving.remember(session, came, held)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""
