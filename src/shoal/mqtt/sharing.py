@@ -381,7 +381,8 @@ class Sharing:
         """A session is here since before the broker started: what waits in it was taken."""
         groups = {each.group for each in session.subscriptions.values() if each.shared}
         if groups:
-            for outgoing in session.on_its_way():
+            held = session.diversion.held if session.diversion is not None else ()
+            for outgoing in (*session.on_its_way(), *held):
                 key = outgoing.message.key
                 if key is not None:
                     self._taken.update(((key, name), None) for name in groups)
