@@ -17,7 +17,7 @@ What the README says may be lost is excused, and nothing else: see `Excuses`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.chaos.history import (
@@ -46,6 +46,8 @@ from tests.chaos.schedule import Plan, SubscriberPlan
 BUSY_SHARE = 0.4
 # Runs are seconds long, and their messages small.
 GROWN_MB = 200.0
+# A session that has moved waits so long for a broker behind it.
+WAITED_S = 5.0
 # Before a client goes, and after.
 BEING_SENT_S = 3.0
 UNNOTICED_S = 0.5
@@ -171,7 +173,12 @@ class Excuses:
 
     - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
       own broker is killed".
-    - In BlueDove "a subscriber's dispatcher that is killed counts as gone until it is back".
+    - With "stored" a publisher "that advertises and goes on at the far side of the broker that is
+      away may lose what was kept, if the broker that kept it was restarted, too".
+    - "What was handed to a broker" for a group: "only if that broker and the publisher's die
+      together, when the member has it already, can two have it".
+    - "For 5 s a session that has moved waits for a broker that died behind it; what that one still
+      has comes when it is back, out of order".
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """
@@ -203,9 +210,14 @@ class Excuses:
                 sent.at_s < end_s + UNNOTICED_S and taken_s > end_s - BEING_SENT_S
                 for end_s in self._ends[subscriber.name]
             )
-        if self._plan.system != "bluedove":
+        if self._plan.acknowledge == "settled" or sent.client not in self._advertisers:
             return False
-        return self._was_down(subscriber.name, sent.at_s, taken_s)
+        restarted = [
+            broker
+            for broker, downs in self._down.items()
+            if any(sent.at_s <= back_s for _, back_s in downs)
+        ]
+        return len(restarted) > 1
 
     def double(self, sent: Sent) -> bool:
         """Whether its publisher's own broker was killed before all was said about it."""
@@ -213,6 +225,24 @@ class Excuses:
             return False
         done_s = self._done.get((sent.client, sent.number), float("inf"))
         return self._was_down(sent.client, sent.at_s, done_s)
+
+    def shared_double(self, sent: Sent, brokers: Collection[str]) -> bool:
+        """Whether its publisher's broker and one of these were down before all was said."""
+        to_s = self._done.get((sent.client, sent.number), float("inf"))
+        return self._was_down(sent.client, sent.at_s, to_s) and any(
+            killed_s <= to_s and sent.at_s <= back_s
+            for broker in brokers
+            for killed_s, back_s in self._down.get(broker, ())
+        )
+
+    def disorder(self, got: Got, sent: Sent) -> bool:
+        """Whether it may come from a broker that its subscriber has left, and that was away."""
+        left = {place.broker for place in self._places[got.client] if place.at_s <= got.at_s}
+        return any(
+            killed_s + WAITED_S <= back_s and killed_s <= got.at_s and sent.at_s <= back_s
+            for broker in left - {got.broker}
+            for killed_s, back_s in self._down.get(broker, ())
+        )
 
     def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
         """Whether a broker was down, at any time between these, at which the client was."""
@@ -258,18 +288,22 @@ def _doubled(plan: Plan, history: Sequence[Event]) -> list[Violation]:
         if each.qos == 2 and each.name in sessions
     }
     ended = {names[name] for name in names if sessions[name].until_s != float("inf")}
-    counts: dict[str, Counter[Key]] = defaultdict(Counter)
+    gots: dict[str, dict[Key, list[Got]]] = defaultdict(lambda: defaultdict(list))
     for event in history:
         if isinstance(event, Got) and event.client in names:
-            counts[names[event.client]][event.publisher, event.number] += 1
+            gots[names[event.client]][event.publisher, event.number].append(event)
     found = []
-    for who, counted in counts.items():
+    for who, by_key in gots.items():
         twice: dict[str, list[Key]] = defaultdict(list)
-        for key, count in counted.items():
+        for key, several in by_key.items():
             publication = published.get(key)
-            if publication is None or count == 1 or who in ended or publication.sent.qos < 2:
+            if publication is None or len(several) == 1 or who in ended or publication.sent.qos < 2:
                 continue
-            if not excuses.double(publication.sent):
+            is_excused = excuses.double(publication.sent) or (
+                who.startswith("group ")
+                and excuses.shared_double(publication.sent, {got.broker for got in several})
+            )
+            if not is_excused:
                 twice[key[0]].append(key)
         found += [
             Violation("doubled", who, f"got twice {publisher}'s {_told(published, keys)}")
@@ -281,6 +315,7 @@ def _doubled(plan: Plan, history: Sequence[Event]) -> list[Violation]:
 def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     """By first occurrences: at QoS 1 a repeat may come at any time."""
     grouped = {each.name for each in plan.subscribers if each.group}
+    published, excuses = _publications(history), Excuses(plan, history)
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     newest: dict[tuple[str, str], int] = {}
     late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
@@ -294,7 +329,9 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
                 if number in seen[pair]:
                     continue
                 seen[pair].add(number)
-                if number < newest.get(pair, 0):
+                of = published.get((publisher, number))
+                is_excused = of is not None and excuses.disorder(event, of.sent)
+                if number < newest.get(pair, 0) and not is_excused:
                     late[pair].append((number, newest[pair], event.at_s))
                 newest[pair] = max(newest.get(pair, 0), number)
     return [

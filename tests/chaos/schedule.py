@@ -21,6 +21,8 @@ SYSTEMS = ("tree", "grape", "pop", "bluedove")
 X_LIMIT = 100
 # A broker that is away for 60 s counts as gone; no plan comes near.
 LONGEST_AWAY_S = 15.0
+# From a kill to the next life of that broker, on a busy machine.
+LONGEST_START_S = LONGEST_AWAY_S + 10.0
 # A disk that has been full has everything again after this: it is tried each second.
 KNOWN_AGAIN_S = 3.0
 
@@ -280,7 +282,7 @@ class _Maker:
         self._do(at_s, "leave", self._client(), value=self._random.choice((0.0, 0.5, 3.0)))
 
     def harmless(self) -> list[Action]:
-        """What was made, without full disks of brokers that are killed meanwhile."""
+        """What was made, without full disks of brokers that are killed meanwhile, or may start."""
         kills = [
             (self._place(action.whom), action.at_s)
             for action in self.actions
@@ -289,7 +291,10 @@ class _Maker:
         spoilt = {
             (broker, round(from_s, 3))
             for broker, from_s, to_s in self._full
-            if any(whom in (broker, "") and from_s <= at_s <= to_s for whom, at_s in kills)
+            if any(
+                whom in (broker, "") and from_s - LONGEST_START_S <= at_s <= to_s
+                for whom, at_s in kills
+            )
         }
         return [
             action

@@ -53,7 +53,6 @@ PLAN = Plan(
     ),
     actions=(),
 )
-CLUSTER = PLAN._replace(system="bluedove", links=())
 QOS = {each.name: each.qos for each in PLAN.publishers}
 
 
@@ -188,6 +187,17 @@ def test_a_publisher_that_advertises_may_be_doubled_by_its_own_brokers_kill() ->
     assert kinds([*at, Killed(at_s=1.5, broker="B1"), *events]) == [("doubled", "S1")]
 
 
+def test_two_members_may_have_it_when_two_brokers_die_together() -> None:
+    """The publisher's, and that of the member who has it already."""
+    at = entered(0.5, "P2", "B1")
+    events = [*to_all(1, "P2", 1), got(2, "G2", "P2", 1)]
+    both = [Killed(at_s=1.05, broker=broker) for broker in ("B1", "B2")]
+    assert kinds([*at, *events, *both]) == []
+    for killed in both:
+        assert kinds([*at, *events, killed]) == [("doubled", "group g")]
+    assert kinds([*at, *both, *to_all(1, "P2", 1), got(2, "S1", "P2", 1)]) == [("doubled", "S1")]
+
+
 def test_order_is_each_publishers_at_each_subscriber() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(2, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
@@ -196,6 +206,20 @@ def test_order_is_each_publishers_at_each_subscriber() -> None:
     # A repeat comes late by its nature, and other publishers' do not count.
     well = [got(1.5, "S1", "P1", 1), got(1.6, "S1", "P1", 2), got(1.7, "S1", "P1", 1)]
     assert kinds([*both, *others, *well]) == []
+
+
+def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> None:
+    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
+    late = [got(8.5, "S1", "P1", 2), got(8.6, "S1", "P1", 1)]
+    down = [Killed(at_s=2, broker="B1"), Ready(at_s=8, broker="B1")]
+    briefly = [Killed(at_s=2, broker="B1"), Ready(at_s=3, broker="B1")]
+    there = entered(0.5, "S1", "B1", present=True)
+    back = entered(1.5, "S1", "B2", present=True)
+    moved = [*both, *others, *late, *there, *back]
+    assert kinds([*moved, *down]) == []
+    assert kinds([*moved, *briefly]) == [("disordered", "S1")]
+    assert kinds([*both, *others, *late, *down]) == [("disordered", "S1")]
 
 
 def test_members_of_a_group_have_no_order() -> None:
@@ -247,20 +271,17 @@ def test_a_session_that_cannot_be() -> None:
     assert kinds([asked, *entered(1, "P1", "B1")]) == []
 
 
-def test_what_counts_as_gone_in_a_cluster() -> None:
-    """A dispatcher that is down, with the subscribers that are there."""
-    lost = [*published(2, "P1", 1), got(2.5, "G1", "P1", 1)]
+def test_what_was_kept_for_a_broker_that_is_away() -> None:
+    """It may be lost of who advertises, when two brokers start again."""
+    stored = PLAN._replace(acknowledge="stored")
+    lost = [*published(2, "P3", 1), got(2.5, "G1", "P3", 1)]
     down = [Killed(at_s=1, broker="B2"), Ready(at_s=3, broker="B2")]
-    assert kinds([*lost, *down], CLUSTER) == []
-    assert kinds([*lost, *down], PLAN) == [("lost", "S1")]
-    earlier = [Killed(at_s=0.5, broker="B2"), Ready(at_s=1.9, broker="B2")]
-    assert kinds([*lost, *earlier], CLUSTER) == [("lost", "S1")]
-    elsewhere = [Killed(at_s=1, broker="B1"), Ready(at_s=3, broker="B1")]
-    assert ("lost", "S1") in kinds([*lost, *elsewhere], CLUSTER)
-    # Until it is let in elsewhere, its session is where it was.
-    assert kinds([*lost, *down, Asked(at_s=1.5, client="S1", broker="B1")], CLUSTER) == []
-    moved = entered(1.5, "S1", "B1", present=True)
-    assert kinds([*lost, *down, *moved], CLUSTER) == [("lost", "S1")]
+    other = [Killed(at_s=2.5, broker="B1"), Ready(at_s=4, broker="B1")]
+    assert kinds([*lost, *down, *other], stored) == []
+    assert kinds([*lost, *down, *other], PLAN) == [("lost", "S1")]
+    assert kinds([*lost, *down], stored) == [("lost", "S1")]
+    others = [*published(2, "P2", 1), got(2.5, "G1", "P2", 1)]
+    assert kinds([*others, *down, *other], stored) == [("lost", "S1")]
 
 
 def test_who_does_not_come_to_rest() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.controls import shared_of
+from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import Properties
 from tests.mqtt.house import Client
 from tests.mqtt.network_house import Network
@@ -152,3 +154,26 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
     for broker in BROKERS:
         assert not network[broker].clients.subscriptions.sharing._counts
         assert not network[broker].clients.door._subscriptions
+
+
+def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -> None:
+    """It was asked twice while it was down; after its first answer another member has it."""
+    away = worker(network, "B3", "away", **KEPT)
+    away.lose()
+    site = network["B3"]
+    sharing = site.clients.subscriptions.sharing
+    assert sharing is not None
+    message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
+    message.key = ("p", 1)
+
+    def ask(*, is_any: bool) -> None:
+        question = shared_of(JOBS, "B1", message, site.now_us, is_any=is_any)
+        sharing.hear(question, site.now_us)
+        site.carry_out(site.clients.take_effects())
+
+    ask(is_any=False)
+    back = site.connect("away", **KEPT)
+    ask(is_any=False)
+    assert back.take_payloads() == []
+    ask(is_any=True)
+    assert back.take_payloads() == [b"1"]

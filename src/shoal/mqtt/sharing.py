@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zlib import crc32
 
 from shoal.matching import TopicError, TopicIndex
@@ -94,6 +94,7 @@ class _Share:
 
 
 Key = tuple[str, int]
+_Any = TypeVar("_Any")
 
 
 class Sharing:
@@ -127,6 +128,9 @@ class Sharing:
         self._open: dict[tuple[Key, GroupName], _Share] = {}
         # What members here have taken, oldest first.
         self._taken: dict[tuple[Key, GroupName], None] = {}
+        # What was not taken here, by whether any member would have done: since somebody else has it
+        # by then, it is not taken when the question comes again.
+        self._declined: dict[tuple[Key, GroupName, bool], None] = {}
         self.journal: Journal | None = None
         subscriptions.sharing = self
 
@@ -367,14 +371,17 @@ class Sharing:
         taken = (_key(message), name)
         if taken in self._taken:
             return True
+        if (*taken, is_any) in self._declined:
+            return False
         members = self._members(name)
         present = [each for each in members if each.session.outlet is not None]
         chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
         if not chosen:
-            return None if is_any and members else False
-        self._taken[taken] = None
-        if len(self._taken) > MAX_REMEMBERED:
-            del self._taken[next(iter(self._taken))]
+            if is_any and members:
+                return None
+            _add(self._declined, (*taken, is_any))
+            return False
+        _add(self._taken, taken)
         self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
         return True
 
@@ -400,6 +407,12 @@ class Sharing:
 def _key(message: Message) -> Key:
     assert message.key is not None
     return message.key
+
+
+def _add(remembered: dict[_Any, None], one: _Any) -> None:
+    remembered[one] = None
+    if len(remembered) > MAX_REMEMBERED:
+        del remembered[next(iter(remembered))]
 
 
 def _is_here(subscription: ClientSubscription) -> bool:
