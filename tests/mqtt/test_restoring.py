@@ -424,9 +424,9 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
     network.after(6)
     publisher.publish("a", b"5", qos=2)
     assert client.take_payloads() == [b"1", b"2", b"3", b"4", b"5"]
-    assert not network["B3"].clients._federation.roaming._arriving  # type: ignore[union-attr]
+    assert not network["B3"].clients._federation.roaming.arriving._moves  # type: ignore[union-attr]
     memory.restart("B3")
-    assert not network["B3"].clients._federation.roaming._arriving  # type: ignore[union-attr]
+    assert not network["B3"].clients._federation.roaming.arriving._moves  # type: ignore[union-attr]
 
 
 def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> None:
@@ -434,7 +434,7 @@ def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> No
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
     network["B3"].connect("c", clean_start=False, properties=KEPT)
     roaming = network["B3"].clients._federation.roaming
-    (journey,) = roaming._arriving
+    (journey,) = roaming.arriving._moves
     memory.restart("B3")
     site = network["B3"]
     message = Message("a", b"late", "p", site.now_us, 2)

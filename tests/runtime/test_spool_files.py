@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from shoal.broker.custody import Custody
+from shoal.broker.link_session import CONTROLS, LinkSession
 from shoal.broker.link_spool import SpoolRecord
+from shoal.broker.stand_in import stand_in
+from shoal.broker.wire import COMMON, Codec
 from shoal.runtime import spool_files
 from shoal.runtime.clock import Clock
 from shoal.runtime.node import Node
@@ -123,6 +126,33 @@ async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None
     both.write()
     assert settled == ["left", "right", "more"]
     assert told[1:] == [""]
+    await both.stop()
+
+
+@on_loop
+async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables are not known until it has said them, though it was here."""
+    monkeypatch.setattr(spool_files, "STAND_IN_US", -1)
+    machine = Machine(lambda input: [])
+    both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path))  # type: ignore[arg-type]
+    codec = Codec(COMMON + CONTROLS)
+    here = LinkSession("n", "B1", "B2", 1, codec, is_graceful=True, spool=both.of("B2"))
+    there = LinkSession("n", "B2", "B1", 2, codec, is_graceful=True)
+    both.here("B2")
+    both.expect(here)
+    said, answer = here.hello(), there.hello()
+    there.connected(said, 0)
+    here.connected(answer, 0)
+    both.here("B2")
+    both.stand_in()
+    assert machine.inputs == []  # it may still say them
+    here.lost(0)
+    both.stand_in()
+    assert machine.inputs == stand_in("B2", "B1")
+    both.stand_in()
+    assert len(machine.inputs) == len(stand_in("B2", "B1"))
     await both.stop()
 
 

@@ -70,7 +70,7 @@ class Site:
                 for other in neighbours
             }
         self.links = {other: self._link(other, incarnation) for other in neighbours}
-        # Those that have not come since the broker started.
+        # Those that have not said their tables since the broker started.
         self.expected = dict.fromkeys(self.spools if door.was_killed else ())
         for other in self.expected:
             self.links[other].expect(network.now_us)
@@ -99,7 +99,7 @@ class Site:
         """Time has passed."""
         for other, link in self.links.items():
             assert not link.tick(self.network.now_us)
-            if other in self.expected:
+            if other in self.expected and link.state is State.AWAY:
                 del self.expected[other]
                 for input in stand_in(other, self.door.name):
                     self.bring(input)
@@ -116,6 +116,7 @@ class Site:
                     if self.repeats.take(routed.publication):
                         self.door.delivered.append(routed.publication.key)
                 case LinkReady(neighbour):
+                    self.expected.pop(neighbour, None)
                     self.links[neighbour].open_gate()
         if custody is not None:
             custody.settle()
@@ -158,7 +159,6 @@ class Site:
 
     def changed(self, changes: list[LinkChanged]) -> None:
         for change in changes:
-            self.expected.pop(change.neighbour, None)
             self.bring(change)
 
 

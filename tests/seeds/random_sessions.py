@@ -32,6 +32,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Publish as PublishRequest
 from shoal.broker.messages import Subscribe as SubscribeRequest
 from shoal.broker.wire import COMMON, Codec
+from shoal.mqtt.arriving import ARRIVING_US
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.effects import Ask, ClientEffect, Write
 from shoal.mqtt.journal import read_records
@@ -50,7 +51,6 @@ from shoal.mqtt.packets import (
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.mqtt.roaming import ARRIVING_US
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
 from tests.mqtt.house import SECOND, Client, House

@@ -345,7 +345,6 @@ class BrokerClients:
             session.journal = self.journal
             if self._federation is not None:
                 self._federation.roaming.restored(session, now_us)
-                self._federation.sharing.restored(session)
         if session.going is None:
             self._sessions.restored(session, now_us)
 
@@ -374,7 +373,8 @@ class BrokerClients:
     ) -> None:
         """What a session that had just come when the broker stopped has got, and what was held."""
         if self._federation is not None:
-            self._federation.roaming.remember(session, came, held)
+            self._federation.roaming.arriving.remember(session, came, held)
+            self._federation.sharing.restored(session)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""

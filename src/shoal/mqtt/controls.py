@@ -79,6 +79,10 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     serial: int = 0
 
 
+# A content filter as `where_of` writes it, or in SQL.
+Where = Expression | str
+
+
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     """One subscription; `where` is its content filter, empty if it asks for none.
 
@@ -88,7 +92,7 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
 
     text: str
     topic_filter: str
-    where: Expression | str
+    where: Where
     qos: Qos
     no_local: bool
     retain_as_published: bool
@@ -198,7 +202,7 @@ class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """How many members of a group this broker has since a time, connected ones and all.
 
-    `where` is what the group asks of content, in SQL, empty if it asks for nothing.
+    `where` is what the group asks of content, as in `SubscriptionState`.
     """
 
     broker: BrokerId
@@ -206,7 +210,7 @@ class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
     from_us: int
     present: Annotated[int, msgspec.Meta(ge=0)]
     total: Annotated[int, msgspec.Meta(ge=0)]
-    where: str
+    where: Where
 
 
 class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -354,11 +358,10 @@ def parts_of(
 
 def row_of(subscription: ClientSubscription) -> SubscriptionState:
     """A subscription as it is written."""
-    content = subscription.content
     return SubscriptionState(
         subscription.text,
         subscription.topic_filter,
-        "" if content == EVERYTHING else content.expression,
+        where_of(subscription.content),
         subscription.qos,
         subscription.no_local,
         subscription.retain_as_published,
@@ -372,7 +375,7 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
         session,
         row.text,
         row.topic_filter,
-        _content_of(row.where),
+        content_of(row.where),
         qos=row.qos,
         no_local=row.no_local,
         retain_as_published=row.retain_as_published,
@@ -380,7 +383,13 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
     )
 
 
-def _content_of(where: Expression | str) -> Filter:
+def where_of(content: Filter) -> Where:
+    """A content filter as it is written."""
+    return "" if content == EVERYTHING else content.expression
+
+
+def content_of(where: Where) -> Filter:
+    """A content filter, made anew; ValueError if it cannot be."""
     if not isinstance(where, str):
         return read_filter(where)
     return parse(where) if where else EVERYTHING

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from shoal.model import BrokerId, ClientId, Publication
-from shoal.mqtt.controls import Qos, SubscriptionState, row_of
+from shoal.mqtt.controls import Qos, SubscriptionState, Where, row_of
 from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import write_body
@@ -184,7 +184,7 @@ class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
     broker: BrokerId
     present: int
     total: int
-    where: str
+    where: Where
 
 
 class TookPut(msgspec.Struct, frozen=True, tag=21, array_like=True, gc=False):

@@ -37,13 +37,13 @@ refused (0x88), and may try again, or start clean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import ANOTHER_USERS, Admission
+from shoal.mqtt.arriving import Arriving
 from shoal.mqtt.controls import (
     Adopted,
     Control,
@@ -59,8 +59,6 @@ from shoal.mqtt.controls import (
     SessionState,
     Taken,
     encode_control,
-    message_of,
-    subscription_of,
 )
 from shoal.mqtt.giving import GIVING_TIMER, Giving
 from shoal.mqtt.granting import Granting
@@ -71,7 +69,7 @@ from shoal.mqtt.network import EVERY_BROKER, Door
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.redirecting import REDIRECTED_TIMER, Redirecting
-from shoal.mqtt.session import Outgoing, Session
+from shoal.mqtt.session import Session
 from shoal.mqtt.timers import Timers
 
 if TYPE_CHECKING:
@@ -83,15 +81,7 @@ WAIT_US = 2 * MICROSECONDS
 # Unless brokers remember: then one that is not there may be about to start again, with it.
 REMEMBERED_WAIT_US = 10 * MICROSECONDS
 ASK_AGAIN_US = MICROSECONDS // 2
-# The old broker says something each second until it has departed; if not, it may have died.
-ARRIVING_US = 5 * MICROSECONDS
-# What it may still have for the session is waited for so long.
-OPEN_US = 600 * MICROSECONDS
-
 WAITING_TIMER = "waiting"
-ARRIVING_TIMER = "arriving"
-OPEN_TIMER = "open"
-SPREADING_TIMER = "spreading"
 
 
 class Roaming:
@@ -106,17 +96,14 @@ class Roaming:
         self._clients = clients
         self._door = door
         self._timers = timers
-        self._spreading = spreading
         self._broker_id = clients.broker_id
         # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
         self._waiting: dict[str, tuple[Journey, Waiting]] = {}
-        self._arriving: dict[Journey, Move] = {}
-        # Sessions that came back before they had arrived elsewhere: what still comes for them goes
-        # on to there, and so back.
-        self._passing: dict[Journey, Move] = {}
         self._giving = Giving(clients, door, timers, self._stay)
+        send_item = self._giving.send_item
+        self.arriving = Arriving(clients, door, timers, spreading, send_item)
         self.redirecting = Redirecting(timers, self._on_entered)
 
     # --- what happens here --------------------------------------------------------------------
@@ -166,10 +153,7 @@ class Roaming:
         If it had just come, more may still come from where it was; if it was to go, it is kept.
         """
         if session.arriving_us is not None:
-            journey = (session.client_id, session.arriving_us)
-            self._expect(session, journey, now_us)
-            # Behind what is published again, which has lower numbers.
-            self._timers.set((SPREADING_TIMER, journey), now_us)
+            self.arriving.restored(session, session.arriving_us, now_us)
         if session.going is not None:
             broker, at_us = session.going
             self._entered[session.client_id] = (at_us, broker)
@@ -182,20 +166,11 @@ class Roaming:
         self.homes.put(client_id, home)
         self._entered[client_id] = (home.at_us, home.broker)
 
-    def remember(
-        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
-    ) -> None:
-        """What a session that had just come when the broker stopped has got, and what was held."""
-        move = session.diversion
-        if isinstance(move, Move) and move.arrival is not None:
-            move.known.update(dict.fromkeys(came))
-            move.held += held
-
     def ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
         client_id = session.client_id
         self._giving.withdraw(client_id)
-        self._forget_arrival(session)
+        self.arriving.forget(session)
         entered = self._entered.get(client_id)
         if entered is not None and entered[1] == self._broker_id:
             del self._entered[client_id]
@@ -233,14 +208,10 @@ class Roaming:
             self._ask_again(journey, now_us)
         elif kind == GIVING_TIMER:
             self._giving.due(journey, now_us)
-        elif kind == ARRIVING_TIMER:
-            self._arriving[journey].arrive(now_us)
-        elif kind == SPREADING_TIMER and journey in self._arriving:
-            self._spread(self._arriving[journey], now_us)
-        elif kind == OPEN_TIMER:
-            self._close(journey, now_us)
         elif kind == REDIRECTED_TIMER:
             self.redirecting.end(journey[0], now_us)
+        else:
+            self.arriving.due(kind, journey, now_us)
 
     def _say_entered(
         self,
@@ -281,8 +252,8 @@ class Roaming:
                     move = self._giving.get(client_id)
                     if move is not None:
                         self._over(move.session, now_us)
-            case Item(journey=journey) if journey in self._arriving:
-                self._arriving[journey].came(control, now_us)
+            case Item(journey=journey) if (move := self.arriving.get(journey)) is not None:
+                move.came(control, now_us)
             case (
                 Item(journey=journey) | SessionPart(journey=journey) | SessionState(journey=journey)
             ):
@@ -406,13 +377,13 @@ class Roaming:
         journal = self._clients.journal
         if journal is not None and journal.is_failing:
             return  # it is on no disk; the other asks again
-        move = self._arriving.get(journey)
+        move = self.arriving.get(journey)
         if move is not None:
             if is_last:
-                self._close(journey, now_us)  # and says so when it is asked again: it is written
+                # Taken is said when it is asked again: by then it is written.
+                self.arriving.close(journey, now_us)
             else:
-                if move.is_holding:
-                    self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+                self.arriving.heard(journey, move, now_us)
                 if move.is_spread:
                     self._say(broker, Adopted(journey), now_us)
             return
@@ -455,108 +426,10 @@ class Roaming:
         self._forget_waiting(client_id)
         given = self._giving.withdraw(client_id)
         if state.exists:
-            self._make(state, waiting, given, now_us)
+            self.arriving.make(state, waiting, given, now_us)
         elif given is not None:
             self._stay(given, now_us)
         waiting.connection.go_on(waiting.admission, now_us)
-
-    def _make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
-        """Fill a session with what was sent."""
-        rest = self._take_back(given, state, waiting, now_us) if given is not None else []
-        session = self._clients.adopt(state.journey[0])
-        session.user, session.began_us = state.user, state.began_us
-        session.entered_us = state.journey[1]
-        move = self._expect(session, state.journey, now_us)
-        session.received.update(state.received)
-        move.known.update(waiting.came)
-        for item in waiting.items:
-            message = message_of(item, now_us)
-            if message is not None:
-                move.note(item.key)
-                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
-                outgoing.packet_id, outgoing.released = item.packet_id, item.released
-                session.restore(outgoing)
-        for outgoing in rest:
-            key = outgoing.message.key
-            if key is None or key not in move.known:
-                move.note(key)
-                session.restore(outgoing)
-        if given is not None:
-            move.held, given.held = given.held, []
-            for each in move.held:
-                each.serial = 0
-        may_subscribe = waiting.admission.permissions.may_subscribe
-        for row in waiting.subscriptions.values():
-            try:
-                subscription = subscription_of(session, row)
-                if may_subscribe(subscription.wanted_topics):
-                    self._clients.subscriptions.add(subscription)
-            except ValueError as error:  # of another version of this software
-                problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
-                self._clients.problems.append(problem)
-        self._spread(move, now_us)
-
-    def _spread(self, move: Move, now_us: int) -> None:
-        """Find out when every broker knows what a session has subscribed to."""
-
-        def spread(_: int) -> None:
-            move.is_spread = True
-
-        self._spreading.owe(spread, now_us)
-
-    def _take_back(
-        self, given: Move, state: SessionState, waiting: Waiting, now_us: int
-    ) -> list[Outgoing]:
-        """A session that was given comes back: what it got here since, and the other has not."""
-        session = given.session
-        assert given.target is not None
-        broker, journey = given.target
-        rest: list[Outgoing] = []
-        if state.arriving_us == journey[1]:
-            for outgoing in session.on_its_way():
-                key = outgoing.message.key
-                if key is not None and not outgoing.packet_id and key not in waiting.came:
-                    rest.append(
-                        Outgoing(
-                            outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
-                        )
-                    )
-        self._clients.drop(session, had=False)
-        if given.arrival is not None:
-            self._passing[given.arrival] = given
-        else:
-            self._say(broker, Departed(journey, self._broker_id), now_us)
-        return rest
-
-    def _expect(self, session: Session, journey: Journey, now_us: int) -> Move:
-        """More may come for a session, from where it was."""
-        move = session.diversion = Move(session, journey, self._giving.send_item)
-        session.arriving_us = journey[1]
-        for outgoing in session.on_its_way():
-            if outgoing.message.key is not None:
-                move.known[outgoing.message.key] = None
-        self._arriving[journey] = move
-        self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
-        self._timers.set((OPEN_TIMER, journey), now_us + OPEN_US)
-        return move
-
-    def _close(self, journey: Journey, now_us: int) -> None:
-        """All has come from where the client was: what was held back is delivered."""
-        move = self._arriving[journey]
-        move.arrive(now_us)
-        self._forget_arrival(move.session)
-        move.close()
-        passing = self._passing.pop(journey, None)
-        if passing is not None and passing.target is not None:
-            broker, onward = passing.target
-            self._say(broker, Departed(onward, self._broker_id), now_us)
-
-    def _forget_arrival(self, session: Session) -> None:
-        move = session.diversion
-        if isinstance(move, Move) and move.arrival is not None:
-            self._timers.cancel((ARRIVING_TIMER, move.arrival))
-            self._timers.cancel((OPEN_TIMER, move.arrival))
-            self._arriving.pop(move.arrival, None)
 
     def _ask_again(self, journey: Journey, now_us: int) -> None:
         """The session has not come: the question may have been lost on a link not yet there."""

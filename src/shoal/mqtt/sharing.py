@@ -29,18 +29,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zlib import crc32
 
-from shoal.language import format_filter, parse
 from shoal.matching import TopicError, TopicIndex
-from shoal.model import EVERYTHING, BrokerId, Filter
+from shoal.model import BrokerId
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.controls import (
     GroupName,
     Members,
     Shared,
     Took,
+    Where,
+    content_of,
     encode_control,
     message_of,
     shared_of,
+    where_of,
 )
 from shoal.mqtt.journal import GroupPut, TookEnd, TookPut
 from shoal.mqtt.limits import MICROSECONDS
@@ -156,7 +158,7 @@ class Sharing:
             known = self._counts.get(name, {}).get(self._broker_id)
             if (known[1:] if known else (0, 0)) == count[1:]:
                 continue
-            members = Members(self._broker_id, name, *count, _where(subscription.content))
+            members = Members(self._broker_id, name, *count, where_of(subscription.content))
             self._learn(members)
             self._told(self._say(EVERY_BROKER, members, now_us))
 
@@ -187,8 +189,7 @@ class Sharing:
             # What another version of this software wrote may mean nothing here.
             with suppress(ValueError, TopicError):
                 topics = name.split("/", 2)[-1]
-                content = parse(members.where) if members.where else EVERYTHING
-                self._groups.add(name, topics, content)
+                self._groups.add(name, topics, content_of(members.where))
         if name in self._groups:
             count = Count(members.from_us, members.present, members.total)
             self._counts.setdefault(name, {})[members.broker] = count
@@ -204,7 +205,7 @@ class Sharing:
                 del self._counts[name]
                 self._groups.remove(name)
 
-    def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: str) -> None:
+    def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: Where) -> None:
         if self.journal is not None and broker != self._broker_id:
             self.journal.group(GroupPut(name, broker, count.present, count.total, where))
 
@@ -218,7 +219,7 @@ class Sharing:
     def puts(self) -> list[GroupPut | TookPut]:
         """What is known of other brokers' members, and what they do not know of those here."""
         members = [
-            GroupPut(name, broker, count.present, count.total, _where(self._groups[name].filter))
+            GroupPut(name, broker, count.present, count.total, where_of(self._groups[name].filter))
             for name, counts in self._counts.items()
             for broker, count in counts.items()
             if broker != self._broker_id
@@ -413,7 +414,8 @@ class Sharing:
         """A session is here since before the broker started: what waits in it was taken."""
         groups = {each.group for each in session.subscriptions.values() if each.shared}
         if groups:
-            for outgoing in session.on_its_way():
+            held = session.diversion.held if session.diversion is not None else ()
+            for outgoing in (*session.on_its_way(), *held):
                 key = outgoing.message.key
                 if key is not None:
                     self._taken.update(((key, name), None) for name in groups)
@@ -423,7 +425,7 @@ class Sharing:
         for name in self._counts:
             members = self._members(name)
             if members:
-                count, where = self._count(name, now_us), _where(members[0].content)
+                count, where = self._count(name, now_us), where_of(members[0].content)
                 self._say(broker, Members(self._broker_id, name, *count, where), now_us)
 
 
@@ -442,10 +444,6 @@ def _is_here(subscription: ClientSubscription) -> bool:
     """Whether its session takes what comes: one that was given before a kill may be elsewhere."""
     diversion = subscription.session.diversion
     return diversion is None or not diversion.is_restored
-
-
-def _where(content: Filter) -> str:
-    return "" if content == EVERYTHING else format_filter(content)
 
 
 def _turn(message: Message, count: int) -> int:

@@ -188,6 +188,8 @@ class PeerLinks:
         self._dial(neighbour, link, place)
 
     def ready(self, neighbour: BrokerId) -> None:
+        if self._spools is not None:
+            self._spools.heard(neighbour)
         link = self._links.get(neighbour)
         if link is not None:
             link.session.open_gate()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_session import LinkSession
+from shoal.broker.link_session import LinkSession, State
 from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
 from shoal.broker.stand_in import stand_in
 from shoal.model import BrokerId
@@ -194,8 +194,9 @@ class Spools:
         self._spools: dict[BrokerId, Spool] = {}
         self._refusal = ""
         self._failing: set[BrokerId] = set()
-        # Those that were here before this broker started, and since when they are waited for.
-        self._expected: dict[BrokerId, int] = {}
+        # Those that were here before this broker started and have not said their tables since,
+        # and since when they are waited for.
+        self._expected: dict[BrokerId, tuple[LinkSession, int]] = {}
         self._syncing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         node.at_flush(Phase.RECORD, self.write)
@@ -213,16 +214,20 @@ class Spools:
         """Wait for a neighbour that was here before this broker started, if it was."""
         neighbour = session.neighbour
         if self._files[neighbour].is_known:
-            now_us = self._expected[neighbour] = self._node.clock.now_us()
+            now_us = self._node.clock.now_us()
+            self._expected[neighbour] = session, now_us
             session.expect(now_us)
 
     def here(self, neighbour: BrokerId) -> None:
         """A neighbour has come."""
-        self._expected.pop(neighbour, None)
         try:
             self._files[neighbour].know()
         except OSError as error:
             self._fail(neighbour, error)
+
+    def heard(self, neighbour: BrokerId) -> None:
+        """A neighbour has said its tables."""
+        self._expected.pop(neighbour, None)
 
     def gone(self, neighbour: BrokerId) -> None:
         """A neighbour counts as gone, with all that waited for it."""
@@ -231,10 +236,10 @@ class Spools:
         self._files[neighbour].forget()
 
     def stand_in(self) -> None:
-        """Speak for neighbours that were waited for long enough."""
+        """Speak for neighbours that were waited for long enough, and are away."""
         now_us = self._node.clock.now_us()
-        for neighbour, since_us in list(self._expected.items()):
-            if now_us - since_us > STAND_IN_US:
+        for neighbour, (session, since_us) in list(self._expected.items()):
+            if now_us - since_us > STAND_IN_US and session.state is State.AWAY:
                 del self._expected[neighbour]
                 _log.warning("away since the start", extra={"neighbour": neighbour})
                 for input in stand_in(neighbour, self._node.id):

@@ -32,6 +32,8 @@ from shoal.overlays.bluedove.messages import (
     Receipt,
     Refused,
     Remove,
+    Result,
+    Results,
     Row,
     Rows,
     Split,
@@ -76,7 +78,9 @@ def cluster_messages(
         segments=st.lists(SEGMENTS, min_size=1, max_size=2).map(tuple),
     )
     rows = st.builds(Row, subscriptions, brokers, VERSIONS)
-    found = st.builds(Found, routed, st.dictionaries(names, VERSIONS, max_size=3))
+    versions = st.dictionaries(names, VERSIONS, max_size=3)
+    found = st.builds(Found, routed, versions, brokers)
+    results = st.builds(Result, ids, st.dictionaries(brokers, versions, max_size=3))
     ages = st.builds(Age, VERSIONS, VERSIONS, VERSIONS, VERSIONS)
 
     def by(keys: Strategy, values: Strategy) -> Strategy:
@@ -94,6 +98,7 @@ def cluster_messages(
         Match: st.builds(Match, DIMENSIONS, some(routed)),
         Matched: st.builds(Matched, some(found)),
         Answer: st.builds(Answer, by(brokers, some(ids)), some(ids)),
+        Results: st.builds(Results, some(results)),
         Receipt: st.builds(Receipt, some(ids)),
         NotServed: st.builds(NotServed, some(ids), members),
         LoadReport: st.builds(LoadReport, RATES, some(LOADS)),

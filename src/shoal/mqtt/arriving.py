@@ -1,0 +1,200 @@
+"""Sessions that have come from another broker, and for which more may come from there.
+
+What this broker gets for them by itself is held back until the other says that nothing more comes,
+or says nothing at all any more (see `roaming` for what is said, and `giving` for the other side).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from shoal.mqtt.controls import (
+    Departed,
+    Journey,
+    SessionState,
+    encode_control,
+    message_of,
+    subscription_of,
+)
+from shoal.mqtt.granting import Granting
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.moves import Move, SendItem, Waiting
+from shoal.mqtt.network import Door
+from shoal.mqtt.session import Outgoing, Session
+from shoal.mqtt.timers import Timers
+
+if TYPE_CHECKING:
+    from shoal.mqtt.broker_clients import BrokerClients
+
+# The old broker says something each second until it has departed; if not, it may have died.
+ARRIVING_US = 5 * MICROSECONDS
+# What it may still have for the session is waited for so long.
+OPEN_US = 600 * MICROSECONDS
+
+ARRIVING_TIMER = "arriving"
+OPEN_TIMER = "open"
+SPREADING_TIMER = "spreading"
+
+
+class Arriving:
+    """One broker's sessions that have come.
+
+    `spreading` answers when every broker has heard what the door has asked for; `send_item` sends
+    on what comes for a session that goes on to another broker.
+    """
+
+    def __init__(
+        self,
+        clients: BrokerClients,
+        door: Door,
+        timers: Timers,
+        spreading: Granting,
+        send_item: SendItem,
+    ) -> None:
+        self._clients = clients
+        self._door = door
+        self._timers = timers
+        self._spreading = spreading
+        self._send_item = send_item
+        self._moves: dict[Journey, Move] = {}
+        # Sessions that came back before they had arrived elsewhere: what still comes for them goes
+        # on to there, and so back.
+        self._passing: dict[Journey, Move] = {}
+
+    def get(self, journey: Journey) -> Move | None:
+        """The session on this journey, unless all has come."""
+        return self._moves.get(journey)
+
+    def restored(self, session: Session, at_us: int, now_us: int) -> None:
+        """A session had just come when the broker stopped, on the journey of that stamp."""
+        journey = (session.client_id, at_us)
+        self.expect(session, journey, now_us)
+        # Behind what is published again, which has lower numbers.
+        self._timers.set((SPREADING_TIMER, journey), now_us)
+
+    def due(self, kind: str, journey: Journey, now_us: int) -> None:
+        """One of this module's timers."""
+        move = self._moves.get(journey)
+        if move is not None and kind == ARRIVING_TIMER:
+            move.arrive(now_us)
+        elif move is not None and kind == SPREADING_TIMER:
+            self.spread(move, now_us)
+        elif move is not None and kind == OPEN_TIMER:
+            self.close(journey, now_us)
+
+    def heard(self, journey: Journey, move: Move, now_us: int) -> None:
+        """The broker where the session was is there."""
+        if move.is_holding:
+            self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+
+    def _say(self, to: str, control: Departed, now_us: int) -> None:
+        self._door.send(to, encode_control(control), now_us)
+
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
+        move = session.diversion
+        if isinstance(move, Move) and move.arrival is not None:
+            move.known.update(dict.fromkeys(came))
+            move.held += held
+
+    def make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
+        """Fill a session with what was sent."""
+        rest = self._take_back(given, state, waiting, now_us) if given is not None else []
+        session = self._clients.adopt(state.journey[0])
+        session.user, session.began_us = state.user, state.began_us
+        session.entered_us = state.journey[1]
+        move = self.expect(session, state.journey, now_us)
+        session.received.update(state.received)
+        move.known.update(waiting.came)
+        for item in waiting.items:
+            message = message_of(item, now_us)
+            if message is not None:
+                move.note(item.key)
+                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+                outgoing.packet_id, outgoing.released = item.packet_id, item.released
+                session.restore(outgoing)
+        for outgoing in rest:
+            key = outgoing.message.key
+            if key is None or key not in move.known:
+                move.note(key)
+                session.restore(outgoing)
+        if given is not None:
+            move.held, given.held = given.held, []
+            for each in move.held:
+                each.serial = 0
+        may_subscribe = waiting.admission.permissions.may_subscribe
+        for row in waiting.subscriptions.values():
+            try:
+                subscription = subscription_of(session, row)
+                if may_subscribe(subscription.wanted_topics):
+                    self._clients.subscriptions.add(subscription)
+            except ValueError as error:  # of another version of this software
+                problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
+                self._clients.problems.append(problem)
+        self.spread(move, now_us)
+
+    def spread(self, move: Move, now_us: int) -> None:
+        """Find out when every broker knows what a session has subscribed to."""
+
+        def spread(_: int) -> None:
+            move.is_spread = True
+
+        self._spreading.owe(spread, now_us)
+
+    def _take_back(
+        self, given: Move, state: SessionState, waiting: Waiting, now_us: int
+    ) -> list[Outgoing]:
+        """A session that was given comes back: what it got here since, and the other has not."""
+        session = given.session
+        assert given.target is not None
+        broker, journey = given.target
+        rest: list[Outgoing] = []
+        if state.arriving_us == journey[1]:
+            for outgoing in session.on_its_way():
+                key = outgoing.message.key
+                if key is not None and not outgoing.packet_id and key not in waiting.came:
+                    rest.append(
+                        Outgoing(
+                            outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
+                        )
+                    )
+        self._clients.drop(session, had=False)
+        if given.arrival is not None:
+            self._passing[given.arrival] = given
+        else:
+            self._say(broker, Departed(journey, self._clients.broker_id), now_us)
+        return rest
+
+    def expect(self, session: Session, journey: Journey, now_us: int) -> Move:
+        """More may come for a session, from where it was."""
+        move = session.diversion = Move(session, journey, self._send_item)
+        session.arriving_us = journey[1]
+        for outgoing in session.on_its_way():
+            if outgoing.message.key is not None:
+                move.known[outgoing.message.key] = None
+        self._moves[journey] = move
+        self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+        self._timers.set((OPEN_TIMER, journey), now_us + OPEN_US)
+        return move
+
+    def close(self, journey: Journey, now_us: int) -> None:
+        """All has come from where the client was: what was held back is delivered."""
+        move = self._moves[journey]
+        move.arrive(now_us)
+        self.forget(move.session)
+        move.close()
+        passing = self._passing.pop(journey, None)
+        if passing is not None and passing.target is not None:
+            broker, onward = passing.target
+            self._say(broker, Departed(onward, self._clients.broker_id), now_us)
+
+    def forget(self, session: Session) -> None:
+        """A session has arrived, or has ended."""
+        move = session.diversion
+        if isinstance(move, Move) and move.arrival is not None:
+            self._timers.cancel((ARRIVING_TIMER, move.arrival))
+            self._timers.cancel((OPEN_TIMER, move.arrival))
+            self._moves.pop(move.arrival, None)
