@@ -22,7 +22,7 @@ from shoal.mqtt.connection import Connection
 from shoal.mqtt.decoder import Decoder
 from shoal.mqtt.effects import Write
 from shoal.mqtt.encoder import encode
-from shoal.mqtt.journal import ItemEnd, ItemPut, MessagePut, read_records
+from shoal.mqtt.journal_records import ItemEnd, ItemPut, MessagePut, read_records
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Connect, Packet, Puback, Publish, Subscribe, SubscriptionRequest

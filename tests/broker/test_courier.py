@@ -10,8 +10,9 @@ from shoal.broker import wire
 from shoal.broker.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
 from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.broker.custody import Errand
+from shoal.broker.link_controls import Purpose
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, Purpose, State
+from shoal.broker.link_session import LinkSession, State
 from shoal.broker.messages import Goodbye, Publish, Rejected
 from shoal.broker.wire import Codec, WireError
 from shoal.model import Publication

@@ -9,8 +9,9 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged
+from shoal.broker.link_controls import CONTROLS, Hello
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import CONTROLS, Hello, LinkSession, State
+from shoal.broker.link_session import LinkSession, State
 from shoal.broker.messages import Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import row_of
-from shoal.mqtt.journal import read_records
+from shoal.mqtt.journal_records import read_records
 from shoal.mqtt.network import write_body
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.session import Session

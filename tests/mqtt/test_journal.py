@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.journal import MessagePut, read_records
+from shoal.mqtt.journal_records import MessagePut, read_records
 from shoal.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.properties import NO_PROPERTIES, Properties
 from tests.mqtt.house import Client, will

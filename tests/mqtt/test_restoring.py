@@ -10,7 +10,7 @@ import pytest
 from shoal.language import parse
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import SubscriptionState, item_of
-from shoal.mqtt.journal import (
+from shoal.mqtt.journal_records import (
     HeardPut,
     ItemPut,
     MessagePut,

@@ -16,8 +16,8 @@ import uvloop
 
 from shoal.broker.courier import CourierLimits
 from shoal.broker.effects import Deliver
+from shoal.broker.link_controls import CONTROLS
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec

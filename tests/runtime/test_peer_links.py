@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from shoal.broker.link_controls import CONTROLS, Hello, Refuse
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, FrameReader
 from shoal.runtime import pauses, peer_links
 from shoal.runtime.peer_connections import MAX_HELLO_BYTES

@@ -12,8 +12,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.broker.courier import CourierLimits
+from shoal.broker.link_controls import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.messages import Message, MigrationAdvertisement, Ping, Pong, Relocate
 from shoal.broker.records import MigrationRecord
 from shoal.broker.wire import Codec, FrameReader

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shoal.broker.custody import Custody
-from shoal.broker.link_session import CONTROLS, LinkSession
+from shoal.broker.link_controls import CONTROLS
+from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import SpoolRecord
 from shoal.broker.stand_in import stand_in
 from shoal.broker.wire import COMMON, Codec

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from shoal.broker.courier import CourierEvent
-from shoal.broker.link_session import CONTROLS, Hello, Purpose, Refuse
+from shoal.broker.link_controls import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.messages import Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
 from shoal.model import MessageId

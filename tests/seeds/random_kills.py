@@ -23,8 +23,9 @@ from shoal.broker.effects import (
     Send,
     Started,
 )
+from shoal.broker.link_controls import CONTROLS
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import CONTROLS, Debt, LinkSession, State
+from shoal.broker.link_session import Debt, LinkSession, State
 from shoal.broker.link_spool import Spool
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe

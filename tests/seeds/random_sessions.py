@@ -26,8 +26,9 @@ from shoal.broker.effects import (
     Started,
     TimerFired,
 )
+from shoal.broker.link_controls import CONTROLS
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import CONTROLS, LinkSession
+from shoal.broker.link_session import LinkSession
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Publish as PublishRequest
 from shoal.broker.messages import Subscribe as SubscribeRequest
@@ -35,7 +36,7 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.mqtt.arriving import ARRIVING_US
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.effects import Ask, ClientEffect, Write
-from shoal.mqtt.journal import read_records
+from shoal.mqtt.journal_records import read_records
 from shoal.mqtt.packets import (
     Connack,
     Connect,

@@ -14,7 +14,7 @@ where it publishes, and gets back what that broker tells the client.
 
 from __future__ import annotations
 
-from shoal.broker.link_session import CONTROLS
+from shoal.broker.link_controls import CONTROLS
 from shoal.broker.messages import (
     Advertise,
     Goodbye,

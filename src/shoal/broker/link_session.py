@@ -42,10 +42,18 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-import msgspec
-
 from shoal.broker.custody import Custody, repeated
 from shoal.broker.effects import LinkChanged
+from shoal.broker.link_controls import (
+    Acknowledge,
+    Control,
+    Echo,
+    Heartbeat,
+    Hello,
+    Purpose,
+    Refuse,
+    SessionName,
+)
 from shoal.broker.link_outbox import LinkLimits, LinkOutbox, Span
 from shoal.broker.link_spool import Spool
 from shoal.broker.messages import EXCHANGE, Message, PublicationBatch
@@ -53,67 +61,9 @@ from shoal.broker.wire import (
     LENGTH_BYTES,
     Codec,
     FrameReader,
-    Vocabulary,
     WireError,
 )
 from shoal.model import BrokerId
-
-# (incarnation of an end, a number of which it never uses one twice): never the same again.
-SessionName = tuple[int, int]
-
-
-class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", array_like=True):
-    """What the ends of a link say to each other; tags that no system's messages have."""
-
-
-class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, or a courier (`shoal.broker.courier`)."""
-
-    LINK = "link"
-    COURIER = "courier"
-
-
-class Hello(Control, frozen=True):
-    """First on a connection, the dialling end first.
-
-    `session` is the sender's part of the session that it is in, `other` the other end's, None
-    without one; `handled` counts the messages it has handled in it.  When the other end is not in
-    that session, the sender's part of the new one has the number `begins`.
-    """
-
-    network: str
-    broker: BrokerId
-    session: SessionName
-    other: SessionName | None
-    handled: int
-    purpose: Purpose = Purpose.LINK
-    begins: int = 0
-
-
-class Refuse(Control, frozen=True):
-    """Instead of a Hello, or last on a connection: why it ends."""
-
-    reason: str
-
-
-class Acknowledge(Control, frozen=True):
-    """So many messages of this session are handled; those numbered so are settled, too."""
-
-    handled: int
-    settled: tuple[Span, ...] = ()
-
-
-class Heartbeat(Control, frozen=True):
-    """Asks for an Echo; `at_us` is the sender's clock."""
-
-    at_us: int
-
-
-class Echo(Control, frozen=True):
-    at_us: int
-
-
-CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo)
 
 
 class OutOfStepError(WireError):

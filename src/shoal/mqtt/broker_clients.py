@@ -33,7 +33,8 @@ from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.incoming import Owed
-from shoal.mqtt.journal import GroupPut, Journal, TookPut
+from shoal.mqtt.journal import Journal
+from shoal.mqtt.journal_records import GroupPut, TookPut
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door

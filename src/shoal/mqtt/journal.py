@@ -8,6 +8,7 @@ began are needed no more.  A message is written once in that time, however many 
 Sessions that end with their connection cost nothing here, nor does QoS 0; of the former only wills
 are kept.  Whoever writes the records calls `take` before any client or neighbour is told.
 
+>>> from shoal.mqtt.journal_records import read_records
 >>> journal = Journal()
 >>> journal.retained(Message("a", b"on", publisher="p", published_us=7))
 >>> [type(record).__name__ for record in read_records(journal.take())]
@@ -19,16 +20,36 @@ b''
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId, ClientId, Publication
-from shoal.mqtt.controls import Qos, SubscriptionState, Where, row_of
+from shoal.mqtt.controls import row_of
 from shoal.mqtt.homes import Home, Homes
+from shoal.mqtt.journal_records import (
+    CamePut,
+    GroupPut,
+    HeardPut,
+    HomeEnd,
+    HomePut,
+    ItemEnd,
+    ItemPut,
+    MessagePut,
+    NeighbourPut,
+    ReceivedEnd,
+    ReceivedPut,
+    Record,
+    RetainedPut,
+    SessionEnd,
+    SessionPut,
+    SubscriptionEnd,
+    SubscriptionPut,
+    TookEnd,
+    TookPut,
+    UnsettledPut,
+    encode_records,
+)
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import write_body
-from shoal.mqtt.packets import Will
 from shoal.mqtt.repeats import MAX_PUBLISHERS
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.session import ClientSubscription, Outgoing, Session
@@ -36,208 +57,10 @@ from shoal.mqtt.session import ClientSubscription, Outgoing, Session
 if TYPE_CHECKING:
     from shoal.mqtt.sessions import Sessions
 
-PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 # Why something is refused while nothing can be written.
 CANNOT_WRITE = "the broker cannot write to its disk"
 # About what a record without a message takes.
 _RECORD_BYTES = 64
-
-
-class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
-    """A client's session, but for what is on its way and what it has subscribed to.
-
-    `left_us` is when its connection ended, None while there is one; `entered_us` the stamp under
-    which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
-    With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
-    With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
-    there.  `user` is whose it is, `began_us` when it began.
-    """
-
-    client_id: str
-    expiry_interval_s: int
-    left_us: int | None
-    entered_us: int
-    will: Will | None
-    arriving_us: int | None = None
-    going: tuple[BrokerId, int] | None = None
-    user: str = ""
-    began_us: int = 0
-
-
-class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):
-    """The session is gone, with all that belongs to it."""
-
-    client_id: str
-
-
-class SubscriptionPut(msgspec.Struct, frozen=True, tag=2, array_like=True, gc=False):
-    """One subscription of a session."""
-
-    client_id: str
-    row: SubscriptionState
-
-
-class SubscriptionEnd(msgspec.Struct, frozen=True, tag=3, array_like=True, gc=False):
-    """The subscription of that name is gone."""
-
-    client_id: str
-    text: str
-
-
-class MessagePut(msgspec.Struct, frozen=True, tag=4, array_like=True, gc=False):
-    """A message, before whatever refers to it by number."""
-
-    number: int
-    body: bytes
-    published_us: int
-    expires_us: int | None
-    key: tuple[str, int] | None
-
-
-class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
-    """A message on its way to a client; in flight if it has a packet identifier.
-
-    Items of a session are in the order of their serial numbers.  One that is `held` may still
-    come from where the session was.
-    """
-
-    client_id: str
-    serial: int
-    message: int
-    qos: Qos
-    retain: bool
-    identifiers: tuple[int, ...]
-    packet_id: PacketId
-    released: bool
-    held: bool = False
-
-
-class ItemEnd(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
-    """The client has it, or it is given up."""
-
-    client_id: str
-    serial: int
-
-
-class ReceivedPut(msgspec.Struct, frozen=True, tag=7, array_like=True, gc=False):
-    """A QoS 2 publication of the client was taken and is not released yet."""
-
-    client_id: str
-    packet_id: PacketId
-
-
-class ReceivedEnd(msgspec.Struct, frozen=True, tag=8, array_like=True, gc=False):
-    """It is released."""
-
-    client_id: str
-    packet_id: PacketId
-
-
-class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=False):
-    """A QoS 2 publication of the client is under way to other brokers, and not acknowledged.
-
-    Until a `ReceivedPut` says that it has arrived everywhere.  `shares` are the groups it is for,
-    and the brokers that were chosen.
-    """
-
-    client_id: str
-    packet_id: PacketId
-    message: int
-    shares: tuple[tuple[str, BrokerId], ...] = ()
-
-
-class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
-    """Of a publisher's publications, which it numbers, the last that was delivered here."""
-
-    publisher: ClientId
-    sequence: int
-
-
-class RetainedPut(msgspec.Struct, frozen=True, tag=9, array_like=True, gc=False):
-    """The topic's retained message, or with an empty payload its removal."""
-
-    topic: str
-    message: int
-
-
-class HomePut(msgspec.Struct, frozen=True, tag=10, array_like=True, gc=False):
-    """Another broker has a client's session, since the client entered it."""
-
-    client_id: str
-    broker: BrokerId
-    at_us: int
-    user: str = ""
-    had_us: int = 0
-
-
-class CamePut(msgspec.Struct, frozen=True, tag=14, array_like=True, gc=False):
-    """Messages that a session has got while it is on its way here; they may come again."""
-
-    client_id: str
-    keys: tuple[tuple[str, int], ...]
-
-
-class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
-    """A broker has so many members of a group, connected ones and all; see `controls.Members`."""
-
-    group: str
-    broker: BrokerId
-    present: int
-    total: int
-    where: Where
-
-
-class TookPut(msgspec.Struct, frozen=True, tag=21, array_like=True, gc=False):
-    """A member here has a group's message; the broker that handed it on may not know it yet."""
-
-    key: tuple[str, int]
-    group: str
-
-
-class TookEnd(msgspec.Struct, frozen=True, tag=22, array_like=True, gc=False):
-    """That broker knows it."""
-
-    key: tuple[str, int]
-    group: str
-
-
-class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
-    """No other broker has it."""
-
-    client_id: str
-
-
-class NeighbourPut(msgspec.Struct, frozen=True, tag=20, array_like=True, gc=False):
-    """A broker that this one has been linked to."""
-
-    broker: BrokerId
-
-
-Record = (
-    SessionPut
-    | SessionEnd
-    | SubscriptionPut
-    | SubscriptionEnd
-    | MessagePut
-    | ItemPut
-    | ItemEnd
-    | ReceivedPut
-    | ReceivedEnd
-    | RetainedPut
-    | UnsettledPut
-    | HeardPut
-    | HomePut
-    | HomeEnd
-    | NeighbourPut
-    | CamePut
-    | GroupPut
-    | TookPut
-    | TookEnd
-)
-
-_encode: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode
-# ValueError (msgspec's ValidationError or DecodeError) for anything else.
-read_records: Callable[[bytes], list[Record]] = msgspec.msgpack.Decoder(list[Record]).decode
 
 
 class Journal:
@@ -268,7 +91,7 @@ class Journal:
         for publisher in self._to_hear:
             records.append(HeardPut(publisher, self.heard[publisher]))
         self._to_hear.clear()
-        return _encode(records)
+        return encode_records(records)
 
     # --- what changes -------------------------------------------------------------------------
 

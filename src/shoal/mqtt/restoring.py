@@ -4,7 +4,7 @@
 from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
 begins its journal, so that what happens from then on is written down.
 
->>> from shoal.mqtt.journal import SessionPut
+>>> from shoal.mqtt.journal_records import SessionPut
 >>> remembered = Remembered()
 >>> remembered.apply([SessionPut("c", 60, None, 5, None)])
 >>> clients = BrokerClients("B1", now_us=7)
@@ -23,7 +23,8 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import SubscriptionState, subscription_of
 from shoal.mqtt.homes import Home
 from shoal.mqtt.incoming import Owed, owed_to_nobody
-from shoal.mqtt.journal import (
+from shoal.mqtt.journal import Journal
+from shoal.mqtt.journal_records import (
     CamePut,
     GroupPut,
     HeardPut,
@@ -31,7 +32,6 @@ from shoal.mqtt.journal import (
     HomePut,
     ItemEnd,
     ItemPut,
-    Journal,
     MessagePut,
     NeighbourPut,
     ReceivedEnd,

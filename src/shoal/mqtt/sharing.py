@@ -44,7 +44,7 @@ from shoal.mqtt.controls import (
     shared_of,
     where_of,
 )
-from shoal.mqtt.journal import GroupPut, TookEnd, TookPut
+from shoal.mqtt.journal_records import GroupPut, TookEnd, TookPut
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import EVERY_BROKER, Door
