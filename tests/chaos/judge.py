@@ -181,8 +181,8 @@ class Excuses:
       together, when the member has it already, can two have it".
     - "For 5 s a session that has moved waits for a broker that died behind it; what that one still
       has comes when it is back, out of order".
-    - "A BlueDove broker that starts while all others are away begins alone, and what it acknowledges
-      until they are back may miss their sessions".
+    - "A BlueDove broker that starts while all others are away begins alone, and what it
+      acknowledges until they are back may miss their sessions".
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """
