@@ -56,7 +56,7 @@ UNNOTICED_S = 0.5
 # Ranges of numbers that a violation names.
 LONGEST_LIST = 12
 # What a broker logs because its disk was made full.
-_OF_FULL_DISKS = ("the journal cannot be written",)
+_OF_FULL_DISKS = ("the journal cannot be written", "No space left on device")
 
 Key = tuple[str, int]
 
