@@ -12,8 +12,10 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.controls import shared_of
 from shoal.mqtt.messages import Message
 from shoal.mqtt.properties import Properties
+from shoal.mqtt.restoring import restore
 from tests.mqtt.house import Client
 from tests.mqtt.network_house import Network
+from tests.mqtt.remembering import remembered
 
 BROKERS = ("B1", "B2", "B3")
 JOBS = "$share/workers/jobs/+"
@@ -177,3 +179,41 @@ def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -
     assert back.take_payloads() == []
     ask(is_any=True)
     assert back.take_payloads() == [b"1"]
+
+
+def begin_again(network: Network, broker: str, batches: list[bytes]) -> None:
+    """A broker of the network is made of what it has written."""
+    site = network[broker]
+    site.clients = BrokerClients(broker, site.now_us, limits=site.clients.limits, networked=True)
+    assert restore(site.clients, remembered(batches), site.now_us) == []
+    site.carry_out(site.clients.take_effects())
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_a_member_has_it_has_after_a_kill(network: Network, is_told: bool) -> None:
+    """The broker that handed it on may not have heard so, and asks again."""
+    site = network["B3"]
+    begin_again(network, "B3", [])
+    member = site.connect("member", **KEPT)
+    member.subscribe(JOBS, qos=2)
+    network.is_settling = is_told
+    message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
+    message.key = ("p", 1)
+
+    def ask() -> None:
+        sharing = site.clients.subscriptions.sharing
+        assert sharing is not None
+        sharing.hear(shared_of(JOBS, "B1", message, site.now_us, is_any=True), site.now_us)
+        site.carry_out(site.clients.take_effects())
+
+    ask()
+    assert member.take_payloads() == [b"1"]
+    assert site.clients.journal is not None
+    batches = [site.clients.journal.take()]
+    assert bool(remembered(batches).took) is not is_told
+    member.closed = True
+    begin_again(network, "B3", batches)
+    member = site.connect("member", **KEPT)
+    if not is_told:
+        ask()
+    assert member.take_payloads() == []

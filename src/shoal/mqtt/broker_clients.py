@@ -34,7 +34,7 @@ from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.incoming import Owed
 from shoal.mqtt.journal import Journal
-from shoal.mqtt.journal_records import GroupPut
+from shoal.mqtt.journal_records import GroupPut, TookPut
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
@@ -413,8 +413,8 @@ class BrokerClients:
             for message in messages:
                 self._federation.sharing.share_again(message, now_us)
 
-    def restore_group(self, put: GroupPut) -> None:
-        """Who was in a group when the broker stopped."""
+    def restore_group(self, put: GroupPut | TookPut) -> None:
+        """Who was in a group when the broker stopped, or what a member here had."""
         if self._federation is not None:
             self._federation.sharing.restore(put)
 

@@ -43,6 +43,8 @@ from shoal.mqtt.journal_records import (
     SessionPut,
     SubscriptionEnd,
     SubscriptionPut,
+    TookEnd,
+    TookPut,
     UnsettledPut,
     encode_records,
 )
@@ -203,8 +205,8 @@ class Journal:
     def home(self, client_id: str, home: Home) -> None:
         self._records.append(HomePut(client_id, *home))
 
-    def group(self, put: GroupPut) -> None:
-        """Another broker has told of its members."""
+    def group(self, put: GroupPut | TookPut | TookEnd) -> None:
+        """Another broker has told of its members, or a member here has a group's message."""
         self._records.append(put)
 
     def home_ended(self, client_id: str) -> None:
@@ -264,7 +266,7 @@ class Journal:
         sessions: Sessions,
         retained: RetainedStore,
         homes: Homes,
-        groups: Callable[[], list[GroupPut]],
+        groups: Callable[[], Iterable[GroupPut | TookPut]],
     ) -> Iterator[int]:
         """Say all again, a record or two at each step, which yields about how many bytes.
 
@@ -278,7 +280,7 @@ class Journal:
         sessions: Sessions,
         retained: RetainedStore,
         homes: Homes,
-        groups: Callable[[], list[GroupPut]],
+        groups: Callable[[], Iterable[GroupPut | TookPut]],
     ) -> Iterator[int]:
         # At once: there are few, and what changes later is said later.
         for put in groups():

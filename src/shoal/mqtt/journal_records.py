@@ -162,6 +162,20 @@ class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
     where: Where
 
 
+class TookPut(msgspec.Struct, frozen=True, tag=21, array_like=True, gc=False):
+    """A member here has a group's message; the broker that handed it on may not know it yet."""
+
+    key: tuple[str, int]
+    group: str
+
+
+class TookEnd(msgspec.Struct, frozen=True, tag=22, array_like=True, gc=False):
+    """That broker knows it."""
+
+    key: tuple[str, int]
+    group: str
+
+
 class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
     """No other broker has it."""
 
@@ -192,6 +206,8 @@ Record = (
     | NeighbourPut
     | CamePut
     | GroupPut
+    | TookPut
+    | TookEnd
 )
 
 encode_records: Callable[[list[Record]], bytes] = msgspec.msgpack.Encoder().encode

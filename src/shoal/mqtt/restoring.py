@@ -42,6 +42,8 @@ from shoal.mqtt.journal_records import (
     SessionPut,
     SubscriptionEnd,
     SubscriptionPut,
+    TookEnd,
+    TookPut,
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
@@ -79,6 +81,7 @@ class Remembered:
         self.homes: dict[str, HomePut] = {}
         # By group and broker.
         self.groups: dict[tuple[str, str], GroupPut] = {}
+        self.took: dict[tuple[tuple[str, int], str], TookPut] = {}
         self.heard: dict[ClientId, int] = {}
         self.neighbours: dict[BrokerId, None] = {}
         self.messages: dict[int, MessagePut] = {}
@@ -106,6 +109,10 @@ class Remembered:
                     self.neighbours[broker] = None
                 case GroupPut():
                     self.groups[record.group, record.broker] = record
+                case TookPut(key, group):
+                    self.took[key, group] = record
+                case TookEnd(key, group):
+                    self.took.pop((key, group), None)
                 case HomePut():
                     self.homes[record.client_id] = record
                 case HomeEnd(client_id):
@@ -156,6 +163,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     clients.begin_journal(journal)
     for group in remembered.groups.values():
         clients.restore_group(group)
+    for took in remembered.took.values():
+        clients.restore_group(took)
     for session in sessions:
         clients.restored(session, now_us)
         came = tuple(remembered.sessions[session.client_id].came)

@@ -44,7 +44,7 @@ from shoal.mqtt.controls import (
     shared_of,
     where_of,
 )
-from shoal.mqtt.journal_records import GroupPut
+from shoal.mqtt.journal_records import GroupPut, TookEnd, TookPut
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import EVERY_BROKER, Door
@@ -128,6 +128,8 @@ class Sharing:
         self._open: dict[tuple[Key, GroupName], _Share] = {}
         # What members here have taken, oldest first.
         self._taken: dict[tuple[Key, GroupName], None] = {}
+        # Those of which the broker that asked may not know it yet.
+        self._untold: dict[tuple[Key, GroupName], None] = {}
         # What was not taken here, by whether any member would have done: since somebody else has it
         # by then, it is not taken when the question comes again.
         self._declined: dict[tuple[Key, GroupName, bool], None] = {}
@@ -207,18 +209,22 @@ class Sharing:
         if self.journal is not None and broker != self._broker_id:
             self.journal.group(GroupPut(name, broker, count.present, count.total, where))
 
-    def restore(self, put: GroupPut) -> None:
-        """Who was in a group when the broker stopped."""
+    def restore(self, put: GroupPut | TookPut) -> None:
+        """Who was in a group when the broker stopped, or what a member here had."""
+        if isinstance(put, TookPut):
+            self._untold[put.key, put.group] = self._taken[put.key, put.group] = None
+            return
         self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
 
-    def puts(self) -> list[GroupPut]:
-        """What is known of other brokers' members."""
-        return [
+    def puts(self) -> list[GroupPut | TookPut]:
+        """What is known of other brokers' members, and what they do not know of those here."""
+        members = [
             GroupPut(name, broker, count.present, count.total, where_of(self._groups[name].filter))
             for name, counts in self._counts.items()
             for broker, count in counts.items()
             if broker != self._broker_id
         ]
+        return [*members, *(TookPut(key, name) for key, name in self._untold)]
 
     def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
         return self._door.send(to, encode_control(control), now_us)
@@ -351,7 +357,9 @@ class Sharing:
                     took = self._take(name, message, now_us, is_any=is_any)
                     if message.qos and took is not None:
                         answer = Took(self._broker_id, name, key, took=took, any=is_any)
-                        self._say(broker, answer, now_us)
+                        number = self._say(broker, answer, now_us)
+                        if took:
+                            self._is_untold(key, name, number)
             case Took(broker, name, key, took, is_any):
                 share = self._open.get((key, name))
                 if share is not None and share.target == broker:
@@ -384,6 +392,23 @@ class Sharing:
         _add(self._taken, taken)
         self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
         return True
+
+    def _is_untold(self, key: Key, name: GroupName, number: int) -> None:
+        """Remember what a member here has until the broker that asked has heard it."""
+        if self.journal is None:
+            return
+        if (key, name) not in self._untold:
+            self.journal.group(TookPut(key, name))
+            if len(self._untold) >= MAX_REMEMBERED:
+                self._is_told(*next(iter(self._untold)))
+        self._untold[key, name] = None
+        self._door.notice(number, lambda _: self._is_told(key, name))
+
+    def _is_told(self, key: Key, name: GroupName) -> None:
+        if (key, name) in self._untold:
+            del self._untold[key, name]
+            if self.journal is not None:
+                self.journal.group(TookEnd(key, name))
 
     def restored(self, session: Session) -> None:
         """A session is here since before the broker started: what waits in it was taken."""
