@@ -346,7 +346,9 @@ def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     for event in history:
         match event:
-            case Entered(client=client, present=False):
+            # What comes before a subscription is granted may have gaps, which a publisher's repeats
+            # fill.
+            case Entered(client=client, present=False) | Granted(client=client):
                 for pair in [pair for pair in newest if pair[0] == client]:
                     del newest[pair]
             case Got(client=client, publisher=publisher, number=number) if client not in grouped:
