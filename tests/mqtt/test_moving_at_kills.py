@@ -79,6 +79,42 @@ def test_who_asks_elsewhere_while_its_home_is_down_keeps_its_session(
     assert has_all(network, back_at, subscriber)
 
 
+def test_who_asks_for_long_for_what_a_dead_broker_has_begins_anew(network: Network) -> None:
+    away(network, "B1", ["s"])
+    network.kill("B1")
+    answers = []
+    for _ in range(4):
+        client = network.sites["B0"].open()
+        client.send(Connect("s", clean_start=False, properties=KEPT))
+        network.settle(11)
+        answers += client.take()
+        client.lose()
+        network.settle(199)
+    assert [each.reason_code for each in answers] == [ReasonCode.SERVER_UNAVAILABLE] * 3 + [0]
+    assert "B1, which does not answer" in answers[0].properties.reason_string
+    assert not answers[3].session_present
+    network.start("B1")
+    network.settle(5)
+    assert "s" in network.sites["B0"].clients._sessions
+    assert "s" not in network.sites["B1"].clients._sessions
+
+
+def test_a_broker_that_is_back_in_between_is_not_silent(network: Network) -> None:
+    away(network, "B1", ["s"])
+    answers = []
+    for _ in range(3):
+        network.kill("B1")
+        client = network.sites["B0"].open()
+        client.send(Connect("s", clean_start=False, properties=KEPT))
+        network.settle(11)
+        answers += client.take()
+        client.lose()
+        network.settle(300)
+        network.start("B1")
+        network.settle(10)
+    assert [each.reason_code for each in answers] == [ReasonCode.SERVER_UNAVAILABLE] * 3
+
+
 def test_a_client_of_3_1_1_is_refused_in_its_own_words(network: Network) -> None:
     site = network.sites["B1"]
     client = site.open(4)

@@ -22,6 +22,7 @@ _RANGES = (
     ("maximum_queued_messages", 0, _LARGE),
     ("maximum_queued_bytes", 0, _LARGE),
     ("maximum_session_expiry_s", 0, NEVER_S),
+    ("silent_broker_s", 0, NEVER_S),
     ("maximum_subscriptions", 1, _LARGE),
     ("maximum_topic_filters", 1, 100_000),
     ("maximum_filter_bytes", 0, 65_536),
@@ -54,6 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_queued_bytes: int = 64 * 1_048_576
     # How long a session is kept without its client; whoever asks for more gets this.
     maximum_session_expiry_s: int = 7 * 86_400
+    # A broker that has a session and does not answer for so long counts as gone, and the session
+    # with it: its client, refused (0x88) until then wherever it asks, begins anew.
+    silent_broker_s: int = 600
     # Subscriptions of one client (0x97).
     maximum_subscriptions: int = 100_000
     # What one packet may ask for, so that none holds the broker up for 100 ms: the topic filters of

@@ -14,7 +14,7 @@ out of order, however often the client moves on before it is over, and whoever i
 | new | ASK_AGAIN_US over, waiting | Entered, again |
 | new | SessionState, all of it | lets the client in → arriving |
 | new | SessionState, the client has hung up | Declined |
-| new | WAIT_US over | refuses the client; without a disk it begins anew |
+| new | WAIT_US over | refuses the client; it begins anew without a disk, or if old is long silent |
 | new | Refused | refuses the client: the session is another user's |
 | old | Entered | closes its connection (0x8E); if asked: gives the session (see `giving`) |
 | old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
@@ -101,6 +101,8 @@ class Roaming:
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
         self._waiting: dict[str, tuple[Journey, Waiting]] = {}
+        # Brokers that were asked for a session in vain, since when; those heard of are not here.
+        self._silent: dict[BrokerId, int] = {}
         self._giving = Giving(clients, door, timers, self._stay)
         send_item = self._giving.send_item
         self.arriving = Arriving(clients, door, timers, spreading, send_item)
@@ -127,7 +129,11 @@ class Roaming:
         journey = self._say_entered(
             client_id, now_us, is_kept=True, asked=home.broker, user=admission.user
         )
-        wait_us = WAIT_US if self._clients.journal is None else REMEMBERED_WAIT_US
+        wait_us = WAIT_US
+        if self._clients.journal is not None:
+            # The client hears why before it is let go for taking too long.
+            timeout_us = self._clients.limits.connect_timeout_s * MICROSECONDS
+            wait_us = min(REMEMBERED_WAIT_US, timeout_us - ASK_AGAIN_US)
         waiting = Waiting(connection, admission, home.broker, now_us + wait_us)
         self._waiting[client_id] = (journey, waiting)
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
@@ -184,6 +190,7 @@ class Roaming:
 
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
+        self._silent.pop(broker, None)
         for client_id, (_, at_broker) in self._entered.items():
             session = self._clients.session(client_id)
             if at_broker == self._broker_id and session is not None:
@@ -240,6 +247,8 @@ class Roaming:
 
     def hear(self, control: Control, now_us: int) -> None:
         """Another broker's MQTT side says something about a client."""
+        if isinstance(control, Entered | Ended | Offer | Departed):
+            self._silent.pop(control.broker, None)
         match control:
             case Entered():
                 self._on_entered(control, now_us)
@@ -259,6 +268,7 @@ class Roaming:
             ):
                 current, waiting = self._waiting.get(journey[0], (None, None))
                 if waiting is not None and current == journey:
+                    self._silent.pop(waiting.home, None)
                     state = waiting.take(control)
                     if state is not None:
                         self._take_in(state, waiting, now_us)
@@ -435,9 +445,11 @@ class Roaming:
         """The session has not come: the question may have been lost on a link not yet there."""
         client_id, at_us = journey
         _, waiting = self._waiting[client_id]
+        if now_us - at_us >= WAIT_US:
+            self._silent.setdefault(waiting.home, now_us)
         if waiting.connection.is_closed:
             self._forget_waiting(client_id)
-        elif now_us >= waiting.until_us:
+        elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):
             self._wait_no_more(journey, waiting, now_us)
         else:
             user = waiting.admission.user
@@ -448,8 +460,10 @@ class Roaming:
 
     def _wait_no_more(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
         """The broker that has the session does not answer."""
-        if self._clients.journal is not None:
-            self._refuse(journey, "the broker that has the session does not answer", now_us)
+        if self._clients.journal is not None and not self._is_gone(waiting.home, now_us):
+            reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
+            gone_s = self._clients.limits.silent_broker_s
+            self._refuse(journey, f"{reason}anew if that lasts for {gone_s} s", now_us)
             return
         # It has died, and all its sessions with it.
         self._forget_waiting(journey[0])
@@ -457,6 +471,11 @@ class Roaming:
         if given is not None:
             self._stay(given, now_us)
         waiting.connection.go_on(waiting.admission, now_us)
+
+    def _is_gone(self, broker: BrokerId, now_us: int) -> bool:
+        """Whether a broker has been asked in vain for so long that it counts as gone."""
+        gone_us = self._clients.limits.silent_broker_s * MICROSECONDS
+        return now_us - self._silent.get(broker, now_us) > gone_us
 
     def _refuse(self, journey: Journey, reason: str, now_us: int) -> None:
         """A client does not get its session here, for now."""
