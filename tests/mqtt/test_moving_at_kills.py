@@ -6,9 +6,14 @@ from random import Random
 
 import pytest
 
+from shoal.mqtt.controls import item_of
+from shoal.mqtt.limits import DEFAULT_LIMITS
+from shoal.mqtt.messages import Message
+from shoal.mqtt.moves import Move
 from shoal.mqtt.packets import Connect
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.session import Outgoing, Session
 from tests.seeds.random_sessions import KEPT, Network, Publisher, Subscriber
 
 COUNT = 3
@@ -232,3 +237,19 @@ def test_what_a_group_is_sent_while_a_member_is_down_comes_once(
     come(network, stays, goes, publisher, seconds=3)
     assert len(publisher.acknowledged) == 20
     assert sorted(stays.taken + goes.taken) == sorted(publisher.acknowledged)
+
+
+def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
+    """Where publications go several ways, no link orders what a session gets from both brokers."""
+    session = Session("c", DEFAULT_LIMITS)
+    move = Move(session, ("c", 7), lambda *_: None)
+    session.diversion = move
+    came, later = (
+        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+    )
+    came.key, later.key = ("p", 1), ("p", 2)
+    move.came(item_of(Outgoing(came, 2, False, ()), ("c", 7), 1), 1)
+    move.close()
+    for message in (came, later):
+        session.deliver(message, 2, False, (), 2)
+    assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]

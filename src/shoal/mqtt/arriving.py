@@ -19,7 +19,7 @@ from shoal.mqtt.controls import (
 )
 from shoal.mqtt.granting import Granting
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.moves import Move, SendItem, Waiting
+from shoal.mqtt.moves import Latecomers, Move, SendItem, Waiting
 from shoal.mqtt.network import Door
 from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.timers import Timers
@@ -32,7 +32,11 @@ ARRIVING_US = 5 * MICROSECONDS
 # What it may still have for the session is waited for so long.
 OPEN_US = 600 * MICROSECONDS
 
+# How long after the last word from there something may come that the session has already.
+LATE_US = 5 * MICROSECONDS
+
 ARRIVING_TIMER = "arriving"
+LATE_TIMER = "late"
 OPEN_TIMER = "open"
 SPREADING_TIMER = "spreading"
 
@@ -61,6 +65,8 @@ class Arriving:
         # Sessions that came back before they had arrived elsewhere: what still comes for them goes
         # on to there, and so back.
         self._passing: dict[Journey, Move] = {}
+        # Those that have arrived, and for which something may come twice.
+        self._late: dict[Journey, tuple[Session, Latecomers]] = {}
 
     def get(self, journey: Journey) -> Move | None:
         """The session on this journey, unless all has come."""
@@ -82,6 +88,10 @@ class Arriving:
             self.spread(move, now_us)
         elif move is not None and kind == OPEN_TIMER:
             self.close(journey, now_us)
+        elif kind == LATE_TIMER:
+            session, latecomers = self._late.pop(journey)
+            if session.diversion is latecomers:
+                session.diversion = None
 
     def heard(self, journey: Journey, move: Move, now_us: int) -> None:
         """The broker where the session was is there."""
@@ -186,6 +196,10 @@ class Arriving:
         move.arrive(now_us)
         self.forget(move.session)
         move.close()
+        latecomers = move.session.diversion
+        if isinstance(latecomers, Latecomers):
+            self._late[journey] = (move.session, latecomers)
+            self._timers.set((LATE_TIMER, journey), now_us + LATE_US)
         passing = self._passing.pop(journey, None)
         if passing is not None and passing.target is not None:
             broker, onward = passing.target

@@ -63,6 +63,27 @@ class Waiting:
         return state
 
 
+class Latecomers:
+    """Takes what this broker gets for a session that has just arrived, but for what it has.
+
+    Where publications go several ways, what came from where the session was may come again by
+    another, later than the word that this was all.
+    """
+
+    def __init__(self, session: Session, known: dict[tuple[str, int], None]) -> None:
+        self.known = known
+        self.held: list[Outgoing] = []
+        self.is_departed = self.is_restored = False
+        self._session = session
+
+    def deliver(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        """This broker got something for the session."""
+        if message.key is None or message.key not in self.known:
+            self._session.accept(message, qos, retain, identifiers, now_us)
+
+
 class Move:
     """Where messages for a session go while it arrives, departs, or both.
 
@@ -149,12 +170,12 @@ class Move:
     def close(self) -> None:
         """All has come from where the session was."""
         self.arrival = self.session.arriving_us = None
-        self.known = {}
+        known, self.known = self.known, {}
         self._own = set()
         if self.session.journal is not None:
             self.session.journal.moved(self.session)
         if self.target is None:
-            self.session.diversion = None
+            self.session.diversion = Latecomers(self.session, known) if known else None
 
     def _pass_own(
         self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
