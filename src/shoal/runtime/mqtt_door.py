@@ -32,7 +32,7 @@ from shoal.runtime.farewell import Lingering
 from shoal.runtime.journal_files import JournalFiles, Sync
 from shoal.runtime.journal_writer import JournalWriter
 from shoal.runtime.node import Node, Phase
-from shoal.runtime.pauses import put_off_s
+from shoal.runtime.pauses import Alarm
 from shoal.runtime.publishers import LivePublishers
 from shoal.runtime.tls import certified_names
 
@@ -119,7 +119,7 @@ class MqttDoor:
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Alarm | None = None
         self._timer_us: int | None = None
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
@@ -403,20 +403,11 @@ class MqttDoor:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = deadline_us
-        now_us = self.node.clock.now_us()
-        due_us = max(deadline_us, now_us)  # what is due at once is not late
-        delay_s = (due_us - now_us) / _MICROSECONDS
-        self._timer = self.node.loop.call_later(delay_s, self._advance, due_us)
+        self._timer = Alarm(self.node.loop, self.node.clock, deadline_us, self._advance)
 
-    def _advance(self, due_us: int, *, is_put_off: bool = False) -> None:
-        now_us = self.node.clock.now_us()
-        pause_s = 0.0 if is_put_off else put_off_s(due_us, now_us)
-        if pause_s:
-            fire = partial(self._advance, due_us, is_put_off=True)
-            self._timer = self.node.loop.call_later(pause_s, fire)
-            return
+    def _advance(self) -> None:
         self._timer = self._timer_us = None
-        self.carry_out(self.clients.advance(now_us))
+        self.carry_out(self.clients.advance(self.node.clock.now_us()))
         self.node.schedule_flush()
 
 

@@ -57,7 +57,7 @@ from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.held_back import HeldBack
 from shoal.runtime.monitor import Monitor
-from shoal.runtime.pauses import put_off_s
+from shoal.runtime.pauses import Alarm
 
 MONITOR_INTERVAL_S = 1.0
 
@@ -146,7 +146,7 @@ class Node:
         self._room.set()
         self._trace = trace
         self._clients: dict[ClientId, Client] = {}
-        self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        self._timers: dict[TimerKey, Alarm] = {}
         # What the machine is not done with, and somebody waits for.
         self._unsettled: dict[Key, Custody] = {}
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
@@ -308,7 +308,7 @@ class Node:
                 if client is not None:
                     client.notify(message)
             case SetTimer(key, at_us):
-                self._set_timer(key, at_us, now_us)
+                self._set_timer(key, at_us)
             case CancelTimer(key):
                 timer = self._timers.pop(key, None)
                 if timer is not None:
@@ -329,20 +329,14 @@ class Node:
         if self._trace is not None:
             self._trace.record(row)
 
-    def _set_timer(self, key: TimerKey, at_us: int, now_us: int) -> None:
+    def _set_timer(self, key: TimerKey, at_us: int) -> None:
         former = self._timers.get(key)
         if former is not None:
             former.cancel()
-        at_us = max(at_us, now_us)  # what is due at once is not late
-        delay_s = (at_us - now_us) / _MICROSECONDS
-        self._timers[key] = self.loop.call_later(delay_s, self._fire, key, at_us)
+        fire = partial(self._fire, key, at_us)
+        self._timers[key] = Alarm(self.loop, self.clock, at_us, fire)
 
-    def _fire(self, key: TimerKey, at_us: int, *, is_put_off: bool = False) -> None:
-        pause_s = 0.0 if is_put_off else put_off_s(at_us, self.clock.now_us())
-        if pause_s:
-            fire = partial(self._fire, key, at_us, is_put_off=True)
-            self._timers[key] = self.loop.call_later(pause_s, fire)
-            return
+    def _fire(self, key: TimerKey, at_us: int) -> None:
         del self._timers[key]
         # A loop's clock is coarser than ours: a timer never fires before its time.
         self._last_us = max(self._last_us, at_us)

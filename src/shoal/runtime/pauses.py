@@ -12,6 +12,11 @@ first: timers that come late are put off once, and rounds do not count the time 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
+from shoal.runtime.clock import Clock
+
 _MICROSECONDS = 1_000_000
 # A loop that is only busy is not that late.
 LONG_US = _MICROSECONDS
@@ -23,6 +28,36 @@ def put_off_s(due_us: int, now_us: int) -> float:
     """How long a timer that fires now should wait, in seconds; 0 if it is not very late."""
     late_us = now_us - due_us
     return min(late_us, MOST_US) / _MICROSECONDS if late_us > LONG_US else 0.0
+
+
+class Alarm:
+    """Calls once at `at_us`, or later if this process did not run then: see above.
+
+    What is due when it is set is not late, however long ago that was.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        at_us: int,
+        call: Callable[[], object],
+    ) -> None:
+        now_us = clock.now_us()
+        self._loop, self._clock, self._call = loop, clock, call
+        self._at_us = max(at_us, now_us)
+        delay_s = (self._at_us - now_us) / _MICROSECONDS
+        self._handle = loop.call_later(delay_s, self._due)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _due(self) -> None:
+        pause_s = put_off_s(self._at_us, self._clock.now_us())
+        if pause_s:
+            self._handle = self._loop.call_later(pause_s, self._call)
+        else:
+            self._call()
 
 
 class Rounds:
