@@ -179,7 +179,7 @@ def test_what_nobody_asks_for_any_more_is_not_sent(network: Network) -> None:
     assert here.take() == []
     tables = network["B3"].machine.tables
     assert [entry.id for entry in tables.subscriptions.values() if "B1" in entry.id] == [
-        "$mqtt/B1/1"
+        "$mqtt/B1/brokers"
     ]
 
 

@@ -194,16 +194,17 @@ class Home:
         return bool(self._unstored)
 
     def fetch(self, message: Fetch) -> list[Row]:
-        """The stored subscriptions that meet a hole and have no copy on a living matcher."""
+        """The subscriptions that meet a segment.
+
+        Those that are not stored are among them: before this broker started they may have been.
+        """
         if not 0 <= message.dimension < len(self._node.dimensions):
             raise ProtocolError(f"dimension {message.dimension} of {len(self._node.dimensions)}")
-        rows = []
-        for placement in self._placements.values():
-            if placement.is_stored and message.segment.meets(placement.ranges[message.dimension]):
-                living = copies(self._node.table, placement.ranges).searched.keys()
-                if not living - set(message.lost):
-                    rows.append(placement.row)
-        return rows
+        return [
+            placement.row
+            for placement in self._placements.values()
+            if message.segment.meets(placement.ranges[message.dimension])
+        ]
 
     # --- deliveries ---------------------------------------------------------------------------
 

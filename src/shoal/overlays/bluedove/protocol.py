@@ -87,7 +87,7 @@ class Bluedove:
         return self.node.parameters.order is Order.PUBLISHER
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self.node.table.merge(self.node.first_members, now_us)
+        self.node.start(started, now_us)
         if self.dispatcher is not None:
             self.dispatcher.start(now_us, out)
         if self.membership is not None:
@@ -117,19 +117,32 @@ class Bluedove:
                 self.matcher.work_done(int(core), now_us, out)
             case ("gossip",) if self.membership is not None:
                 self.membership.gossip(now_us, out)
-                self.node.tick(now_us, out)
+                self._tick(now_us, out)
             case ("load",) if self.membership is not None:
                 self.membership.report(now_us, out)
             case ("tick",) if self.dispatcher is not None:
+                self._tick(now_us, out)
                 self.dispatcher.tick(now_us, out)
         self._listen_to_self(now_us, out)
 
+    def _tick(self, now_us: int, out: list[Effect]) -> None:
+        """Whichever of the two timers there is: links and absences are of the whole broker."""
+        self.node.tick(now_us, out)
+        for broker in self.node.absences.give_up(now_us):
+            if self.dispatcher is not None:
+                self.dispatcher.given_up(broker, out)
+            if self.membership is not None:
+                self.membership.handover.given_up(broker, now_us, out)
+
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self.node.link(neighbour, up, out)
+        self.node.link(neighbour, up, now_us, out)
         if self.dispatcher is not None:
             self.dispatcher.link(neighbour, up, now_us, out)
-        if self.membership is not None and not up:
-            self.membership.link_down(neighbour, now_us, out)
+        if self.membership is not None:
+            if up:
+                self.membership.handover.link_up(neighbour, now_us, out)
+            else:
+                self.membership.link_down(neighbour, now_us, out)
         self._listen_to_self(now_us, out)
 
     def measured(self, measured: Measured) -> None:
