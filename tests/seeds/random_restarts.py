@@ -121,6 +121,7 @@ class Restarts(Cluster):
         self.under_way = type(self.under_way)(kept)
 
     def restart(self, name: str) -> None:
+        self.now_us += 10_000  # no process starts within the moment in which it died
         self.add(name)
         former = tuple(other for other in self.names if other != name)
         self.handle(name, Started(former))
