@@ -9,6 +9,7 @@ whose subscription was granted before it was published, that very moment.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from random import Random
 
@@ -68,18 +69,19 @@ class Restarts(Cluster):
             return
         if (name, other) in self.links and not {(name, other), (other, name)} & self.away:
             return
-        self.cut(name, other)
-        self.links |= {(name, other), (other, name)}
-        self.handle(name, LinkChanged(other, True))
-        self.handle(other, LinkChanged(name, True))
+        self.begin_session(name, other)
 
-    def cut(self, one: str, other: str) -> None:
-        """The session of a link ends, and what is under way in it is lost."""
+    def begin_session(self, one: str, other: str) -> None:
+        """A link comes up; if it was up, what is under way in it is lost."""
         ends = {(one, other), (other, one)}
-        linked, self.links, self.away = ends & self.links, self.links - ends, self.away - ends
-        self.under_way = type(self.under_way)(row for row in self.under_way if row[:2] not in ends)
+        linked, self.away = ends & self.links, self.away - ends
+        self.links -= ends
+        self.under_way = deque(row for row in self.under_way if row[:2] not in ends)
         for name, to in sorted(linked):
             self.handle(name, LinkChanged(to, False))
+        self.links |= ends
+        for name, to in ((one, other), (other, one)):
+            self.handle(name, LinkChanged(to, True))
 
     def _arrive(self, source: str, target: str, message: Message) -> None:
         if target in self.nodes:
@@ -118,7 +120,7 @@ class Restarts(Cluster):
                 arrives[row[1]] -= 1
             if row[1] != name and (row[0] != name or arrives[row[1]] >= 0):
                 kept.append(row)
-        self.under_way = type(self.under_way)(kept)
+        self.under_way = deque(kept)
 
     def restart(self, name: str) -> None:
         self.now_us += 10_000  # no process starts within the moment in which it died
@@ -219,7 +221,7 @@ def play(seed: int) -> Restarts:
     due: list[tuple[int, str]] = []
     for step in range(random.randint(200, 700)):
         match random.choices(
-            ("publish", "subscribe", "step", "run", "kill", "kill two", "kill all", "cut"),
+            ("publish", "subscribe", "step", "run", "kill", "kill two", "kill all", "flap"),
             (12, 1 * (len(cluster.homes) < 14), 60, 12, 0.6, 0.4, 0.25, 0.5),
         )[0]:
             case "publish" if cluster.nodes:
@@ -230,8 +232,8 @@ def play(seed: int) -> Restarts:
                 cluster.step(random)
             case "run":
                 cluster.run(random.choice((0.05, 0.3, 1.0)))
-            case "cut" if len(cluster.nodes) > 1:
-                cluster.cut(*random.sample(list(cluster.nodes), 2))
+            case "flap" if len(cluster.nodes) > 1:
+                cluster.begin_session(*random.sample(list(cluster.nodes), 2))
             case ("kill" | "kill two" | "kill all") as how:
                 count = {"kill": 1, "kill two": 2, "kill all": len(cluster.names)}[how]
                 for name in random.sample(cluster.names, count):
