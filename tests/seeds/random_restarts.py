@@ -1,10 +1,10 @@
 """Random restarts of a BlueDove cluster, in memory: one broker, two, or all, back in any order.
 
-Every broker dispatches and matches.  What its clients subscribed to and what they have got is on its
-disk, so that a broker that is killed and comes back has it; all else is gone with it.  Its links
-are those of sockets: who lives notices a death only when the dead is back, and some of what it had
-said before may still arrive.  What is said to be settled must have been delivered to everybody
-whose subscription was granted before it was published, that very moment.
+Every broker dispatches and matches.  What its clients subscribed to and what they have got is on
+its disk, so that a broker that is killed and comes back has it; all else is gone with it.  Its
+links are those of sockets: who lives notices a death only when the dead is back, and some of what
+it had said before may still arrive.  What is said to be settled must have been delivered, that very
+moment, to everybody whose subscription was granted before it was published.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ wants answered any more costs it nothing.
 | given | Declined | stays home, or goes to who asked meanwhile |
 | given | Entered on a later journey, asking | Offer; the question waits for what became of it |
 | given, adopted | something for the client | keeps it, and sends an Item |
-| adopted | DEPARTING_US over, all has come here, what it published is settled | Departed → departed |
+| adopted | DEPARTING_US over, all has come here and is settled | Departed → departed |
 | departed | a second over | Departed, again |
 | any | Taken | forgets the session |
 | any | killed and started again | as given; what it had sent is sent again once it is adopted |

@@ -346,17 +346,18 @@ class Handover:
     def tick(self, now_us: int) -> None:
         """End what waits for the dead, and passing on to joiners that everybody knows by now."""
         for dimension, incoming in list(self._incoming.items()):
-            if isinstance(incoming, _Rebuilding) and incoming.asks_matchers:
-                if not all(map(self._node.table.is_serving, incoming.awaited)):
-                    self._stop(dimension)
+            if (
+                isinstance(incoming, _Rebuilding)
+                and incoming.asks_matchers
+                and not all(map(self._node.table.is_serving, incoming.awaited))
+            ):
+                self._stop(dimension)
         for dimension, giving in list(self._giving.items()):
             if giving.until_us is not None and giving.until_us <= now_us:
                 del self._giving[dimension]
 
 
-def in_messages(
-    dimension: int, segment: Segment, rows: list[Row], number: int = 0
-) -> list[Rows]:
+def in_messages(dimension: int, segment: Segment, rows: list[Row], number: int = 0) -> list[Rows]:
     """Rows in messages of bounded size, the last one marked; one at least."""
     starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
     return [

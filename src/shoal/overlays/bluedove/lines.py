@@ -8,14 +8,14 @@ homes.  Who stands in a line is known to be on its way, so nobody waits for what
 What a home has not confirmed when its link breaks is kept for it, if the publisher waits for word,
 and sent again when the home is back.  A home that stays away is given up.
 
-What was matched long before it leaves its line may miss who has subscribed since, and a session that
-moved from one home to another would get it at neither.  So it is matched again.
+What was matched long before it leaves its line may miss who has subscribed since, and a session
+that moved from one home to another would get it at neither.  So it is matched again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId, MessageId
