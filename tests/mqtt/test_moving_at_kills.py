@@ -255,6 +255,24 @@ def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
     assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
 
 
+def test_what_comes_after_a_kill_does_not_overtake_what_was_kept() -> None:
+    """A broker that was killed while a session went on from it sends all of it, in order."""
+    session, sent = Session("c", DEFAULT_LIMITS), list[bytes]()
+    move = Move(session, None, lambda outgoing, *_: sent.append(outgoing.message.payload))
+    session.diversion = move
+    first, second = (
+        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+    )
+    first.key, second.key = ("p", 1), ("p", 2)
+    move.give_to("B2", ("c", 7))
+    session.deliver(first, 2, False, (), 1)
+    assert sent == [b"1"]
+    move.is_restored = True
+    session.deliver(second, 2, False, (), 2)
+    assert sent == [b"1"]
+    assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
+
+
 # --- what comes again, to where a session is by then ----------------------------------------------
 
 

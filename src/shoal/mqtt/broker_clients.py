@@ -441,8 +441,8 @@ class BrokerClients:
         """No publication misses this subscription of the door any more."""
         assert self.door is not None
         assert self._federation is not None
-        self.door.unsettled.pop(subscription_id, None)
-        self._federation.stored(subscription_id)
+        if self.door.stored(subscription_id):
+            self._federation.stored(subscription_id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""

@@ -15,7 +15,7 @@ wants answered any more costs it nothing.
 | adopted | DEPARTING_US over, all has come here and is settled | Departed → departed |
 | departed | a second over | Departed, again |
 | any | Taken | forgets the session |
-| any | killed and started again | as given; what it had sent is sent again once it is adopted |
+| any | killed and started again | as given; all it has is sent once it is adopted |
 """
 
 from __future__ import annotations

@@ -126,8 +126,9 @@ class Door:
         self._batch_bytes = 0
         # How many subscriptions of clients a subscription of the door stands for.
         self._subscriptions: dict[tuple[str, Filter], tuple[SubscriptionId, int]] = {}
-        # Those that the machine is not done with: a publication may still miss them.
-        self.unsettled: dict[SubscriptionId, None] = {}
+        # Those that the machine is not done with, a publication may still miss them; how often each
+        # was asked for since.
+        self.unsettled: dict[SubscriptionId, int] = {}
         self._sequence = started_us
         self._advertised: dict[ClientId, int] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
@@ -174,6 +175,13 @@ class Door:
         else:
             del self._subscriptions[key]
             self._ask(self.client, Unsubscribe(subscription_id))
+
+    def stored(self, subscription_id: SubscriptionId) -> bool:
+        """The machine is done with what was asked; whether with all that was under this name."""
+        left = self.unsettled.pop(subscription_id) - 1
+        if left:
+            self.unsettled[subscription_id] = left
+        return not left
 
     # --- what clients promise and publish -----------------------------------------------------
 
@@ -324,7 +332,7 @@ class Door:
         # What the broker asked for before it was killed has the same name when it asks again: what
         # others still have of it means the same.
         id = f"{self.client}/{name}"
-        self.unsettled[id] = None
+        self.unsettled[id] = self.unsettled.get(id, 0) + 1
         return Subscription(id=id, client=self.client, filter=filter)
 
     def _advertisement_id(self, client: ClientId, number: int) -> str:

@@ -9,8 +9,9 @@ the dispatcher passes on in the publisher's order.  What each part does is in it
 inputs find their part.
 
 Beyond the paper: a dispatcher keeps every publication until it is matched and every home has it, so
-none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt; a
-subscription is called stored only when no publication can miss it.  Deviations: deliveries pass the
+none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt, and
+nothing is matched before they are; a subscription is called stored only when no publication can
+miss it.  Deviations: deliveries pass the
 subscriber's dispatcher, which knows where its clients are; order, as above.
 
 Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
@@ -78,7 +79,7 @@ class Bluedove:
 
     @property
     def is_ready(self) -> bool:
-        """What comes before there are matchers waits for them."""
+        """Always: what comes before there are matchers, or before they know all, waits for them."""
         return True
 
     @property
