@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# The toy overlay is one of the systems, as if its author had said so.
+with pytest.MonkeyPatch.context() as environment:
+    environment.setenv("SHOAL_SYSTEMS", "tests.flooding")
+    importlib.import_module("shoal.overlays.registry")
 
 # Same examples on every run and machine; a failure prints the example that failed.
 settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=True)

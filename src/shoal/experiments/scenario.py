@@ -27,9 +27,6 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 
@@ -86,13 +83,19 @@ class RandomTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="rand
     """Each broker linked to a random earlier one, by the scenario's seed."""
 
 
+class Ring(Section, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
+    """Each broker linked to the next, the last to the first; for systems that need no tree."""
+
+    order: BrokerOrder = "workload"
+
+
 class Star(Section, frozen=True, kw_only=True, tag_field="kind", tag="star"):
     """Every broker linked to `centre`; without one, to the workload's first broker."""
 
     centre: BrokerId = ""
 
 
-Topology = BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Star
+Topology = BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Ring | Star
 
 
 class Geography(Section, frozen=True, kw_only=True, tag_field="kind", tag="geography"):
@@ -197,26 +200,43 @@ class Run(Section, frozen=True, kw_only=True):
 
 
 class Scenario(Section, frozen=True, kw_only=True):
-    """One run.  Sections that the chosen system does not use are kept and have no effect."""
+    """One run; beside these sections it has one for each system, of that system's name.
+
+    Sections that the chosen system does not use are kept and have no effect.
+    """
 
     name: Text
     seed: NotNegative = 1
-    system: Literal["tree", "grape", "pop", "bluedove"] = "grape"
+    system: str = "grape"
     workload: Workload
     topology: Topology = BalancedTree()
     underlay: Underlay = Geography()
     service: Service = Service()
-    grape: GrapeParameters = GrapeParameters()
-    pop: PopParameters = PopParameters()
-    bluedove: BluedoveParameters = BluedoveParameters()
     faults: Faults = Faults()
     trace: Trace = Trace()
     run: Run = Run()
 
+    def __post_init__(self) -> None:
+        if self.system not in SYSTEMS:
+            raise ValueError(f"system: no system {self.system!r}; use one of {', '.join(SYSTEMS)}")
+
     @property
-    def parameters(self) -> msgspec.Struct | None:
-        """Those of the chosen system; None when it has nothing to set."""
-        return getattr(self, self.system, None)
+    def parameters(self) -> msgspec.Struct:
+        """Those of the chosen system."""
+        found: msgspec.Struct = getattr(self, self.system)
+        return found
+
+
+# With a section for each system there is.
+_Whole: Any = msgspec.defstruct(
+    "Scenario",
+    [(name, system.parameters, system.parameters()) for name, system in SYSTEMS.items()],
+    bases=(Scenario,),
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
 
 
 # Where a scenario names files or folders.
@@ -259,9 +279,9 @@ def check_faults(
 
 
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:
-    overridden = typed_toml.override(data, overrides, Scenario)
+    overridden = typed_toml.override(data, overrides, _Whole)
     _map_paths(data, lambda text: str(Path(text).resolve()))
-    scenario = typed_toml.convert(data, Scenario, label, overridden)
+    scenario: Scenario = typed_toml.convert(data, _Whole, label, overridden)
     _check_settings(overridden, scenario.system)
     return scenario
 
@@ -269,7 +289,7 @@ def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scena
 def _check_settings(overridden: Iterable[str], system: str) -> None:
     """TomlError for a setting that the chosen system does not know; a file may have it."""
     foreign = {name for name in SYSTEMS if name != system}
-    if not SYSTEMS[system].needs_tree:
+    if SYSTEMS[system].shape.opens_links:
         foreign.add("topology")
     for path in overridden:
         if path.partition(".")[0] in foreign:

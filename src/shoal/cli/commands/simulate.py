@@ -36,7 +36,7 @@ def simulate(
     from shoal.experiments.run_files import RunFileError, check_target, write_run
     from shoal.experiments.runner import run_scenario
     from shoal.experiments.scenario import ScenarioError, load_scenario
-    from shoal.overlays.tree.shapes import TopologyError
+    from shoal.overlays.shapes import TopologyError
     from shoal.report.remarks import remarks
     from shoal.simulation.underlay import UnderlayError
     from shoal.typed_toml import TomlError
