@@ -199,11 +199,8 @@ class Run(Section, frozen=True, kw_only=True):
     drain_us: NotNegative = 60_000_000
 
 
-class Scenario(Section, frozen=True, kw_only=True):
-    """One run; beside these sections it has one for each system, of that system's name.
-
-    Sections that the chosen system does not use are kept and have no effect.
-    """
+class _Common(Section, frozen=True, kw_only=True):
+    """What there is whatever systems there are."""
 
     name: Text
     seed: NotNegative = 1
@@ -220,24 +217,31 @@ class Scenario(Section, frozen=True, kw_only=True):
         if self.system not in SYSTEMS:
             raise ValueError(f"system: no system {self.system!r}; use one of {', '.join(SYSTEMS)}")
 
+
+class Scenario(_Common, frozen=True, kw_only=True):
+    """One run.  `sections` has each system's parameters, whose table has that system's name.
+
+    Those that the chosen system does not use are kept and have no effect.
+    """
+
+    sections: dict[str, Any] = {}
+
     @property
     def parameters(self) -> msgspec.Struct:
         """Those of the chosen system."""
-        found: msgspec.Struct = getattr(self, self.system)
-        return found
+        found: msgspec.Struct | None = self.sections.get(self.system)
+        return SYSTEMS[self.system].parameters() if found is None else found
 
 
-# With a section for each system there is.
-_Whole: Any = msgspec.defstruct(
+# As it is written: a table for each system there is.
+_WRITTEN: Any = msgspec.defstruct(
     "Scenario",
     [(name, system.parameters, system.parameters()) for name, system in SYSTEMS.items()],
-    bases=(Scenario,),
-    module=__name__,
+    bases=(_Common,),
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
 )
-
 
 # Where a scenario names files or folders.
 PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"))
@@ -256,9 +260,16 @@ def parse_scenario(data: dict[str, Any], overrides: Iterable[str] = ()) -> Scena
     return _finish(copied, overrides, "scenario")
 
 
+def written_form(scenario: Scenario) -> dict[str, Any]:
+    """The complete scenario as nested dictionaries, a table for each system."""
+    data: dict[str, Any] = msgspec.to_builtins(scenario)
+    sections: dict[str, Any] = data.pop("sections")
+    return data | sections
+
+
 def dump_scenario(scenario: Scenario, folder: Path) -> str:
     """The complete TOML, to be written into `folder`: loaded from there it is `scenario` again."""
-    data, home = msgspec.to_builtins(scenario), folder.resolve()
+    data, home = written_form(scenario), folder.resolve()
     _map_paths(data, lambda text: Path(os.path.relpath(text, home)).as_posix())
     return msgspec.toml.encode(data).decode()
 
@@ -279,9 +290,13 @@ def check_faults(
 
 
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:
-    overridden = typed_toml.override(data, overrides, _Whole)
+    overridden = typed_toml.override(data, overrides, _WRITTEN)
     _map_paths(data, lambda text: str(Path(text).resolve()))
-    scenario: Scenario = typed_toml.convert(data, _Whole, label, overridden)
+    written = typed_toml.convert(data, _WRITTEN, label, overridden)
+    scenario = Scenario(
+        **{key: getattr(written, key) for key in _Common.__struct_fields__},
+        sections={name: getattr(written, name) for name in SYSTEMS},
+    )
     _check_settings(overridden, scenario.system)
     return scenario
 
