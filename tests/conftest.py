@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-# The toy overlay is one of the systems, as if its author had said so; so are those of whoever tests.
+# The toy overlay is one of the systems, as if its author had said so; so are others that are named.
 with pytest.MonkeyPatch.context() as environment:
     environment.setenv("SHOAL_SYSTEMS", f"tests.flooding,{os.environ.get('SHOAL_SYSTEMS', '')}")
     importlib.import_module("shoal.overlays.registry")
