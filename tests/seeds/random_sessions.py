@@ -21,6 +21,7 @@ from shoal.broker.effects import (
     LinkReady,
     Received,
     Requested,
+    Returned,
     Send,
     SetTimer,
     Started,
@@ -193,8 +194,10 @@ class Site(House):
             if at_us <= now_us:
                 del self.timers[key]
                 self.bring(TimerFired(key))
-        for link in self.links.values():
+        for neighbour, link in self.links.items():
             self.changed(link.tick(now_us))
+            for carrier, custody in link.returned():
+                self.bring(Returned(neighbour, carrier), custody)
 
 
 class Network:
