@@ -35,13 +35,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-test: check tests ## style, types, layers, then every test (under 7 minutes on 2 cores)
+test: check tests ## style, types, layers, then every test (under 10 minutes on 2 cores)
 
 # What a change most likely breaks: the pure core, the codec, the simulator, one live network.
 QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests/overlays \
   tests/simulation tests/contract tests/client/test_example.py
 
-quick: install ## the core's tests, the simulator's and a live network, with fewer examples (under 60 seconds)
+quick: install ## the core's tests, the simulator's and a live network, with fewer examples (about a minute)
 	SHOAL_EXAMPLES=0.2 $(BIN)/pytest -n 2 $(QUICK)
 
 check: install ## style, types and layers only
