@@ -1,6 +1,7 @@
 """Publications to the filters that match them; filters against filters."""
 
 from shoal.matching.covering import CoveringSet, covering_set
+from shoal.matching.decisions import Decisions
 from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex
 from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
@@ -14,6 +15,7 @@ __all__ = [
     "MAX_SEARCHES",
     "MAX_TESTS",
     "CoveringSet",
+    "Decisions",
     "Explanation",
     "MatchIndex",
     "TopicError",

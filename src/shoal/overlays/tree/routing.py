@@ -47,7 +47,7 @@ class TreeRouting:
         self.propagation = Propagation(context.neighbours)
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
-        self._match, self._match_each = self.tables.match, self.tables.match_each
+        self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -195,41 +195,32 @@ class TreeRouting:
         out: list[Effect],
     ) -> None:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients."""
+        if len(publications) == 1:
+            routed = publications[0]
+            neighbours, clients = self._route(routed.publication.attributes)
+            for client, subscriptions in clients:
+                out.append(Deliver(client, routed, subscriptions, hops))
+            batch = None
+            for neighbour in neighbours:
+                if neighbour != hop:
+                    batch = batch or PublicationBatch(publications, hops + 1)
+                    out.append(Send(neighbour, batch))
+            return
         remote: dict[BrokerId, list[RoutedPublication]] = {}
-        match, answers = self._match, None
-        if len(publications) > 1:
-            each = [routed.publication.attributes for routed in publications]
-            answers = iter(self._match_each(each))
-        for routed in publications:
-            found = next(answers) if answers else match(routed.publication.attributes)
-            if not found:
-                continue
-            local: dict[ClientId, list[SubscriptionId]] = {}
-            reached = [hop]  # a handful of neighbours: a list beats a set
-            for entry in found:
-                neighbour = entry.last_hop
-                if neighbour is None:
-                    known = local.get(entry.client)
-                    if known is None:
-                        local[entry.client] = [entry.id]
-                    else:
-                        known.append(entry.id)
-                elif neighbour not in reached:
-                    reached.append(neighbour)
-                    if neighbour in remote:
-                        remote[neighbour].append(routed)
-                    else:
-                        remote[neighbour] = [routed]
-            if local:
-                for client, subscriptions in local.items():
-                    out.append(Deliver(client, routed, tuple(subscriptions), hops))
-        if remote:
-            hops += 1
-            whole = PublicationBatch(publications, hops)
-            for neighbour, part in remote.items():
-                is_whole = len(part) == len(publications)
-                batch = whole if is_whole else PublicationBatch(tuple(part), hops)
-                out.append(Send(neighbour, batch))
+        routes = self._routes([routed.publication.attributes for routed in publications])
+        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+            for client, subscriptions in clients:
+                out.append(Deliver(client, routed, subscriptions, hops))
+            for neighbour in neighbours:
+                if neighbour in remote:
+                    remote[neighbour].append(routed)
+                elif neighbour != hop:
+                    remote[neighbour] = [routed]
+        whole = PublicationBatch(publications, hops + 1)
+        for neighbour, part in remote.items():
+            is_whole = len(part) == len(publications)
+            batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
+            out.append(Send(neighbour, batch))
 
 
 def _check_filter(filter: Filter, what: str, name: str) -> None:
