@@ -5,7 +5,7 @@ byte: every delivery, publication, refusal, record and load counter, in their or
 times.  The runs are networks of 63 brokers as in `bench_simulation.py`, random networks with and
 without faults, lossy links and restarts, and random clusters.
 
-    python benchmarks/trace_hashes.py [--seeds N]
+    python -m benchmarks.trace_hashes [--seeds N]
 """
 
 from __future__ import annotations
@@ -13,18 +13,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
-import sys
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-
-import bench_simulation
-
-from shoal.overlays.registry import SYSTEMS
-from shoal.simulation.world import World
+from benchmarks import bench_simulation
 from tests.seeds.random_cluster import RandomCluster, Trouble
 from tests.seeds.random_faults import FaultyNetwork
 from tests.seeds.random_network import RandomNetwork
+
+from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.world import World
 
 
 def trace_hash(world: World) -> str:

@@ -6,8 +6,8 @@ from random import Random
 
 import msgspec
 
+from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters

@@ -20,7 +20,6 @@ from shoal.broker.effects import (
     Send,
     TimerFired,
 )
-from shoal.broker.links import Frame, ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
@@ -58,6 +57,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.strategies import attributes, filters

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from shoal.cli.demo import NOTES, RUNS, problems, scenario
-from shoal.cli.demo_live import RUNS as LIVE_RUNS
-from shoal.cli.demo_live import live_scenario, replay_live
+from shoal.cli.commands.demo import NOTES, RUNS, problems, scenario
 from shoal.cli.main import main
-from shoal.cli.replay_outcome import show_replays
-from shoal.cli.steps import Steps
+from shoal.cli.support.demo_live import RUNS as LIVE_RUNS
+from shoal.cli.support.demo_live import live_scenario, replay_live
+from shoal.cli.support.replay_outcome import show_replays
+from shoal.cli.support.steps import Steps
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.run_files import read_workload
 from shoal.report.inputs import Run, read_runs
@@ -134,8 +134,8 @@ def test_the_live_part(live: Path, capsys: pytest.CaptureFixture[str]) -> None:
 REPLAY_LIVE = """
 import sys
 from pathlib import Path
-from shoal.cli.demo_live import replay_live
-from shoal.cli.steps import Steps
+from shoal.cli.support.demo_live import replay_live
+from shoal.cli.support.steps import Steps
 from shoal.runtime.serving import StoppedError
 try:
     with Steps() as steps:

@@ -32,7 +32,7 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.runtime.clients import LocalClient
+from shoal.runtime.doors.clients import LocalClient
 from shoal.simulation.nodes import Delivery
 from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork

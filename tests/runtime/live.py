@@ -24,11 +24,11 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
-from shoal.runtime.clients import LocalClient
 from shoal.runtime.clock import Clock
-from shoal.runtime.couriers import Couriers
+from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.links.couriers import Couriers
+from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.node import Node
-from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.tls import TlsContexts
 
 ANYWHERE = Address("127.0.0.1", 0)

@@ -22,10 +22,10 @@ import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client, ClientError
-from shoal.runtime.access import AccessError
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.doors.access import AccessError
+from shoal.runtime.doors.passwords import password_line
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.passwords import password_line
 from shoal.runtime.supervisor import free_ports, get_json
 from shoal.runtime.tls import TlsError
 from tests.runtime.live import PATIENCE_S, on_loop, until
@@ -142,7 +142,7 @@ WRONG = [
 
 @on_loop
 async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runtime.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("shoal.runtime.doors.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
     async with running(network(), "B1") as (service,):
         for data in WRONG:
             reader, writer = await asyncio.open_connection(*service.listening["websocket"])

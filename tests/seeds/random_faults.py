@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sized
 from random import Random
 
-from shoal.broker.links import ReliableBroker
 from shoal.broker.records import MigrationRecord
 from shoal.simulation.checkers import Verdict, check_deliveries, check_tables, expected_tables
+from shoal.simulation.links import ReliableBroker
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.outages import Excuses, Outage, Whereabouts
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork

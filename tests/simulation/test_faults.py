@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from shoal.broker.links import RESEND_US
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.checkers import check_tables, expected_tables
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.links import RESEND_US
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World

@@ -30,7 +30,7 @@ tree what an end has in custody depends on what lies beyond the other end and on
 Both let brokers hold back what comes from elsewhere while one link is full, and never wait for
 each other in a circle.
 
-`shoal.broker.links` is for links that lose single messages, as the simulator's do.  Over TCP a
+`shoal.simulation.links` is for links that lose single messages, as the simulator's do.  Over TCP a
 connection loses nothing but its end, so this machine needs no timers to resend, and what it needs
 instead (agreeing on where to go on, or to start afresh) has no place there.
 """

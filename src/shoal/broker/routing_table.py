@@ -3,8 +3,8 @@
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
 back from exactly those.  Entries that overlap know each other, so that a change touches only
-what it concerns.  The publication index holds every subscription's filter under its entry; what
-the entries that match make together, a route, is kept for the publications that match the same.
+what it concerns.  `routes` holds every subscription's filter under its entry, and makes one route
+of the entries that match.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from shoal.broker.overlap_candidates import OverlapCandidates
-from shoal.matching import Decisions, MatchIndex, overlaps
+from shoal.matching import Outcomes, overlaps
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -104,10 +104,9 @@ class RoutingTable:
     def __init__(self) -> None:
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
-        self._index = MatchIndex()
+        self.routes: Outcomes[Route] = Outcomes(_route)
         self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
-        self.routes: Decisions[Route] = Decisions(self._index, _route)
 
     def add_advertisement(
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
@@ -132,7 +131,7 @@ class RoutingTable:
         """Store a subscription whose id is not in the table."""
         entry = SubscriptionEntry(subscription, last_hop)
         self.subscriptions[entry.id] = entry
-        self._index.add(entry, subscription.filter)
+        self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
         for row in self._rows.of(subscription.filter):
             _meet(row, entry)
@@ -140,7 +139,7 @@ class RoutingTable:
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
-        self._index.remove(entry)
+        self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
         for row in entry.overlapping:
             del row.overlapping[entry]

@@ -26,28 +26,28 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.runtime.access import NetworkAccess
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.admin import AdminServer
 from shoal.runtime.clock import Clock
-from shoal.runtime.couriers import Couriers
-from shoal.runtime.journal_files import JournalFiles
-from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.access import NetworkAccess
+from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.links.couriers import Couriers
+from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
-from shoal.runtime.peer_links import PeerLinks, PeerSettings
-from shoal.runtime.publishers import LivePublishers
-from shoal.runtime.spool_files import Spools, SpoolSettings, waits_for
+from shoal.runtime.operations.admin import AdminServer
+from shoal.runtime.storage.journal_files import JournalFiles
+from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
 from shoal.runtime.tls import (
     load_client_context,
     load_contexts,
     renew_client_context,
     renew_contexts,
 )
-from shoal.runtime.websocket import WebSocket, is_same_host
 
 if TYPE_CHECKING:
-    from shoal.runtime.trace_writer import TraceWriter
+    from shoal.runtime.operations.trace_writer import TraceWriter
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
@@ -299,7 +299,7 @@ def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWr
     """What writes the trace; a broker that writes none needs no Parquet."""
     if not section.folder:
         return None
-    from shoal.runtime.trace_writer import TraceWriter
+    from shoal.runtime.operations.trace_writer import TraceWriter
 
     return TraceWriter(section, name, now_us)
 

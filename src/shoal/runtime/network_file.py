@@ -25,7 +25,7 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.broker.link_outbox import LinkLimits
-from shoal.matching.topic_filters import TopicError, read_topic_filter
+from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.mqtt.content import Json
 from shoal.mqtt.limits import Limits
@@ -33,8 +33,8 @@ from shoal.mqtt.network import travels_in
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.tree.shapes import TopologyError, check_tree
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.journal_files import Sync
-from shoal.runtime.spool_files import MAXIMUM_BYTES
+from shoal.runtime.storage.journal_files import Sync
+from shoal.runtime.storage.spool_files import MAXIMUM_BYTES
 from shoal.typed_toml import TomlError
 
 Acknowledge = Literal["settled", "stored"]
@@ -115,7 +115,7 @@ class RuleSection(Section, frozen=True, kw_only=True):
 
 
 class AccessSection(Section, frozen=True, kw_only=True):
-    """Who is let in; see `shoal.runtime.access`.  Without users and `anonymous`, nobody.
+    """Who is let in; see `shoal.runtime.doors.access`.  Without users and `anonymous`, nobody.
 
     anonymous   clients that do not say who they are
     passwords   a file made by `shoal password`

@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 
+from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.tree.shapes import balanced_tree
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import AccessSection, BrokerSection, Network

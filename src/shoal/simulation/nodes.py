@@ -29,12 +29,12 @@ from shoal.broker.effects import (
     TimerFired,
     TimerKey,
 )
-from shoal.broker.links import Frame
 from shoal.broker.messages import Message, PublicationBatch, Publish, Rejected
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.routing_table import RoutingTable
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.simulation.event_queue import Action, EventQueue
+from shoal.simulation.links import Frame
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.

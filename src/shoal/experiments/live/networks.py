@@ -18,7 +18,12 @@ from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.runtime.network_file import Network, TraceSection, dump_network, load_network
-from shoal.runtime.supervisor import START_TIMEOUT_S, StartError, Supervisor, local_brokers
+from shoal.runtime.supervisor import (
+    START_TIMEOUT_S,
+    StartError,
+    Supervisor,
+    local_brokers,
+)
 
 # A trace that is read while the network runs must not lag far behind it, nor lose its beginning.
 TRACE = TraceSection(folder="trace", seconds=1, keep=100_000)

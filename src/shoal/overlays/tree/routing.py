@@ -31,7 +31,6 @@ from shoal.model import (
     Filter,
     FilterError,
     Subscription,
-    SubscriptionId,
 )
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
