@@ -108,6 +108,7 @@ class _Bucket:
     __slots__ = (
         "always",
         "falling",
+        "is_plain",
         "ladders",
         "others",
         "plain",
@@ -115,7 +116,7 @@ class _Bucket:
         "tested",
         "tests",
         "types",
-        "version",
+        "ways",
     )
 
     def __init__(self, place: _Place) -> None:
@@ -130,11 +131,13 @@ class _Bucket:
         self.rising: tuple[tuple[str, _Ladders], ...] = ()
         self.falling: tuple[tuple[str, _Ladders], ...] = ()
         self.tested: tuple[tuple[bool, str, _Ladders], ...] = ()
-        # The ladders that say all by themselves, how many conjunctions are to be tested as well,
-        # and what is another after each change.
+        # The ladders that say all by themselves, and how many conjunctions are to be tested too.
         self.plain: tuple[tuple[str, _Ladders], ...] = ()
         self.tests = 0
-        self.version = object()
+        # Whether neither kinds nor tests are to be looked at.
+        self.is_plain = self.types is None
+        # What somebody knows of the bucket as it is (see `outcomes`).
+        self.ways: Any = None
 
     def suits(self, values: Any) -> bool:
         """Whether the values a look-up was made with are of the bucket's own kinds."""
@@ -146,8 +149,7 @@ class _Bucket:
         return not (self.always or self.ladders or self.others)
 
     def add(self, id: Hashable, number: int, place: _Place, test: Test | None) -> None:
-        self.version = object()
-        self.tests += test is not None
+        self._count(test is not None)
         if place.step is not None:
             ladder = self.ladders.get(place.step)
             if ladder is None:
@@ -160,8 +162,7 @@ class _Bucket:
             self.always[id] = None
 
     def remove(self, id: Hashable, number: int, place: _Place) -> None:
-        self.version = object()
-        self.tests -= bool(place.rest)
+        self._count(-bool(place.rest))
         if place.step is not None:
             ladder = self.ladders[place.step]
             ladder.remove(place.threshold, id)
@@ -172,6 +173,11 @@ class _Bucket:
             del self.others[id, number]
         else:
             del self.always[id]
+
+    def _count(self, tests: int) -> None:
+        self.tests += tests
+        self.is_plain = self.types is None and not self.tests
+        self.ways = None
 
     def _arrange(self) -> None:
         """Group the ladders by attribute and direction, as matching walks through them."""

@@ -68,7 +68,7 @@ class Outcomes(Generic[Outcome]):
 
         Their values are of our own types (see `given`); nobody looks whether they are.
         """
-        place = self._start
+        place = start = self._start
         get = attributes.get
         for first, values_of, table in self._index.scan:  # as `FiledFilters` walks through them
             values: Any = ()
@@ -82,18 +82,23 @@ class Outcomes(Generic[Outcome]):
                     except KeyError:
                         continue
             bucket = table.get(values)
-            if bucket is None or (bucket.types is not None and not bucket.suits(values)):
+            if bucket is None:
                 continue
-            if bucket.tests:
-                return self._of_ids(self._index.match(attributes))
-            place = place.steps.get(bucket.version) or self._lead(place, bucket.version)
+            if not bucket.is_plain:
+                if bucket.types is not None and not bucket.suits(values):
+                    continue
+                if bucket.tests:
+                    return self._of_ids(self._index.match(attributes))
+            own = bucket.ways or self._begin(bucket)
+            place = own if place is start else place.steps.get(own) or self._lead(place, own)
             for name, by_type in bucket.plain:
                 value = get(name)
-                ladder = by_type.get(type(value))
+                kind = type(value)
+                ladder = by_type.get(kind)
                 step = None
                 if ladder is not None:
                     step = bisect_right(ladder[0], value)
-                    if type(value) is str:  # a ladder of strings beside one of numbers
+                    if kind is str:  # a ladder of strings beside one of numbers
                         step = ~step
                 place = place.steps.get(step) or self._lead(place, step)
         if place.outcome is None:
@@ -105,6 +110,12 @@ class Outcomes(Generic[Outcome]):
         if self._index.has_tests:
             return [self._of_ids(ids) for ids in self._index.match_each(publications)]
         return [self.of(attributes) for attributes in publications]
+
+    def _begin(self, bucket: Any) -> _Place[Outcome]:
+        """Where ways begin at the bucket's own filters, until these change."""
+        self._remember(1)
+        bucket.ways = _Place()
+        return bucket.ways  # type: ignore[no-any-return]
 
     def _lead(self, place: _Place[Outcome], step: Hashable) -> _Place[Outcome]:
         self._remember(1)
@@ -130,3 +141,6 @@ class Outcomes(Generic[Outcome]):
             self._remembered = size
             self._start = _Place()
             self._by_ids.clear()
+            for _, _, table in self._index.scan:
+                for bucket in table.values():
+                    bucket.ways = None

@@ -196,9 +196,10 @@ class BrokerNode:
             meter.roll(start_us)
         if kind is PublicationBatch or kind is Publish:
             units = len(message.publications)
-            service_us = self._processing_us + units * (
-                self._matching_us + self._search_ns * len(self._subscriptions) // 1_000
-            )
+            matching_us = self._matching_us
+            if self._search_ns:
+                matching_us += self._search_ns * len(self._subscriptions) // 1_000
+            service_us = self._processing_us + units * matching_us
             meter.messages_in += units
             monitor = self._monitor
             if monitor is not None:
@@ -368,11 +369,9 @@ class PublisherNode:
         for effect in effects:
             match effect:
                 case ToBroker(broker, request):
-                    if isinstance(request, Publish):
-                        self._trace.published += [
-                            Published(publication, broker, now_us)
-                            for publication in request.publications
-                        ]
+                    if type(request) is Publish:
+                        for publication in request.publications:
+                            self._trace.published.append(Published(publication, broker, now_us))
                     at_us = now_us + self._client_latency_us[broker, client]
                     node = self._brokers[broker]
                     self._queue.push(at_us, node.receive, Requested(client, request))

@@ -97,10 +97,11 @@ class TreeRouting:
                 raise unexpected(message, f"neighbour {neighbour}")
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Publish:
+            accepted = self.publishers.accept(client, request.publications, out)
+            self.forward(accepted, 0, None, out)
+            return
         match request:
-            case Publish(publications):
-                accepted = self.publishers.accept(client, publications, out)
-                self.forward(accepted, 0, None, out)
             case Advertise(advertisement, moves):
                 self.check_advertisement(client, advertisement)
                 self._check_not_elsewhere(advertisement.id, moves)
