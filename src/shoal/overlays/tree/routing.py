@@ -44,6 +44,7 @@ class TreeRouting:
     def __init__(self, context: BrokerContext) -> None:
         self.broker = context.broker
         self.propagation = Propagation(context.neighbours)
+        self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
         self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
@@ -66,7 +67,8 @@ class TreeRouting:
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        self.check_neighbour(neighbour)
+        if neighbour not in self._neighbours:
+            self.check_neighbour(neighbour)
         if type(message) is PublicationBatch:
             self.forward(message.publications, message.hops, neighbour, out)
             return
@@ -156,7 +158,7 @@ class TreeRouting:
 
     def check_neighbour(self, neighbour: BrokerId) -> None:
         """ProtocolError unless there is a link to this broker."""
-        if neighbour not in self.propagation.neighbours:
+        if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
