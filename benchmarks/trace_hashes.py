@@ -18,8 +18,8 @@ from benchmarks import bench_simulation
 from tests.seeds.random_cluster import RandomCluster, Trouble
 from tests.seeds.random_faults import FaultyNetwork
 from tests.seeds.random_network import RandomNetwork
+from tests.systems import TREES
 
-from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.world import World
 
 
@@ -37,8 +37,7 @@ def trace_hash(world: World) -> str:
 
 def runs(seeds: range) -> Iterator[tuple[str, World]]:
     """Names and worlds that have run to their ends."""
-    trees = [name for name, system in SYSTEMS.items() if system.needs_tree]
-    for system in trees:
+    for system in TREES:
         world = bench_simulation.build(system, 2_000, 1)
         world.run()
         yield f"63 brokers, {system}", world

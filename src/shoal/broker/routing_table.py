@@ -108,6 +108,14 @@ class RoutingTable:
         self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many rows it has of each kind."""
+        return {
+            "subscriptions": len(self.subscriptions),
+            "advertisements": len(self.advertisements),
+        }
+
     def add_advertisement(
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
     ) -> AdvertisementEntry:

@@ -30,9 +30,9 @@ from shoal.broker.effects import (
     TimerKey,
     Watch,
 )
-from shoal.broker.messages import Message, PublicationBatch, Publish, Rejected
+from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, Rejected
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
-from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.simulation.event_queue import Action, EventQueue
 from shoal.simulation.links import Frame
@@ -49,7 +49,7 @@ class Machine(Protocol):
     def id(self) -> BrokerId: ...
 
     @property
-    def tables(self) -> RoutingTable: ...
+    def strategy(self) -> Strategy: ...
 
     def handle(self, input: Input, now_us: int) -> list[Effect]: ...
 
@@ -170,7 +170,7 @@ class BrokerNode:
         self.running = True
         self.machine = machine
         self._handle = machine.handle
-        self._subscriptions = machine.tables.subscriptions
+        self._subscriptions = machine.strategy.searched
 
     def stop(self) -> None:
         """Crash: take nothing more in, and forget the timers."""
@@ -194,7 +194,7 @@ class BrokerNode:
         meter = self.meter
         if start_us >= meter.window_end_us:
             meter.roll(start_us)
-        if kind is PublicationBatch or kind is Publish:
+        if kind is PublicationBatch or kind is Publish or issubclass(kind, Carrier):
             units = len(message.publications)
             matching_us = self._matching_us
             if self._search_ns:
@@ -249,7 +249,7 @@ class BrokerNode:
                     kind = type(message)
                 meter = self.meter
                 units = 1
-                if kind is PublicationBatch:
+                if kind is PublicationBatch or issubclass(kind, Carrier):
                     units = len(message.publications)
                 else:
                     meter.control_out += 1
