@@ -34,7 +34,7 @@ def is_small(filter: Filter | None) -> bool:
 
 
 def is_bare(index: MatchIndex) -> bool:
-    return len(index) == 0 and not index._tables and not index._scan and not index._filters
+    return len(index) == 0 and not index._tables and not index.scan and not index._filters
 
 
 @given(

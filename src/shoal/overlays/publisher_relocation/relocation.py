@@ -75,6 +75,8 @@ class Relocation(ABC):
         if type(message) is PublicationBatch:
             self._forward(message.publications, message.hops, neighbour, now_us, out)
             return
+        if self._told(neighbour, message, now_us, out):
+            return
         match message:
             case MigrationUpdate():
                 self._migrations.update(neighbour, message, now_us, out)
@@ -98,15 +100,15 @@ class Relocation(ABC):
                 if not self._migrations.unsubscribed(neighbour, subscription_id):
                     self._tree.receive(neighbour, message, now_us, out)
             case _:
-                if not self._told(neighbour, message, now_us, out):
-                    self._tree.receive(neighbour, message, now_us, out)
+                self._tree.receive(neighbour, message, now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Publish:
+            accepted = self._tree.publishers.accept(client, request.publications, out)
+            if accepted:
+                self._publish(client, accepted, now_us, out)
+            return
         match request:
-            case Publish(publications):
-                accepted = self._tree.publishers.accept(client, publications, out)
-                if accepted:
-                    self._publish(client, accepted, now_us, out)
             case Paused():
                 self._migrations.paused(client, request, now_us, out)
                 self._forget(client, out)
