@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shoal.broker.overlap_candidates import OverlapCandidates
 from shoal.matching import Outcomes, overlaps
 from shoal.model import (
     Advertisement,
@@ -22,6 +21,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 
 class AdvertisementEntry:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from shoal.broker.routing_table import Route, RoutingTable
 from shoal.matching import matches, overlaps
+from shoal.overlays.tree.routing_table import Route, RoutingTable
 from tests.broker.transcript import advertisement, subscription
 
 NOWHERE = Route((), ())
