@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from shoal.mqtt.backlog import Backlog
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
 from shoal.mqtt.packets import Connect
@@ -46,11 +47,13 @@ class Sessions:
     def __init__(
         self,
         limits: Limits,
+        backlog: Backlog,
         timers: Timers,
         publish: Callable[[Message, int], object],
         forget: Callable[[Session, int], None],
     ) -> None:
         self.limits = limits
+        self._backlog = backlog
         self._timers = timers
         self._publish = publish
         self._forget = forget
@@ -75,7 +78,7 @@ class Sessions:
 
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
-        session = self._sessions[client_id] = Session(client_id, self.limits)
+        session = self._sessions[client_id] = Session(client_id, self.limits, self._backlog)
         return session
 
     def suspend(self, session: Session) -> None:

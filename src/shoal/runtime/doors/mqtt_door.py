@@ -118,6 +118,8 @@ class MqttDoor:
         # Those that hold something which may not be taken yet.
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
+        # Whether the log knows that the queues are full.
+        self._is_full = False
         self._servers: list[asyncio.Server] = []
         self._timer: Alarm | None = None
         self._timer_us: int | None = None
@@ -391,6 +393,8 @@ class MqttDoor:
             for problem in self.clients.problems:
                 _log.error("not kept", extra={"problem": problem})
             self.clients.problems.clear()
+        if self.clients.backlog.is_full != self._is_full:
+            self._tell_of_queues()
         if self._waiting:
             self._go_on()
         if self._holding and not self.clients.is_held:
@@ -398,6 +402,15 @@ class MqttDoor:
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)
+
+    def _tell_of_queues(self) -> None:
+        backlog = self.clients.backlog
+        self._is_full = backlog.is_full
+        extra = {"bytes": backlog.bytes, "dropped": self.clients.dropped}
+        if self._is_full:
+            _log.warning("queues are full; publications above QoS 0 are refused", extra=extra)
+        else:
+            _log.warning("queues have room again", extra=extra)
 
     def _set_timer(self, deadline_us: int) -> None:
         if self._timer is not None:
