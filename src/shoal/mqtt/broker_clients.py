@@ -40,6 +40,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect
+from shoal.mqtt.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.session import Outgoing, Session
@@ -147,6 +148,11 @@ class BrokerClients:
             self._federation.crowding.changed()
 
     @property
+    def patience(self) -> Patience:
+        """Who waits for clients that are behind."""
+        return self._sessions.patience
+
+    @property
     def deadline_us(self) -> int | None:
         """When `advance` is to be called next, whatever else happens until then."""
         return self._timers.next_us
@@ -162,6 +168,8 @@ class BrokerClients:
                 case (str(kind), Connection() as connection) if kind == _MORE_TIMER:
                     if connection.session is not None and not connection.is_closed:
                         connection.session.pump(now_us)
+                case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
+                    self.patience.go_on(connection, now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
@@ -270,6 +278,7 @@ class BrokerClients:
     def left(self, connection: Connection, now_us: int, with_will: bool) -> None:
         """A connection ended."""
         self._timers.cancel((_SILENCE_TIMER, connection))
+        self.patience.left(connection, now_us)
         session = connection.session
         if session is not None:
             self.statistics.connected -= 1

@@ -107,6 +107,7 @@ class Connection:
         "certificate",
         "credentials",
         "is_held",
+        "is_waiting",
         "last_received_us",
         "outlet",
         "owner",
@@ -143,6 +144,8 @@ class Connection:
         self._connect: Connect | None = None
         # Whether the driver wants nothing taken for now.
         self.is_held = False
+        # Whether it waits for clients that read more slowly than it sends (see `patience`).
+        self.is_waiting = False
         self._held: list[Packet] = []
         self._held_bytes = 0
         self._is_lost = False
@@ -179,7 +182,7 @@ class Connection:
         """Whether what the client sends is not taken now, since it is owed too many answers or the
         driver says so.
         """
-        if self.is_held or self._clients.is_held:
+        if self.is_held or self.is_waiting or self._clients.is_held:
             return True
         return self._incoming is not None and self._incoming.is_full
 
@@ -253,6 +256,11 @@ class Connection:
         if self.session is not None:
             self.session.pump(now_us)
         return self._clients.take_effects()
+
+    def took(self, now_us: int) -> None:
+        """Some of what was written has gone out to the client."""
+        if self.session is not None:
+            self.session.took_us = now_us
 
     def redirect(self, server_reference: str, now_us: int) -> list[ClientEffect]:
         """Send the client to another broker, for now; what it had here is kept as agreed."""

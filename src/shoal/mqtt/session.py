@@ -28,6 +28,7 @@ from shoal.mqtt.errors import protocol_error
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.packets import Will
+from shoal.mqtt.patience import Patience
 from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
 
 if TYPE_CHECKING:
@@ -159,7 +160,9 @@ class Session:
     __slots__ = (
         "_feeds",
         "_inflight",
+        "_is_behind",
         "_last_id",
+        "_patience",
         "_queued_bytes",
         "_resend",
         "_waiting",
@@ -180,12 +183,19 @@ class Session:
         "outlet",
         "received",
         "subscriptions",
+        "took_us",
         "unsettled",
         "user",
         "will",
     )
 
-    def __init__(self, client_id: str, limits: Limits, backlog: Backlog | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        limits: Limits,
+        backlog: Backlog | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.client_id = client_id
         # Whose it is; nobody else may connect to it.
         self.user = ""
@@ -214,6 +224,10 @@ class Session:
         self.limits = limits
         # What is on its way in all sessions, counted.
         self.backlog = backlog if backlog is not None else Backlog()
+        # Who waits for it while it is behind, and when it last took something that waited.
+        self._patience = patience
+        self._is_behind = False
+        self.took_us = 0
         self._last_id = 0
         # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
         self._inflight: dict[int, Outgoing] = {}
@@ -278,6 +292,8 @@ class Session:
                 return
         elif qos == 0 and outlet is None:
             return
+        if outlet is not None:
+            self._falls_behind(message, now_us)
         self._keep(Outgoing(message, qos, retain, identifiers))
 
     def feed(self, name: str, messages: Iterator[Outgoing | None], now_us: int) -> None:
@@ -288,12 +304,14 @@ class Session:
     def attach(self, outlet: Outlet, now_us: int) -> None:
         """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
         self.outlet = outlet
+        self.took_us = now_us
         self._resend = dict.fromkeys(self._inflight)
         self.pump(now_us)
 
-    def detach(self) -> None:
+    def detach(self, now_us: int) -> None:
         """The client is gone; what waits at QoS 0 goes with it."""
         self.outlet = None
+        self._has_caught_up(now_us)
         self.drop_at_0(0, is_lost=False)
         self.backlog.forget(self)
 
@@ -315,7 +333,7 @@ class Session:
                 self._is_done(outgoing)
         while self._waiting and outlet.writable:
             if self._waiting[0].qos and len(self._inflight) - len(self._resend) >= outlet.window:
-                return
+                break
             outgoing = self._waiting.popleft()
             message = outgoing.message
             self._queued_bytes -= message.size
@@ -328,8 +346,34 @@ class Session:
                 self._waiting_at_0 -= 1
                 self.backlog.leave(message)
                 outlet.send_now(message, outgoing.retain, outgoing.identifiers, now_us)
+            self.took_us = now_us
+        if self._is_behind and not self._is_filled(4):
+            self._has_caught_up(now_us)
         if self._feeds:
             self._pump_feeds(outlet, now_us)
+
+    # --- who waits for it ---------------------------------------------------------------------
+
+    def _is_filled(self, part: int) -> bool:
+        """Whether at least half, a quarter, … of what may wait does."""
+        limits = self.limits
+        return (
+            part * self.queued > limits.maximum_queued_messages
+            or part * self._queued_bytes > limits.maximum_queued_bytes
+        )
+
+    def _falls_behind(self, message: Message, now_us: int) -> None:
+        """A message is about to wait for a client that is there."""
+        if not self._waiting:
+            self.took_us = now_us
+        if self._patience is not None and (self._is_behind or self._is_filled(2)):
+            self._is_behind = True
+            self._patience.sent(self, message.publisher, now_us)
+
+    def _has_caught_up(self, now_us: int) -> None:
+        if self._is_behind and self._patience is not None:
+            self._is_behind = False
+            self._patience.caught_up(self, now_us)
 
     def _pump_feeds(self, outlet: Outlet, now_us: int) -> None:
         assert self._feeds is not None

@@ -54,6 +54,10 @@ class Lingering(asyncio.Protocol):
         poll.register(connection.fileno(), _HANGUPS)
         return bool(poll.poll(0))
 
+    def unwritten(self) -> int:
+        """How many bytes are still to be written to the client."""
+        return self._transport.get_write_buffer_size()
+
     def _say_goodbye(self) -> None:
         """What is said last."""
 

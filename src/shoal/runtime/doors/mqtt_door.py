@@ -40,6 +40,11 @@ _MICROSECONDS = 1_000_000
 # How much may wait to be written to a client before its session keeps the rest; a client that
 # reads at all empties this in a moment.
 WRITE_BUFFER_BYTES = 256 * 1_024
+# What is delivered before the loop is through with what is ready: who must wait for readers is
+# known before a socket has brought megabytes.
+MOST_DELIVERED = 1_000
+# How often it is seen whether clients that are behind read.
+SEE_US = 100_000
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +74,9 @@ class Socket(Protocol):
 
     def is_gone(self) -> bool:
         """Whether the client has hung up, even if what it said before is not read yet."""
+
+    def unwritten(self) -> int:
+        """How many bytes are still to be written to the client."""
 
 
 class MqttDoor:
@@ -118,6 +126,9 @@ class MqttDoor:
         # Those that hold something which may not be taken yet.
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
+        # How much was still to be written to clients that are behind, and when that was seen.
+        self._unwritten: dict[Connection, int] = {}
+        self._seen_us = 0
         # Whether the log knows that the queues are full.
         self._is_full = False
         self._servers: list[asyncio.Server] = []
@@ -200,6 +211,8 @@ class MqttDoor:
     def received(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client."""
         self.carry_out(connection.receive(data, self.node.clock.now_us()))
+        if len(self._delivered) >= MOST_DELIVERED:
+            self._hand_on()
         if connection.holds:
             self._holding[connection] = None
         if not connection.wants_reading:
@@ -343,10 +356,24 @@ class MqttDoor:
     def _take_held(self) -> None:
         """Go on with what connections held."""
         now_us = self.node.clock.now_us()
-        for connection in [each for each in self._holding if not each.must_wait]:
-            del self._holding[connection]
-            self.carry_out(connection.take_held(now_us))
-            self.node.schedule_flush()
+        for connection in list(self._holding):
+            if not connection.must_wait:  # now: what was taken before it may have changed that
+                del self._holding[connection]
+                self.carry_out(connection.take_held(now_us))
+                self.node.schedule_flush()
+
+    def _see_who_reads(self) -> None:
+        """Of clients that are behind, whether they take something; asked now and then."""
+        now_us = self.node.clock.now_us()
+        if now_us - self._seen_us < SEE_US:
+            return
+        self._seen_us, before, self._unwritten = now_us, self._unwritten, {}
+        for connection in self.clients.patience.behind:
+            socket = self._sockets.get(connection)
+            if socket is not None:
+                size = self._unwritten[connection] = socket.unwritten()
+                if size < before.get(connection, size):
+                    connection.took(now_us)
 
     def _go_on(self) -> None:
         """Read on from those that want it."""
@@ -395,6 +422,7 @@ class MqttDoor:
             self.clients.problems.clear()
         if self.clients.backlog.is_full != self._is_full:
             self._tell_of_queues()
+        self._see_who_reads()
         if self._waiting:
             self._go_on()
         if self._holding and not self.clients.is_held:
