@@ -1,4 +1,4 @@
-"""A broker's process has what a broker needs: others' 30 to 90 MB are not paid 15 times a machine."""
+"""A broker's process imports what a broker needs, and not 90 MB more, 15 times on a machine."""
 
 from __future__ import annotations
 

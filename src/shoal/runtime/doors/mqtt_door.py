@@ -360,6 +360,8 @@ class MqttDoor:
             if not connection.must_wait:  # now: what was taken before it may have changed that
                 del self._holding[connection]
                 self.carry_out(connection.take_held(now_us))
+                if connection.holds:
+                    self._holding[connection] = None
                 self.node.schedule_flush()
 
     def _see_who_reads(self) -> None:
@@ -463,12 +465,10 @@ class MqttSocket(Lingering):
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.write = transport.write
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
-        self._transport = transport
+        self._begin(transport, self._take)
         self._connection = self._door.opened(self, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         if not self._is_over:
             self._door.received(self._connection, data)
 
