@@ -2,7 +2,7 @@
 
 Each is a name, whether its client is connected when it sends it, and the bytes of the packet, or of
 a few that belong together.  A broker that serves others meanwhile may spend no more than a moment
-on any of them.  `floods` are the smallest packets of each kind, as many as one read of a socket has.
+on any of them.  `floods` are the smallest packets of each kind, as many as a socket brings at once.
 """
 
 from __future__ import annotations
