@@ -97,7 +97,7 @@ class LiveNetwork:
             incarnation=next(_incarnations),
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
-            open_to_all=not SYSTEMS[self.system].needs_tree,
+            open_to_all=SYSTEMS[self.system].shape.opens_links,
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings)

@@ -41,6 +41,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Requested,
+    Returned,
     Send,
     SetTimer,
     Settled,
@@ -50,7 +51,7 @@ from shoal.broker.effects import (
     Unsettled,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Message, PublicationBatch, Publish
+from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.batches import joined
@@ -423,6 +424,12 @@ class Node:
             if not change.up:
                 self._tell_of_link(change.neighbour, False)
 
+    def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, Custody]]) -> None:
+        """What was not settled at a neighbour whose link was given up."""
+        for carrier, custody in carriers:
+            self.counts["publications_returned"] += len(carrier.publications)
+            self.bring(Returned(neighbour, carrier), custody=custody)
+
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
@@ -432,7 +439,7 @@ def _publications(input: Input) -> int:
     kind = type(input)
     if kind is Received:
         message = input.message  # type: ignore[union-attr]
-        return len(message.publications) if type(message) is PublicationBatch else 0
+        return len(message.publications) if isinstance(message, Carrier) else 0
     if kind is Requested:
         request = input.request  # type: ignore[union-attr]
         return len(request.publications) if type(request) is Publish else 0

@@ -193,7 +193,7 @@ class PeerLinks:
         link = self._links.get(neighbour)
         if link is not None:
             connection = link.connection
-            self._node.changed(link.session.give_up())
+            self._changed(link, link.session.give_up())
             if connection is not None:
                 connection.abort()
             self._room_may_have_come()
@@ -236,6 +236,11 @@ class PeerLinks:
         return all(link.session.state is State.UP for link in links if link.is_lasting)
 
     # --- links --------------------------------------------------------------------------------
+
+    def _changed(self, link: _Link, changes: list[LinkChanged]) -> None:
+        """A link went down or came up: first that, then what its end left unsettled."""
+        self._node.changed(changes)
+        self._node.returned(link.session.neighbour, link.session.returned())
 
     def _add(self, neighbour: BrokerId, *, is_lasting: bool) -> _Link:
         settings, spools = self._settings, self._spools
@@ -294,7 +299,7 @@ class PeerLinks:
             changes = link.session.tick(now_us)
             if changes and link.is_lasting and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
-            self._node.changed(changes)
+            self._changed(link, changes)
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 _log.warning("silent link", extra={"neighbour": link.session.neighbour})
@@ -340,13 +345,13 @@ class PeerLinks:
         try:
             changes = link.session.connected(hello, now_us)
         except OutOfStepError as error:
-            self._node.changed(error.changes)
+            self._changed(link, error.changes)
             raise
         link.connections += 1
         if link.is_lasting and self._spools is not None:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
-        self._node.changed(changes)
+        self._changed(link, changes)
         self._room_may_have_come()
         self._node.schedule_flush()
 
