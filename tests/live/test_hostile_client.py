@@ -92,15 +92,17 @@ async def _send(host: str, port: str, hostile: Hostile) -> None:
         if hostile.is_connected:
             writer.write(encode(Connect("hostile"), MQTT_5))
             assert await reader.read(65_536)
+        if hostile.name.startswith("flood"):
+            writer.write(hostile.packets[0])
+            # It reads on, so that what it sends is taken; some of it nobody answers.
+            with contextlib.suppress(TimeoutError):
+                while await asyncio.wait_for(reader.read(65_536), hostile.lasts_s):
+                    pass
+            return
         async with asyncio.timeout(PATIENCE_S):
             for packet in hostile.packets:
                 writer.write(packet)
                 await reader.read(65_536)
-            if hostile.name.startswith("flood"):
-                # It reads on, so that what it sends is taken.
-                with contextlib.suppress(TimeoutError):
-                    while await asyncio.wait_for(reader.read(65_536), hostile.lasts_s):
-                        pass
     except ConnectionError:
         pass  # refused
     finally:
@@ -143,6 +145,6 @@ def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
             if most_mb - began_mb > MOST_MORE_MB:
                 large[hostile.name] = most_mb - began_mb
         left_mb = resident_mb(process) - before_mb
-    assert slow == {}
     assert large == {}
     assert left_mb < MOST_LEFT_MB
+    assert slow == {}

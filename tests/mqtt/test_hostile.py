@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shoal.mqtt.packets import Subscribe, SubscriptionRequest
 from tests.mqtt.hostile import Hostile, floods, hostile_inputs
 from tests.mqtt.house import House
 from tests.mqtt.network_house import Network
@@ -69,3 +70,31 @@ def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> Non
         assert calls.count < MOST_CALLS
         assert turns < 1_000
     assert client.connection.wants_reading
+
+
+def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
+    network = Network("B1", "B2")
+    network.after(1)
+    house = network["B1"]
+    client, other = house.connect("c"), house.connect("o")
+    for number in range(3_000):
+        client.send(Subscribe(1, (SubscriptionRequest(f"{number}/#"),)))
+    other.subscribe("7/#")
+    assert house.clients.subscriptions.count == 3_001
+    with Calls() as calls:
+        client.lose()
+    assert calls.count < MOST_CALLS
+    other.publish("2999/a", b"x", qos=1)  # for nobody
+    house.connect("c").subscribe("2999/#")
+    while house.clients.subscriptions.count > 2:
+        before = house.clients.subscriptions.count
+        deadline_us = house.clients.deadline_us
+        assert deadline_us is not None
+        assert deadline_us <= house.now_us + 10
+        house.now_us += 10
+        with Calls() as calls:
+            house.carry_out(house.clients.advance(house.now_us))
+        assert calls.count < MOST_CALLS
+        assert house.clients.subscriptions.count < before
+    assert house.clients.backlog.bytes == 0
+    assert sorted(each for each, _ in house.clients.door._subscriptions) == ["2999/#", "7/#"]

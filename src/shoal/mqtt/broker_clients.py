@@ -36,6 +36,7 @@ from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.incoming import Owed
 from shoal.mqtt.journal import CANNOT_WRITE, Journal
 from shoal.mqtt.journal_records import GroupPut, TookPut
+from shoal.mqtt.leaving import LEAVING_TIMER, Leaving
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
@@ -97,6 +98,7 @@ class BrokerClients:
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()
+        self._leaving = Leaving(self.subscriptions, self._timers)
         self._sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._forget)
         self._federation: Federation | None = None
         if self.door is not None:
@@ -174,6 +176,8 @@ class BrokerClients:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
                     self._sessions.publish_will(self._sessions[client_id], now_us)
+                case (str(kind),) if kind == LEAVING_TIMER:
+                    self._leaving.due(now_us)
                 case (str(kind), about) if self._federation is not None:
                     self._federation.due(kind, about, now_us)
                 case _:
@@ -290,9 +294,9 @@ class BrokerClients:
     def _forget(self, session: Session, now_us: int) -> None:
         self._dropped += session.dropped
         session.forget_all()
-        self.subscriptions.forget(session)
         if self._federation is not None:
             self._federation.roaming.ended(session, now_us)
+        self._leaving.add(session)
 
     # --- sessions move between brokers --------------------------------------------------------
 
@@ -363,7 +367,7 @@ class BrokerClients:
         """Another broker has the session; `had`: it is remembered that it was here."""
         self._dropped += session.dropped
         session.forget_all()
-        self.subscriptions.forget(session)
+        self._leaving.add(session)
         self._sessions.drop(session)
         if self.journal is not None:
             self.journal.ended(session)
