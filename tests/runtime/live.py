@@ -38,10 +38,24 @@ PATIENCE_S = 20.0
 _incarnations = count(1)
 
 
+UVLOOP_AT_LENGTH = pytest.param(uvloop.new_event_loop, marks=pytest.mark.soak)
+
+
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run a test on asyncio's own loop and on uvloop."""
+    return _on(test, [asyncio.new_event_loop, uvloop.new_event_loop])
 
-    @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+def on_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test that takes seconds on asyncio's own loop, and in the soak on uvloop.
+
+    The networks of processes run on uvloop.
+    """
+    return _on(test, [asyncio.new_event_loop, UVLOOP_AT_LENGTH])
+
+
+def _on(test: Callable[..., Coroutine[Any, Any, None]], loops: list[Any]) -> Callable[..., None]:
+    @pytest.mark.parametrize("loop", loops)
     @wraps(test)
     def run(*, loop: Callable[[], asyncio.AbstractEventLoop], **options: Any) -> None:
         with asyncio.Runner(loop_factory=loop) as runner:
@@ -88,7 +102,9 @@ class LiveNetwork:
         )
         factory = strategy_factory(self.system, self.parameters)
         machine = Broker(name, (), factory, expected=neighbours)
-        node = Node(machine, Clock(), self)
+        has_cycles = SYSTEMS[self.system].shape.has_cycles
+        admits_bytes = self.limits.high_bytes if has_cycles else None
+        node = Node(machine, Clock(), self, admits_bytes)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         settings = PeerSettings(
             network="test",
@@ -97,6 +113,7 @@ class LiveNetwork:
             incarnation=next(_incarnations),
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
+            has_cycles=has_cycles,
             open_to_all=SYSTEMS[self.system].shape.opens_links,
         )
         self.nodes[name] = node

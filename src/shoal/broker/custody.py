@@ -62,11 +62,15 @@ def is_assured(message: Message) -> bool:
 
 
 def repeated(carrier: Carrier) -> Carrier:
-    """The publications, marked as sent before; they are not traced a second time."""
+    """Those of the publications that somebody waits for, marked as sent before.
+
+    The others are sent at most once; and none is traced a second time.
+    """
     return carrier.with_publications(
         tuple(
             RoutedPublication(marked(routed.publication), routed.message_id)
             for routed in carrier.publications
+            if routed.publication.assured
         )
     )
 

@@ -38,7 +38,7 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -220,17 +220,31 @@ class LinkSession:
             self._unsettled += frames
             return
         if self._spool is not None and not self._spool.is_empty:
-            self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
+            self._spool.rewind(self._again(frames))
             return
+        for data, custody in self._again(frames):
+            self._outbox.put(data, custody, passes=False)
+            custody.settle()
+
+    def _again(self, frames: Iterable[Frame]) -> list[tuple[bytes, Custody]]:
+        """What is to be sent again of some frames; nobody waits for the rest any more."""
+        found = []
         for frame in frames:
             assert frame.custody is not None
-            self._outbox.put(self._repeat(frame.data), frame.custody, passes=False)
-            frame.custody.settle()
+            carrier = self._repeated(frame.data)
+            if carrier.publications:
+                found.append((self._codec.encode(carrier), frame.custody))
+            else:
+                frame.custody.settle()
+        return found
 
-    def _repeat(self, frame: bytes) -> bytes:
+    def _repeated(self, frame: bytes) -> Carrier:
         message = self._codec.decode(frame[LENGTH_BYTES:])
         assert isinstance(message, Carrier)
-        return self._codec.encode(repeated(message))
+        return repeated(message)
+
+    def _repeat(self, frame: bytes) -> bytes:
+        return self._codec.encode(self._repeated(frame))
 
     def open_gate(self) -> None:
         """The other end has said its table, and can take publications."""
@@ -257,7 +271,7 @@ class LinkSession:
         frames = self._outbox.assured()
         self._outbox = self._new_outbox()
         self._outbox.is_parked = True
-        self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
+        self._spool.rewind(self._again(frames))
         self._begin_anew()
         self._start()
 
@@ -286,8 +300,11 @@ class LinkSession:
         for frame in frames:
             if frame.custody is None or isinstance(frame.custody, Errand):
                 continue  # it is asked again elsewhere
-            message = self._codec.decode(self._repeat(frame.data)[LENGTH_BYTES:])
-            found.append((message, frame.custody))
+            carrier = self._repeated(frame.data)
+            if carrier.publications:
+                found.append((carrier, frame.custody))
+            else:
+                frame.custody.settle()
         return found
 
     # --- what goes out ------------------------------------------------------------------------

@@ -30,12 +30,14 @@ class Shape(NamedTuple):
 
     check         raises TopologyError for links over brokers that are not of this shape
     make          links over brokers, where nobody names any
+    has_cycles    there may be several ways between two brokers
     opens_links   brokers open links to each other themselves, beside those they are given
     """
 
     name: str
     check: Callable[[Sequence[BrokerId], Sequence[Link]], None]
     make: Callable[[Sequence[BrokerId]], Sequence[Link]]
+    has_cycles: bool = False
     opens_links: bool = False
 
 
@@ -131,5 +133,7 @@ def check_brokers(brokers: Sequence[BrokerId]) -> None:
 
 
 TREE = Shape("a tree", check_tree, partial(balanced_tree, fan_out=2))
-CONNECTED = Shape("a connected graph", check_connected, ring)
-SELF_LINKED = Shape("links of its own", check_known, lambda brokers: (), opens_links=True)
+CONNECTED = Shape("a connected graph", check_connected, ring, has_cycles=True)
+SELF_LINKED = Shape(
+    "links of its own", check_known, lambda brokers: (), has_cycles=True, opens_links=True
+)

@@ -70,7 +70,8 @@ class BrokerService:
         clock = Clock()
         self.trace = _trace_writer(network.trace, name, clock.now_us())
         machine = Broker(name, (), network.factory, network.seed, network.neighbours(name))
-        self.node = Node(machine, clock, self.trace)
+        limits, has_cycles = network.link_limits.limits, system.shape.has_cycles
+        self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         settings = PeerSettings(
@@ -78,8 +79,9 @@ class BrokerService:
             neighbours=network.neighbours(name),
             addresses={each.name: read_address(each.peers) for each in network.brokers},
             incarnation=time.time_ns(),
-            limits=network.link_limits.limits,
+            limits=limits,
             tls=self._contexts,
+            has_cycles=has_cycles,
             open_to_all=system.shape.opens_links,
         )
         files = _journal_files(network, name)

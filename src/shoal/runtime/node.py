@@ -5,7 +5,8 @@ go, publications of a run as one batch; what is to be written is gathered until 
 through with the sockets that are ready, and then goes out as one write for each of them.
 
 A neighbour that takes nothing more holds back what would be sent to it: publications of this
-broker's clients and of its other neighbours wait where they are, and so does whoever sends them.
+broker's clients and, on a tree, of its other neighbours wait where they are, and so does whoever
+sends them.
 
 An input may come with a `Custody`: the frames that it causes extend it, and so does a machine that
 is not done with it; whoever brought it is told when all of that is settled.
@@ -49,11 +50,13 @@ from shoal.broker.effects import (
     TimerFired,
     TimerKey,
     Unsettled,
+    Watch,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.admission import Admission
 from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.held_back import HeldBack
@@ -133,7 +136,9 @@ class Node:
         machine: Broker,
         clock: Clock,
         trace: Trace | None = None,
+        admits_bytes: int | None = None,
     ) -> None:
+        """`admits_bytes` bounds what its own clients have under way (see `Admission`)."""
         self.id = machine.id
         self.machine = machine
         self.clock = clock
@@ -153,12 +158,16 @@ class Node:
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
         self._is_ready = machine.is_ready
         self._held_back = HeldBack()
+        self._admission: Admission | None = None
+        if admits_bytes is not None:
+            self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
         self._is_handling = False
         self._flush_is_due = False
         self._deliveries = 0
         self._delivered_us = 0
         self._last_us = 0
-        self._monitor = Monitor()
+        # For a machine that watches its delays.
+        self._monitor: Monitor | None = None
         self._reports: asyncio.TimerHandle | None = None
 
     @property
@@ -166,9 +175,8 @@ class Node:
         return asyncio.get_running_loop()
 
     def start(self, started: Started | None = None) -> None:
-        """Begin: the machine starts, the monitor reports."""
+        """Begin: the machine starts."""
         self.bring(started or Started())
-        self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
 
     def stop(self) -> None:
         """Fire no timers any more."""
@@ -212,7 +220,7 @@ class Node:
         """
         at = 0
         for message, count in joined(messages):
-            custody = owe(at, at + count - 1) if owe and is_assured(message) else None
+            custody = owe(at, at + count - 1) if owe and self._is_kept(message) else None
             self.bring(Received(neighbour, message), since_us, custody)
             at += count
 
@@ -228,8 +236,11 @@ class Node:
             if self._held_back.is_full:
                 self.hold(True, "not ready")
             return
-        if self._trace is not None and isinstance(request, Publish):
-            self._trace.published(request)
+        if isinstance(request, Publish):
+            if self._trace is not None:
+                self._trace.published(request)
+            if self._admission is not None:
+                custody = self._admission.admit(request, custody)
         self.bring(Requested(client, request), since_us, custody)
 
     def _handle(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
@@ -238,9 +249,10 @@ class Node:
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            done_us = self.clock.now_us()
-            waited_us = 0 if since_us is None else max(0, now_us - since_us)
-            self._monitor.handled(publications, waited_us, done_us - now_us)
+            if self._monitor is not None:
+                done_us = self.clock.now_us()
+                waited_us = 0 if since_us is None else max(0, now_us - since_us)
+                self._monitor.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
         if custody is not None:
             custody.settle()
@@ -254,7 +266,13 @@ class Node:
             self.request(client, request, custody=custody)
         self.hold(False, "not ready")
 
+    def _watch(self) -> None:
+        if self._monitor is None:
+            self._monitor = Monitor()
+            self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
+
     def _report(self) -> None:
+        assert self._monitor is not None
         delays_us = self.links.delays_us() if self.links is not None else {}
         self.bring(self._monitor.report(delays_us))
         self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
@@ -282,7 +300,7 @@ class Node:
     def _send(self, effect: Send, custody: Custody | None) -> None:
         assert self.links is not None
         self.counts["messages_out"] += 1
-        if custody is not None and not is_assured(effect.message):
+        if custody is not None and not self._is_kept(effect.message):
             custody = None
         try:
             self.links.send(effect.neighbour, effect.message, custody)
@@ -290,6 +308,12 @@ class Node:
             # Doors check what they let in; a message that is lost here is better than a broker.
             self.counts["unwritable"] += 1
             _log.error("a message is lost", extra={"to": effect.neighbour, "problem": str(error)})
+
+    def _is_kept(self, message: Message) -> bool:
+        """Whether a neighbour says when it is settled there: both ends of a link must agree."""
+        if self._admission is not None and isinstance(message, Carrier):
+            return True
+        return is_assured(message)
 
     def _deliver(self, effect: Deliver, now_us: int) -> None:
         client = self._clients.get(effect.client)
@@ -316,6 +340,8 @@ class Node:
                     timer.cancel()
             case Record(row):
                 self.record(row)
+            case Watch():
+                self._watch()
             case LinkReady(neighbour) if self.links is not None:
                 self.links.ready(neighbour)
                 self._tell_of_link(neighbour, True)
@@ -362,8 +388,9 @@ class Node:
         for _, call in self._at_flush:
             call()
         if self._deliveries:
-            waited_us = max(0, self.clock.now_us() - self._delivered_us)
-            self._monitor.delivered(self._deliveries, waited_us)
+            if self._monitor is not None:
+                waited_us = max(0, self.clock.now_us() - self._delivered_us)
+                self._monitor.delivered(self._deliveries, waited_us)
             self.counts["deliveries"] += self._deliveries
             self._deliveries = self._delivered_us = 0
 

@@ -49,6 +49,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     addresses     where the network's brokers are
     limits        bounds of each link
     tls           None: names are believed
+    has_cycles    who waits for a full link might wait for itself: neighbours are always read
     open_to_all   links also come up with any other broker of the network; the system itself sees
                   to what a broker that comes back must be told and sent again
     """
@@ -59,6 +60,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     limits: LinkLimits = LinkLimits()
     tls: TlsContexts | None = None
+    has_cycles: bool = False
     open_to_all: bool = False
 
 
@@ -394,8 +396,9 @@ class PeerLinks:
     # --- holding back -------------------------------------------------------------------------
 
     def _hand_on(self, link: _Link) -> None:
-        """Let the broker handle what came, unless another link is full."""
-        if any(other.session.is_full for other in self._links.values() if other is not link):
+        """Let the broker handle what came, on a tree unless another link is full."""
+        others = () if self._settings.has_cycles else self._links.values()
+        if any(other.session.is_full for other in others if other is not link):
             return
         since_us, link.since_us = link.since_us, None
         session = link.session
