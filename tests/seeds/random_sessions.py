@@ -21,6 +21,7 @@ from shoal.broker.effects import (
     LinkReady,
     Received,
     Requested,
+    Returned,
     Send,
     SetTimer,
     Started,
@@ -148,6 +149,9 @@ class Site(House):
     def changed(self, changes: list[LinkChanged]) -> None:
         for change in changes:
             self.bring(change)
+        for other, link in self.links.items():
+            for carrier, custody in link.returned():
+                self.bring(Returned(other, carrier), custody)
 
     # --- a flush ------------------------------------------------------------------------------
 
