@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from shoal.broker import publisher
+from shoal.broker import link_session, publisher
 from shoal.broker.life_cycle import LifeCycle
 
-MODULES = [publisher]
+MODULES = [publisher, link_session]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
