@@ -21,7 +21,7 @@ it is attached, where it is.
 | Pong | times told, at the last | | | |
 | Relocate | goes there → moving | | | |
 | Resume, whole | | goes on there → attached | goes on there → attached | |
-| Resume, not whole | | turns round → last resort | goes on there → attached | |
+| Resume, not whole | | turns round → last resort | stays there, and says so → attached | |
 | its target is lost, or silent | | turns round → last resort | turns round → last resort | |
 | its target came back | advertises anew | turns round → last resort | tries again | |
 | its source is lost, or came back | | → last resort | | |
@@ -319,24 +319,22 @@ class Publisher:
 
     def _resume(self, now_us: int) -> list[PublisherEffect]:
         """Goes on there."""
+        return [self._arrive(now_us), *self._catch_up()]
+
+    def _stay(self, now_us: int) -> list[PublisherEffect]:
+        """Stays there, and says so."""
+        return [self._arrive(now_us), *self._advertise(self._moves), *self._catch_up()]
+
+    def _arrive(self, now_us: int) -> PublisherEffect:
         assert self._attempt is not None
         path = self._attempt.path
         source, target = self.broker, path[-1]
         self.broker = target
         self.moved += source != target
         self._attempt = None
-        effects: list[PublisherEffect] = [
-            Record(
-                MigrationRecord(
-                    publisher=self.client,
-                    source=source,
-                    target=target,
-                    path_hops=len(path) - 1,
-                    paused_us=self._paused_us,
-                    resumed_us=now_us,
-                )
-                if source != target
-                else ReturnRecord(
+        if source == target:
+            return Record(
+                ReturnRecord(
                     publisher=self.client,
                     broker=source,
                     target=path[0],
@@ -344,8 +342,16 @@ class Publisher:
                     resumed_us=now_us,
                 )
             )
-        ]
-        return effects + self._catch_up()
+        return Record(
+            MigrationRecord(
+                publisher=self.client,
+                source=source,
+                target=target,
+                path_hops=len(path) - 1,
+                paused_us=self._paused_us,
+                resumed_us=now_us,
+            )
+        )
 
     def _catch_up(self) -> list[PublisherEffect]:
         """Ask what was held back."""
@@ -364,7 +370,7 @@ def _life_cycle() -> LifeCycle[State, Word]:
         Word.PONG: (does(p._pong), no, no, no),
         Word.RELOCATE: (does(p._pause, State.MOVING), no, no, no),
         Word.RESUME: (no, resume, resume, no),
-        Word.RESUME_BROKEN: (no, turn, resume, no),
+        Word.RESUME_BROKEN: (no, turn, does(p._stay, State.ATTACHED), no),
         Word.TARGET_LOST: (no, turn, turn, no),
         Word.TARGET_BACK: (does(p._advertise_anew), turn, does(p._try_again), no),
         Word.SOURCE_LOST: (no, to(State.LAST_RESORT), no, no),

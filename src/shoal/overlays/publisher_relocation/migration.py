@@ -383,6 +383,8 @@ class Migrations:
         """Nothing more comes from the source: remove what was kept for that, and pass it on."""
         move = self._passing.pop(publisher)
         self._retractions.complete(publisher, out)
+        if not whole:
+            self._doubt(publisher, move)
         target_hop = self._hop(move.path, 1)
         if target_hop is None:
             if publisher in self._publishers:
@@ -391,6 +393,16 @@ class Migrations:
                 self._withdraw(publisher, out)
         elif self._tree.is_neighbour(target_hop):
             out.append(Send(target_hop, MigrationComplete(publisher, *move, whole)))
+
+    def _doubt(self, publisher: ClientId, move: _Move) -> None:
+        """Who is not told that all is whole goes back, or says that it stays.
+
+        Until then nobody hears anew that it is here: what is taken back for that would be missed
+        by what it has published before.
+        """
+        for row in self._tree.tables.advertisements.values():
+            if row.advertisement.publisher == publisher and row.moves == move.moves:
+                row.adopted = True
 
 
 def _timer(publisher: ClientId) -> TimerKey:
