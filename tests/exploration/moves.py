@@ -37,8 +37,8 @@ Fault = tuple[str, ...]
 
 # What is published at the end, when all is quiet.
 LAST = 99
-# What is broken is mended by then, so that nobody tries for ever: longer than rows are held.  Who is
-# waited for comes back before any timer fires.
+# What is broken is mended by then, so that nobody tries for ever: longer than rows are held.  Who
+# is waited for comes back before any timer fires.
 MOST_AWAY_US = 35_000_000
 # The judges' clock: before the fault, at it, after it; nothing of it is long ago.
 BEFORE, AT, AFTER, ALWAYS = 1, 2, 3, 1_000

@@ -159,7 +159,7 @@ class Network:
                 return "send", self.ways[broker.id, other], number(Received(broker.id, message))
             case Notify(client, message), BrokerPart(broker=broker):
                 if client not in self.index:
-                    return None
+                    return self.other(effect)
                 return "send", self.ways[broker.id, client], number(Told(broker.id, message))
             case ToBroker(broker, request), _:
                 client = part.facts().client
@@ -259,6 +259,11 @@ class Network:
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
             draft.queues[way] += (self.lives.input(LinkChanged(source, True)),)
+
+    def refuse(self, draft: Draft, source: str, target: str) -> None:
+        """A link that was asked for does not come up; who asked is told."""
+        way = self.ways[target, source]
+        draft.queues[way] += (self.lives.input(LinkChanged(target, False)),)
 
     def kill(self, draft: Draft, broker: str) -> None:
         """A broker dies with what is under way to it and what it waited for."""

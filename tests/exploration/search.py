@@ -56,7 +56,6 @@ def explore(
             if problems:
                 way = [describe(what) for what in _way(came, state)]
                 return Explored(len(came), taken, ends, way + problems)
-            print(len(came), len(reached), file=sys.stderr, flush=True)
         if len(came) > most:
             raise OverflowError(f"more than {most} states")
     return Explored(len(came), taken, ends, [])
