@@ -20,12 +20,8 @@ from shoal.broker.messages import Advertise, Message, Publish, Subscribe
 from shoal.broker.publisher import Publisher, PublisherEffect
 from shoal.broker.records import MigrationRecord, ReturnRecord
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation.checkers import (
-    TimedSubscription,
-    check_deliveries,
-    check_tables,
-    expected_tables,
-)
+from shoal.overlays.tree.oracle import check_tables, expected_tables
+from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.nodes import Delivery, Published
 from shoal.simulation.outages import Excuses, Outage, Whereabouts
 from tests.broker.transcript import advertisement, publication, subscription
@@ -339,7 +335,8 @@ class Moves(Network):
     def _judge_tables(self, state: State, publisher: Facts) -> list[str]:
         homes = [] if publisher.gone else [(self.promise, publisher.broker)]
         expected = expected_tables(self.links, homes, self.interests)
-        tables = {name: self._machine(state, name).tables for name in self.brokers}
+        strategies = {name: self._machine(state, name)._strategy for name in self.brokers}
+        tables = {name: strategy.tables for name, strategy in strategies.items()}
         return check_tables(expected, tables)
 
     def _judge_remains(self, state: State) -> list[str]:

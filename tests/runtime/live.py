@@ -88,7 +88,9 @@ class LiveNetwork:
         )
         factory = strategy_factory(self.system, self.parameters)
         machine = Broker(name, (), factory, expected=neighbours)
-        node = Node(machine, Clock(), self)
+        has_cycles = SYSTEMS[self.system].shape.has_cycles
+        admits_bytes = self.limits.high_bytes if has_cycles else None
+        node = Node(machine, Clock(), self, admits_bytes)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         settings = PeerSettings(
             network="test",
@@ -97,7 +99,8 @@ class LiveNetwork:
             incarnation=next(_incarnations),
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
-            open_to_all=not SYSTEMS[self.system].needs_tree,
+            has_cycles=has_cycles,
+            open_to_all=SYSTEMS[self.system].shape.opens_links,
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings)

@@ -202,7 +202,7 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
             assert await get_json(admin, "/ready") == {"ready": True, "missing": []}
             subscription = client.subscribe("a", "x > 1")
             await subscription.granted()
-            await until(lambda: len(first.node.machine.tables.subscriptions) == 3)
+            await until(lambda: len(first.node.machine.strategy.tables.subscriptions) == 3)
             async with Client(str(first.listening["mqtt"])) as writer:
                 await writer.publish("a", attributes={"x": 2})
                 await subscription.get()
@@ -241,7 +241,7 @@ async def test_a_broker_that_stops_sends_what_it_has_first() -> None:
         subscription = reader.subscribe("a")
         await subscription.granted()
         async with running(both, "B1") as (first,):
-            await until(lambda: len(first.node.machine.tables.subscriptions) == 3)
+            await until(lambda: len(first.node.machine.strategy.tables.subscriptions) == 3)
             writer = Client(str(first.listening["mqtt"]))
             async with writer:
                 await asyncio.gather(*(writer.publish("a", b"%d" % n) for n in range(500)))

@@ -77,7 +77,7 @@ class MqttNetwork:
 
     async def knows(self, broker: BrokerId, subscriptions: int) -> None:
         """A broker has heard of so many subscriptions, its own and others'."""
-        tables = self.network.nodes[broker].machine.tables
+        tables = self.network.nodes[broker].machine.strategy.tables
         await until(lambda: len(tables.subscriptions) == subscriptions)
 
 

@@ -20,7 +20,7 @@ LINE = (("B1", "B2"), ("B2", "B3"))
 
 async def ready(network: LiveNetwork, subscriptions: int) -> None:
     """The publisher's broker knows the promise, and every subscription that overlaps it."""
-    tables = network.nodes["B1"].machine.tables
+    tables = network.nodes["B1"].machine.strategy.tables
     await until(
         lambda: (len(tables.advertisements), len(tables.subscriptions)) == (1, subscriptions)
     )

@@ -134,7 +134,7 @@ def test_once_and_in_order_whatever_the_wire_does(mishaps: list[tuple[str, int]]
                 wire.fire(sorted(wire.timers)[where % len(wire.timers)])
     wire.settle()
     assert wire.delivered == list(range(published))
-    tables = [wire.brokers[name].tables.advertisements.keys() for name in ("B1", "B2")]
+    tables = [wire.brokers[name].strategy.tables.advertisements.keys() for name in ("B1", "B2")]
     assert tables[0] == tables[1]
 
 
@@ -185,7 +185,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_garbage() -> None:
     machine.handle(advertise(1), 5)
     message = Advertise(advertisement("b"))
     assert machine.handle(Received("B2", Frame(1, 2, message)), 10) == []
-    assert "b" not in machine.tables.advertisements
+    assert "b" not in machine.strategy.tables.advertisements
 
 
 def test_the_window_and_what_waits_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_a_link_that_changed_knows_nothing_of_before() -> None:
     assert frames(up) == [(1, 0, True), (2, 0, True)]  # the advertisement, and that it is all
     effects = machine.handle(Received("B2", Frame(1, 0, Advertise(advertisement("b")))), 40)
     assert frames(effects) == [(0, 1, False)]
-    assert list(machine.tables.advertisements) == ["a1", "b"]
+    assert list(machine.strategy.tables.advertisements) == ["a1", "b"]
 
 
 def test_a_neighbour_that_sends_no_frames_is_refused() -> None:
@@ -236,7 +236,7 @@ def test_a_neighbour_that_sends_no_frames_is_refused() -> None:
     (record,) = machine.handle(Received("B2", Advertise(advertisement("a"))), 10)
     assert isinstance(record, Record)
     assert record.record.reason == "Advertise is not expected from neighbour B2"  # type: ignore[attr-defined]
-    assert list(machine.tables.advertisements) == []
+    assert list(machine.strategy.tables.advertisements) == []
 
 
 def test_a_frame_in_a_frame_is_refused() -> None:
@@ -249,4 +249,4 @@ def test_clients_need_no_frames() -> None:
     machine = broker("B1", "B2")
     effects = machine.handle(Requested("P", Publish(())), 10)
     assert [type(effect).__name__ for effect in effects] == ["Record", "Notify"]
-    assert (machine.id, machine.tables.advertisements) == ("B1", {})
+    assert (machine.id, machine.strategy.tables.advertisements) == ("B1", {})

@@ -29,8 +29,7 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
 from shoal.broker.records import RefusalRecord
-from shoal.broker.routing_table import RoutingTable
-from shoal.broker.strategy import unexpected
+from shoal.broker.strategy import Strategy, unexpected
 from shoal.model import BrokerId
 
 # Frames under way on one link; more wait at the sender.  Covers a second at 1,000 messages/s.
@@ -90,8 +89,8 @@ class ReliableBroker:
         return self._broker.id
 
     @property
-    def tables(self) -> RoutingTable:
-        return self._broker.tables
+    def strategy(self) -> Strategy:
+        return self._broker.strategy
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """As `Broker.handle`; what comes from neighbours must be frames."""

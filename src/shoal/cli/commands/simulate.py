@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -35,8 +34,8 @@ def simulate(
     """
     from shoal.experiments.run_files import RunFileError, check_target, write_run
     from shoal.experiments.runner import run_scenario
-    from shoal.experiments.scenario import ScenarioError, load_scenario
-    from shoal.overlays.tree.shapes import TopologyError
+    from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
+    from shoal.overlays.shapes import TopologyError
     from shoal.report.remarks import remarks
     from shoal.simulation.underlay import UnderlayError
     from shoal.typed_toml import TomlError
@@ -51,7 +50,7 @@ def simulate(
         raise UserError(str(error)) from error
     console = Console()
     console.print(_summary(scenario.name, result.tables, result.checks))
-    for remark in remarks(msgspec.to_builtins(scenario), result.checks):
+    for remark in remarks(written_form(scenario), result.checks):
         console.print(remark, soft_wrap=True, highlight=False)
     console.print(f"run written to {out}", soft_wrap=True, highlight=False)
 

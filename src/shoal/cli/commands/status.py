@@ -71,14 +71,15 @@ async def _ask(network: Network) -> Statuses:
 
 
 def _table(statuses: Statuses) -> Table:
+    held = list(dict.fromkeys(key for each in statuses.values() if each for key in each["tables"]))
+    what = f"{', '.join(held)}: what brokers hold to route by; " if held else ""
     table = Table(
-        caption="subs, advs: subscriptions and advertisements in the broker's tables; "
-        "pubs: publications handled; chosen: brokers chosen for publishers",
+        caption=f"{what}pubs: publications handled; chosen: brokers chosen for publishers",
         caption_justify="left",
     )
     for column in ("broker", "state", "links"):
         table.add_column(column)
-    for column in ("clients", "subs", "advs", "pubs", "deliveries", "chosen"):
+    for column in ("clients", *held, "pubs", "deliveries", "chosen"):
         table.add_column(column, justify="right")
     for name, found in statuses.items():
         if found is None:
@@ -95,8 +96,7 @@ def _table(statuses: Statuses) -> Table:
             "ready" if found["ready"] else "[yellow]not ready[/yellow]",
             links,
             f"{mqtt['connected']:,}",
-            f"{mqtt['subscriptions'] if alone else rows['subscriptions']:,}",
-            f"{rows['advertisements']:,}",
+            *(f"{rows.get(key, 0):,}" for key in held),
             f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
             f"{mqtt['deliveries']:,}",
             f"{counts.get('SelectionRecord', 0):,}",

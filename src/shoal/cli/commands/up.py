@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.support.up_network import NetworkOptions
+from shoal.cli.support.up_network import NetworkOptions, with_size_options
+from shoal.overlays.registry import SYSTEMS
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,23 +22,17 @@ if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
 
 
+@with_size_options
 def up(
     context: typer.Context,
-    brokers: Annotated[int, typer.Option("--brokers", "-n", help="How many brokers.")] = 3,
+    *,
     port: Annotated[
         int, typer.Option(help="The first broker's MQTT port, the others after it; 0: any free.")
     ] = 1883,
     system: Annotated[
-        str, typer.Option(help="What the brokers run: tree, grape, pop or bluedove.")
+        str, typer.Option(help=f"What the brokers run: {', '.join(SYSTEMS)}.")
     ] = "tree",
-    dispatchers: Annotated[int, typer.Option(help="BlueDove: brokers for clients.")] = 2,
-    matchers: Annotated[int, typer.Option(help="BlueDove: brokers that match.")] = 4,
-    dimensions: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dimension", metavar="NAME=LOW:HIGH", help="BlueDove: what to divide by; repeatable."
-        ),
-    ] = None,
+    sizes: dict[str, Any],
     host: Annotated[str, typer.Option(help="Where MQTT clients connect.")] = "127.0.0.1",
     websockets: Annotated[
         bool, typer.Option("--websockets", help="Let MQTT clients in over WebSocket, too.")
@@ -67,22 +62,11 @@ def up(
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
-    The brokers are linked as a balanced tree, those of BlueDove each with each, those of a
+    The brokers are linked as their system needs it (a balanced tree, each with each), those of a
     scenario as it says.  A broker whose process dies is started again, with all its clients'
     sessions, what waits in them, and retained messages.
     """
-    options = NetworkOptions(
-        brokers,
-        port,
-        system,
-        dispatchers,
-        matchers,
-        dimensions,
-        host,
-        websockets,
-        scenario,
-        settings,
-    )
+    options = NetworkOptions(sizes, port, system, host, websockets, scenario, settings)
     options.check(context)
     try:
         network, path = _write(options.network(), folder, data)

@@ -67,6 +67,10 @@ class Home:
         self._delivered: dict[MessageId, None] = {}
         self.mailboxes = Mailboxes(node.broker)
 
+    def __len__(self) -> int:
+        """How many subscriptions clients have here."""
+        return len(self._placements)
+
     # --- what clients ask ---------------------------------------------------------------------
 
     def subscribe(

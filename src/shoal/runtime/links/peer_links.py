@@ -49,6 +49,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     addresses     where the network's brokers are
     limits        bounds of each link
     tls           None: names are believed
+    has_cycles    who waits for a full link might wait for itself: neighbours are always read
     open_to_all   links also come up with any other broker of the network; the system itself sees
                   to what a broker that comes back must be told and sent again
     """
@@ -59,6 +60,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     limits: LinkLimits = LinkLimits()
     tls: TlsContexts | None = None
+    has_cycles: bool = False
     open_to_all: bool = False
 
 
@@ -193,7 +195,7 @@ class PeerLinks:
         link = self._links.get(neighbour)
         if link is not None:
             connection = link.connection
-            self._node.changed(link.session.give_up())
+            self._changed(link, link.session.give_up())
             if connection is not None:
                 connection.abort()
             self._room_may_have_come()
@@ -236,6 +238,11 @@ class PeerLinks:
         return all(link.session.state is State.UP for link in links if link.is_lasting)
 
     # --- links --------------------------------------------------------------------------------
+
+    def _changed(self, link: _Link, changes: list[LinkChanged]) -> None:
+        """A link went down or came up: first that, then what its end left unsettled."""
+        self._node.changed(changes)
+        self._node.returned(link.session.neighbour, link.session.returned())
 
     def _add(self, neighbour: BrokerId, *, is_lasting: bool) -> _Link:
         settings, spools = self._settings, self._spools
@@ -294,7 +301,7 @@ class PeerLinks:
             changes = link.session.tick(now_us)
             if changes and link.is_lasting and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
-            self._node.changed(changes)
+            self._changed(link, changes)
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 _log.warning("silent link", extra={"neighbour": link.session.neighbour})
@@ -340,13 +347,13 @@ class PeerLinks:
         try:
             changes = link.session.connected(hello, now_us)
         except OutOfStepError as error:
-            self._node.changed(error.changes)
+            self._changed(link, error.changes)
             raise
         link.connections += 1
         if link.is_lasting and self._spools is not None:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
-        self._node.changed(changes)
+        self._changed(link, changes)
         self._room_may_have_come()
         self._node.schedule_flush()
 
@@ -389,8 +396,9 @@ class PeerLinks:
     # --- holding back -------------------------------------------------------------------------
 
     def _hand_on(self, link: _Link) -> None:
-        """Let the broker handle what came, unless another link is full."""
-        if any(other.session.is_full for other in self._links.values() if other is not link):
+        """Let the broker handle what came, on a tree unless another link is full."""
+        others = () if self._settings.has_cycles else self._links.values()
+        if any(other.session.is_full for other in others if other is not link):
             return
         since_us, link.since_us = link.since_us, None
         session = link.session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.broker.effects import Effect
 from shoal.broker.messages import Publish, Subscribe, Unadvertise
-from shoal.overlays.tree.publishers import LocalPublishers
+from shoal.overlays.publishers import LocalPublishers
 from tests.broker.transcript import advertisement, publication, publish, subscription
 from tests.overlays.tree.stages import stage_with_publisher
 
