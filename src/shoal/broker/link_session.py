@@ -44,7 +44,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.broker.custody import Custody, Errand, repeated
 from shoal.broker.effects import LinkChanged
@@ -59,7 +59,8 @@ from shoal.broker.link_controls import (
     Refuse,
     SessionName,
 )
-from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox, Span
+from shoal.broker.link_inbox import Debt, LinkInbox
+from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
 from shoal.broker.link_spool import Spool
 from shoal.broker.messages import EXCHANGE, Carrier, Message
 from shoal.broker.wire import (
@@ -77,13 +78,6 @@ class OutOfStepError(WireError):
     def __init__(self, problem: str, changes: list[LinkChanged]) -> None:
         super().__init__(problem)
         self.changes = changes
-
-
-class Debt(NamedTuple):
-    """Messages `first` to `last` that came in a session, and are to be settled there."""
-
-    first: int
-    last: int
 
 
 class State(enum.Enum):
@@ -151,19 +145,14 @@ class LinkSession:
 
     def _start(self) -> None:
         """Forget what came in the session."""
-        self._handled = 0
-        # What came and is not settled; what is, and has not been said on this connection.
-        self._debts: dict[int, Debt] = {}
-        self._settled: list[Span] = []
+        self._inbox = LinkInbox(self._limits)
 
     def _connect(self) -> None:
         """Forget the connection."""
         self._reader = FrameReader(self._limits.longest_frame_bytes)
-        self._inbox: list[Message] = []
-        self._inbox_bytes = 0
+        self._inbox.reconnect()
         self._outbox.reconnect()
         # What is to be said beside messages, each at most once.
-        self._owes_acknowledgement = False
         self._heartbeat: Heartbeat | None = None
         self._echo: Echo | None = None
         self._heard_us = 0
@@ -177,7 +166,7 @@ class LinkSession:
             self._broker,
             self._name,
             self._other,
-            self._handled,
+            self.handled,
             self._purpose,
             next(self._numbers),
         )
@@ -194,7 +183,7 @@ class LinkSession:
         WireError when they cannot go on by what they said: close, and try anew.
         """
         said = self._said
-        now = (self._name, self._other, self._handled)
+        now = (self._name, self._other, self.handled)
         if said is None or (said.session, said.other, said.handled) != now:
             raise self._changed_meanwhile()
         if hello.session != said.other or hello.other != said.session:
@@ -238,8 +227,7 @@ class LinkSession:
         """The rest is sent again."""
         self._connected(hello, now_us)
         self._outbox.handle(hello.handled)
-        self._settled = self._all_settled()
-        self._owes_acknowledgement = bool(self._settled)
+        self._inbox.say_again()
         return []
 
     def _begin(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
@@ -409,12 +397,7 @@ class LinkSession:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""
         if self.state is not State.UP:
             return b""
-        acknowledge = None
-        if self._owes_acknowledgement:
-            acknowledge = Acknowledge(self._handled, tuple(self._settled))
-            self._owes_acknowledgement = False
-            self._settled = []
-        owed = (acknowledge, self._heartbeat, self._echo)
+        owed = (self._inbox.acknowledgement(), self._heartbeat, self._echo)
         parts = [self._codec.encode(control) for control in owed if control is not None]
         self._heartbeat = self._echo = None
         return b"".join(parts + self._outbox.take())
@@ -429,11 +412,7 @@ class LinkSession:
 
     def _take_in(self, message: Any, size: int, now_us: int) -> None:
         if not isinstance(message, Control):
-            self._inbox.append(message)
-            self._inbox_bytes += size
-            limits = self._limits
-            if self._inbox_bytes > limits.window_bytes + limits.longest_frame_bytes:
-                raise WireError("more messages than the window allows")
+            self._inbox.put(message, size)
             return
         match message:
             case Acknowledge(handled, settled):
@@ -453,46 +432,20 @@ class LinkSession:
 
     def take(self) -> list[Message]:
         """The messages that came, to be handled now: they count as handled."""
-        messages = self._inbox
-        if messages:
-            self._inbox = []
-            self._inbox_bytes = 0
-            self._handled += len(messages)
-            self._owes_acknowledgement = True
-        return messages
+        return self._inbox.take()
 
     @property
     def handled(self) -> int:
         """How many messages of the session were taken."""
-        return self._handled
+        return self._inbox.handled
 
     def owe(self, first: int, last: int) -> Debt:
         """Of what was taken, these messages are to be settled."""
-        debt = self._debts[first] = Debt(first, last)
-        return debt
+        return self._inbox.owe(first, last)
 
     def settle(self, debt: Debt) -> bool:
         """Tell the other end that these are settled; False if they came in an earlier session."""
-        if self._debts.get(debt.first) is not debt:
-            return False
-        del self._debts[debt.first]
-        first = debt.first
-        if self._settled and self._settled[-1][1] == first - 1:
-            first, _ = self._settled.pop()
-        self._settled.append((first, debt.last))
-        self._owes_acknowledgement = True
-        return True
-
-    def _all_settled(self) -> list[Span]:
-        """All that is handled, but for what is owed: what was said may not have come."""
-        spans, first = [], 0
-        for debt in self._debts.values():
-            if first < debt.first:
-                spans.append((first, debt.first - 1))
-            first = debt.last + 1
-        if first < self._handled:
-            spans.append((first, self._handled - 1))
-        return spans
+        return self._inbox.settle(debt)
 
     # --- time ---------------------------------------------------------------------------------
 
