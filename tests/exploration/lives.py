@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from shoal.broker.overlap_candidates import OverlapCandidates
 from shoal.matching import MatchIndex
 from shoal.model import Filter
+from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 
 class Participant(Protocol):

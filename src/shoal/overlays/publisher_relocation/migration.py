@@ -27,8 +27,8 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
     turned by a move          update of an earlier move      as they are; that and complete back
     turned within HOLD_US     link towards the row breaks    local, held, adopted: yields to copies
     turned, not complete      link towards the source breaks as they are; complete (not whole)
-    turned by a move          that is not whole              as they are, in doubt until the publisher
-                              speaks: told to others as of the move before
+    turned by a move          that is not whole              as they are, in doubt: told to others
+                                                             as of the move before
 
 - *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
   tells the publisher, which goes back to its source.  There the rows are held or adopted by the
