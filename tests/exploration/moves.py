@@ -94,7 +94,8 @@ class Left(NamedTuple):
 
     publications  that have not been published
     moves         paths along which the publisher has not been told to go
-    fault         that has not happened; what it has broken and is to be mended
+    fault         that has not happened
+    broken        the fault that has, until it is mended
     old           for each way, how much of it was said before the fault
     clock         the judges': BEFORE while the fault is to come, AFTER then
     homes         where the publisher was, and when it came there
