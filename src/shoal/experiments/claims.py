@@ -95,7 +95,7 @@ def at_most(figure: float) -> Band:
 def cut_by(share: float) -> Band:
     """A figure lower by a share: the paper's, or more by some points."""
     reason = f"up to {100 * POINTS:.0f} points more: {SEED}"
-    return Band(share - 0.005, share + POINTS, "more", reason, share, in_points=True)
+    return Band(share - 0.005, share + POINTS + 0.005, "more", reason, share, in_points=True)
 
 
 def share_of_at_most(share: float) -> Band:
