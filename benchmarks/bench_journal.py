@@ -28,7 +28,7 @@ from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Connect, Packet, Puback, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.runtime.journal_files import JournalFiles
+from shoal.runtime.storage.journal_files import JournalFiles
 
 RUNS = 5
 READS = 40

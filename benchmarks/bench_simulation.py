@@ -19,6 +19,7 @@ from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.shapes import TREE
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     print(f"{BROKERS} brokers, {PUBLISHERS} publishers, {arguments.publications} publications")
-    for system in (name for name, one in SYSTEMS.items() if one.needs_tree):
+    for system in (name for name, one in SYSTEMS.items() if one.shape is TREE):
         runs = [measure(system, arguments.publications, 1) for _ in range(arguments.runs)]
         hops, deliveries, _ = runs[0]
         seconds = statistics.median(run[2] for run in runs)

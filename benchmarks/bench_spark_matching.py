@@ -38,7 +38,7 @@ from bench_matching import (
     truncated_normal,
 )
 from shoal.matching import MatchIndex
-from shoal.pipeline.compiled_matching import match_tables
+from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.session import spark_session
 
 SUBSCRIPTIONS = 40_000

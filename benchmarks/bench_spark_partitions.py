@@ -33,8 +33,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from bench_spark_matching import Answer, agreed, summed, timed
-from shoal.pipeline.compiled_matching import match_tables
-from shoal.pipeline.partitioned_matching import match_partitioned
+from shoal.pipeline.matching.compiled_matching import match_tables
+from shoal.pipeline.matching.partitioned_matching import match_partitioned
 from shoal.pipeline.session import spark_session
 
 NAMES = ("a0", "a1", "a2", "a3")

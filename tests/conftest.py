@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# The toy overlay is one of the systems, as if its author had said so; so are others that are named.
+with pytest.MonkeyPatch.context() as environment:
+    environment.setenv("SHOAL_SYSTEMS", f"tests.flooding,{os.environ.get('SHOAL_SYSTEMS', '')}")
+    importlib.import_module("shoal.overlays.registry")
 
 # Same examples on every run and machine; a failure prints the example that failed.
 settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=True)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from random import Random
 
 import msgspec
 
+from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.shapes import TREE, Link, TopologyError
 
 # Systems whose brokers route by last hops over a tree of links.
-TREES = tuple(name for name, system in SYSTEMS.items() if system.needs_tree)
+TREES = tuple(name for name, system in SYSTEMS.items() if system.shape is TREE)
+
+
+def with_cycles(system: str, brokers: Sequence[str], links: Iterable[Link]) -> list[Link]:
+    """The links, and more where the system's shape allows cycles."""
+    found, shape = list(links), SYSTEMS[system].shape
+    for pair in () if shape.opens_links else zip(brokers, brokers[2:], strict=False):
+        with suppress(TopologyError):
+            shape.check(brokers, [*found, pair])
+            found.append(pair)
+    return found
 
 
 def eager(

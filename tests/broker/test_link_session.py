@@ -397,6 +397,16 @@ class Keeping(Wire):
             assert self.ends["A"].send(batch(number), custody)
             custody.settle()
 
+    def returned(self) -> list[int]:
+        """What comes back to A, which does nothing about it."""
+        found = []
+        for carrier, custody in self.ends["A"].returned():
+            (routed,) = carrier.publications
+            assert routed.publication.again
+            found.append(routed.publication.sequence)
+            custody.settle()
+        return found
+
     def go(self) -> None:
         """All that is written arrives, and B takes it."""
         for _ in range(50):
@@ -499,23 +509,28 @@ def test_what_waits_at_the_gate_goes_over_to_the_next_session_too() -> None:
     assert wire.ends["A"].buffered_bytes == 0
 
 
-def test_where_the_system_sees_to_it_itself_nothing_is_kept_for_a_fresh_session() -> None:
+def test_where_the_system_sees_to_it_itself_what_is_not_settled_comes_back() -> None:
     wire = keeping(is_graceful=False)
     wire.publish(0)
     wire.go()
     wire.come_back()
-    assert wire.settled == [0]
+    assert wire.settled == []
     assert wire.ends["A"].buffered_bytes == 0
+    assert wire.returned() == [0]
+    assert wire.settled == [0]
 
 
-def test_who_waits_for_one_that_is_given_up_waits_no_longer() -> None:
+def test_what_is_not_settled_when_a_link_is_given_up_comes_back_marked_and_once() -> None:
     wire = keeping()
     wire.publish(0, 1)
     wire.go()
     wire.publish(2)
     wire.settle(1)
     wire.ends["A"].give_up()
+    assert wire.settled == [1]
+    assert wire.returned() == [0, 2]
     assert wire.settled == [1, 0, 2]
+    assert wire.returned() == []
 
 
 def test_a_link_is_full_of_what_is_not_settled() -> None:

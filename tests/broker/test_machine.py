@@ -20,11 +20,11 @@ from shoal.broker.effects import (
     Send,
     TimerFired,
 )
-from shoal.broker.links import Frame, ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
+    Carrier,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -58,6 +58,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.strategies import attributes, filters
@@ -198,7 +199,7 @@ def test_every_message_there_is_takes_part() -> None:
         return {base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))}
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
-    assert kinds(Message) - {Message} - between_drivers == set(MESSAGES)
+    assert kinds(Message) - {Message, Carrier} - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:
@@ -231,7 +232,7 @@ def test_no_frame_raises(happenings: list[Input]) -> None:
 
 def assert_tables_hold_together(machine: Broker) -> None:
     """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.propagation`."""
-    tables = machine.tables
+    tables = machine.strategy.tables
     for entry in tables.subscriptions.values():
         assert entry.last_hop not in entry.forwarded_to
         for neighbour in ("B0", "B2"):

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.broker import wire
-from shoal.broker.links import Frame
 from shoal.broker.messages import (
     Message,
     PublicationBatch,
@@ -37,6 +36,7 @@ from shoal.model import (
 from shoal.overlays.publisher_relocation.grape.messages import TraceInformationAnswer
 from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 from shoal.overlays.registry import SYSTEMS
+from shoal.simulation.links import Frame
 from tests.broker.test_machine import IDS, MESSAGES, NAMES, ROUTED, tuples
 from tests.strategies import filters
 

@@ -65,7 +65,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation.checkers import TableRows, check_tables, expected_tables
+from shoal.overlays.tree.oracle import TableRows, check_tables, expected_tables
 
 LINE = (("B1", "B2"), ("B2", "B3"))
 
@@ -208,11 +208,12 @@ class Stage:
         return {
             name: TableRows(
                 advertisements={
-                    row: entry.last_hop for row, entry in broker.tables.advertisements.items()
+                    row: entry.last_hop
+                    for row, entry in broker.strategy.tables.advertisements.items()
                 },
                 subscriptions={
                     row: (entry.last_hop, frozenset(entry.forwarded_to))
-                    for row, entry in broker.tables.subscriptions.items()
+                    for row, entry in broker.strategy.tables.subscriptions.items()
                 },
             )
             for name, broker in self.brokers.items()
@@ -226,7 +227,7 @@ class Stage:
     ) -> list[str]:
         """Where the tables differ from the oracle's."""
         expected = expected_tables(edges or self.edges, advertisements, subscriptions)
-        return check_tables(expected, {name: b.tables for name, b in self.brokers.items()})
+        return check_tables(expected, {name: b.strategy.tables for name, b in self.brokers.items()})
 
     def delivered(self) -> list[tuple[int, str]]:
         """(sequence, client) of all deliveries, in order."""

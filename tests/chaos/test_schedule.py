@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.tree.shapes import check_tree
+from shoal.overlays.shapes import check_tree
 from tests.chaos.schedule import FAULTS, KINDS, LONGEST_AWAY_S, SYSTEMS, make_plan, read_action
 
 SEEDS = range(100)

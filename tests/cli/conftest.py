@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.runtime.logs import JsonLines
+from shoal.runtime.operations.logs import JsonLines
 
 
 @pytest.fixture(autouse=True)

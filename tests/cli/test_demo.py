@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from shoal.cli.demo import NOTES, RUNS, problems, scenario
-from shoal.cli.demo_live import RUNS as LIVE_RUNS
-from shoal.cli.demo_live import live_scenario, replay_live
+from shoal.cli.commands.demo import NOTES, RUNS, problems, scenario
 from shoal.cli.main import main
-from shoal.cli.replay_outcome import show_replays
-from shoal.cli.steps import Steps
+from shoal.cli.support.demo_live import RUNS as LIVE_RUNS
+from shoal.cli.support.demo_live import live_scenario, replay_live
+from shoal.cli.support.replay_outcome import show_replays
+from shoal.cli.support.steps import Steps
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.run_files import read_workload
 from shoal.report.inputs import Run, read_runs
@@ -46,9 +46,9 @@ def test_the_three_networks_differ_in_what_is_compared_and_nothing_else(tmp_path
         "grape",
         "grape",
     ]
-    assert [each.grape.priority.value for each in scenarios[1:]] == ["load", "delay"]
+    assert [each.sections["grape"].priority.value for each in scenarios[1:]] == ["load", "delay"]
     alike = [
-        msgspec.structs.replace(each, name="", system="tree", grape=scenarios[0].grape)
+        msgspec.structs.replace(each, name="", system="tree", sections=scenarios[0].sections)
         for each in scenarios
     ]
     assert alike[0] == alike[1] == alike[2]
@@ -99,8 +99,8 @@ def live(tmp_path: Path) -> Path:
 def test_the_live_networks_differ_in_their_system_alone(tmp_path: Path) -> None:
     tree, grape = (live_scenario(name, tmp_path, 7, TOPOLOGY) for name in LIVE_RUNS)
     assert (tree.system, grape.system) == ("tree", "grape")
-    assert grape.grape.priority.value == "load"
-    assert msgspec.structs.replace(tree, name="", system="", grape=grape.grape) == (
+    assert grape.sections["grape"].priority.value == "load"
+    assert msgspec.structs.replace(tree, name="", system="", sections=grape.sections) == (
         msgspec.structs.replace(grape, name="", system="")
     )
 
@@ -134,8 +134,8 @@ def test_the_live_part(live: Path, capsys: pytest.CaptureFixture[str]) -> None:
 REPLAY_LIVE = """
 import sys
 from pathlib import Path
-from shoal.cli.demo_live import replay_live
-from shoal.cli.steps import Steps
+from shoal.cli.support.demo_live import replay_live
+from shoal.cli.support.steps import Steps
 from shoal.runtime.serving import StoppedError
 try:
     with Steps() as steps:

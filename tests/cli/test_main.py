@@ -8,8 +8,8 @@ from importlib import metadata
 import pytest
 
 from shoal.cli import main as cli
-from shoal.cli.errors import UserError
-from shoal.cli.subscribe import _line
+from shoal.cli.commands.subscribe import _line
+from shoal.cli.support.errors import UserError
 from shoal.client import Message
 
 HEAVY = ("pyspark", "pyarrow", "bokeh", "lark", "numpy", "pandas")
@@ -40,7 +40,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_every_command_has_its_module() -> None:
     missing = [
-        name for name in cli.COMMANDS if importlib.util.find_spec(f"shoal.cli.{name}") is None
+        name
+        for name in cli.COMMANDS
+        if importlib.util.find_spec(f"shoal.cli.commands.{name}") is None
     ]
     assert missing == []
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from shoal.cli.outcome import outcome_table, verdict_line
+from shoal.cli.support.outcome import outcome_table, verdict_line
 from shoal.report.figures import MINUS
 from shoal.report.inputs import read_runs
 from tests.report.fake_runs import make_runs

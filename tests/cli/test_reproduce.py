@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli import main as cli
-from shoal.cli import reproduce_data
+from shoal.cli.reproducing import data as reproduce_data
 from shoal.experiments.relocation import grid as grids
 from shoal.experiments.relocation import runs
 from shoal.experiments.relocation.grid import SCALES, RunSpec, Scale

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from shoal.cli.main import main
-from shoal.cli.spark import spark_complaint
+from shoal.cli.support.spark import spark_complaint
 from shoal.pipeline import session
 from tests.pipeline.test_provenance import make, noted
 

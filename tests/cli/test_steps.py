@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from shoal.cli.steps import Steps
+from shoal.cli.support.steps import Steps
 
 
 def test_a_line_per_finished_step_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

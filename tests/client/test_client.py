@@ -210,7 +210,7 @@ async def test_what_is_refused_is_said() -> None:
 @on_loop
 async def test_what_a_client_advertises_narrows_what_comes_to_its_broker() -> None:
     async with mqtt() as network, at(network, "B3") as reader:
-        door = network.network.nodes["B1"].machine.tables
+        door = network.network.nodes["B1"].machine.strategy.tables
         before = len(door.advertisements)
         promise = "carrier = 'UA' AND dep_delay >= 0"
         with pytest.raises(FilterSyntaxError):

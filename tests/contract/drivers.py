@@ -32,11 +32,11 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.runtime.clients import LocalClient
+from shoal.runtime.doors.clients import LocalClient
 from shoal.simulation.nodes import Delivery
 from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork
-from tests.systems import eager
+from tests.systems import eager, with_cycles
 
 # Virtual time in which everything that was asked has had its effect.
 SETTLE_US = 10_000_000
@@ -48,7 +48,9 @@ Links = Iterable[tuple[BrokerId, BrokerId]]
 
 
 class Driver(Protocol):
-    """A running network, on a tree of these links or, as a cluster, of their ends.
+    """A running network, on a tree of these links and more where the system allows cycles.
+
+    One that opens its own links has their ends.
 
     `deliveries` has what reached clients, in that order, `refused` the reasons of refusals.
     """
@@ -123,7 +125,7 @@ class Simulated:
         links = tuple(links)
         brokers = names_of(links)
         factory = strategy_factory(system, eager(system, 20, brokers))
-        ways = links if SYSTEMS[system].needs_tree else ()
+        ways = () if SYSTEMS[system].shape.opens_links else with_cycles(system, brokers, links)
         self._world = World(ways, factory, _Near(), brokers=brokers, seed=1)
         self._until_us = 0
         self.settle()
@@ -172,9 +174,9 @@ class Live:
     def __init__(self, system: str, links: Links) -> None:
         links = tuple(links)
         self._brokers = names_of(links)
-        self._is_tree = SYSTEMS[system].needs_tree
+        self._is_linked_at_start = not SYSTEMS[system].shape.opens_links
         self._network = LiveNetwork(
-            links if self._is_tree else (),
+            with_cycles(system, self._brokers, links) if self._is_linked_at_start else (),
             system,
             eager(system, 20, self._brokers),
             brokers=self._brokers,
@@ -194,7 +196,7 @@ class Live:
         await self._wait_for(self._is_linked)
 
     def _is_linked(self) -> bool:
-        if self._is_tree:
+        if self._is_linked_at_start:
             return all(links.is_connected for links in self._network.links.values())
         return all(
             len([row for row in links.status() if row["state"] == "up"]) == len(self._brokers) - 1

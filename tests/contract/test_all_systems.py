@@ -38,7 +38,13 @@ def test_it_says_that_it_keeps_order(system: str) -> None:
 
 def test_it_starts_with_empty_tables(system: str) -> None:
     strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
-    assert (strategy.tables.advertisements, strategy.tables.subscriptions) == ({}, {})
+    assert strategy.description.get("subscriptions", 0) == len(strategy.searched) == 0
+
+
+def test_it_ends_with_the_tables_that_its_oracle_computes(system: str) -> None:
+    if SYSTEMS[system].oracle is None:
+        pytest.skip(f"{system} has none")
+    assert run(system, 42).table_problems() == []
 
 
 def run(system: str, seed: int) -> RandomNetwork:
@@ -91,7 +97,7 @@ def test_all_that_is_said_between_brokers_can_travel(
 
     monkeypatch.setattr(Link, "send", encoded)
     run(system, 11)
-    assert len(kinds) > 3
+    assert any(issubclass(kind, Message) for kind in kinds)
 
 
 def test_the_same_inputs_give_the_same_effects(system: str) -> None:

@@ -59,8 +59,7 @@ def test_every_publication_reaches_exactly_who_asked_once_and_in_order(
                 for each in clients.driver.deliveries
                 if each.client == name and each.publication.publisher == publisher
             ]
-            # Matchers work side by side: only trees promise an order.
-            assert (found if system in TREES else sorted(found)) == wanted
+            assert found == wanted
 
 
 def test_what_is_taken_back_counts_no_more(clients: Clients) -> None:

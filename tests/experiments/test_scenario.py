@@ -25,6 +25,7 @@ from shoal.experiments.scenario import (
     parse_scenario,
 )
 from shoal.overlays.publisher_relocation.grape.planner import Priority
+from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 from shoal.typed_toml import TomlError
 
@@ -43,7 +44,7 @@ def test_the_example_is_the_papers_setting() -> None:
     scenario = load_scenario(EXAMPLE)
     assert scenario.topology == BalancedTree(fan_out=2)
     assert isinstance(scenario.underlay, Geography)
-    assert scenario.grape.trace_session_length == 100
+    assert scenario.sections["grape"].trace_session_length == 100
     assert scenario.workload.path == str((EXAMPLE.parent / "../demo/workload").resolve())
 
 
@@ -64,14 +65,14 @@ def test_a_dumped_scenario_is_complete_and_reads_back(tmp_path: Path) -> None:
         + "[[faults.link_downs]]\nleft = 'B1'\nright = 'B2'\nat_us = 5\nback_us = 9\n",
     )
     scenario = load_scenario(path)
-    assert scenario.grape.priority is Priority.DELAY
+    assert scenario.sections["grape"].priority is Priority.DELAY
     assert scenario.underlay == Matrix(path=str(tmp_path / "rtt.csv"))
     assert scenario.topology == LinksFile()
     text = dump_scenario(scenario, tmp_path / "runs" / "one")
     assert load_scenario(written(tmp_path / "runs" / "one", text)) == scenario
     data = tomllib.loads(text)
     assert data["workload"]["path"] == "../../a/w"
-    assert set(data) == set(Scenario.__struct_fields__)
+    assert set(data) == {*Scenario.__struct_fields__, *SYSTEMS} - {"sections"}
     assert set(data["service"]) == set(Service.__struct_fields__)
 
 
@@ -89,7 +90,7 @@ def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.M
         ("grape.wieght=3", "--set: grape.wieght: unknown key; did you mean weight?"),
         ("grape.weight=140", "--set: grape.weight: 140 is not between 0 and 100"),
         ("grape.priority=both", "use one of load, delay"),
-        ("system=prune", "system: .*; use one of bluedove, grape, pop, tree"),
+        ("system=prune", "system: .*; use one of tree, grape, pop, bluedove"),
         ("underlay.kind=moon", "underlay.kind: 'moon' is none; use one of"),
         ("underlay.kind=matrix", "underlay.path: is missing"),
         ("faults.link_loss=1.5", "faults.link_loss: Expected float <= 0.9"),

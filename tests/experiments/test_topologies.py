@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, LinkRow
+from shoal.experiments.run_files import BrokerRow, Events, LinkRow, Workload
 from shoal.experiments.topologies import (
     build_links,
     line,
     minimum_spanning_tree,
     random_tree,
+    scenario_links,
     star,
 )
-from shoal.overlays.tree.shapes import Link, TopologyError, balanced_tree, check_tree
+from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 
@@ -126,8 +128,40 @@ def test_a_scenarios_topology(tmp_path: Path) -> None:
     assert build_links(scenario.LinksFile(), rows[:2], own, 6) == [("B1", "B0")]
     with pytest.raises(TopologyError, match="workload has no links"):
         build_links(scenario.LinksFile(), rows, None, 6)
-    with pytest.raises(TopologyError, match="7 of 9 brokers cannot be reached"):
-        build_links(from_file, rows, None, 6)
+    assert build_links(scenario.Ring(), rows, None, 6) == [
+        *line(brokers),
+        (brokers[-1], brokers[0]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("system", "links", "problem"),
+    [
+        ("tree", [("B0", "B1")], "1 of 3 brokers cannot be reached"),
+        ("tree", [("B0", "B1"), ("B1", "B2"), ("B2", "B0")], "closes a cycle"),
+        ("flooding", [("B0", "B1"), ("B1", "B2"), ("B2", "B0")], ""),
+        ("flooding", [("B0", "B1")], "1 of 3 brokers cannot be reached"),
+        ("flooding", [("B0", "B1"), ("B1", "B2"), ("B2", "B1")], "is listed twice"),
+        ("flooding", [("B0", "B1"), ("B1", "B2"), ("B2", "B2")], "to itself"),
+    ],
+)
+def test_a_system_has_links_of_its_shape(
+    tmp_path: Path, system: str, links: list[tuple[str, str]], problem: str
+) -> None:
+    rows = [BrokerRow(broker=f"B{number}") for number in range(3)]
+    own = [LinkRow(left=one, right=two) for one, two in links]
+    events = Events(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
+    workload = Workload(rows, [], [], events, own)
+    chosen = scenario.parse_scenario(
+        {
+            "name": "n",
+            "system": system,
+            "workload": {"path": str(tmp_path)},
+            "topology": {"kind": "links"},
+        }
+    )
+    with pytest.raises(TopologyError, match=problem) if problem else nullcontext():
+        assert scenario_links(chosen, workload) == links
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.matching import boxes
-from shoal.matching.boxes import BoxTree
-from shoal.matching.columns import Batch
-from shoal.matching.kernels_boxes import EDGES_MAXIMUM
+from shoal.matching.compiled import boxes
+from shoal.matching.compiled.boxes import BoxTree
+from shoal.matching.compiled.columns import Batch
+from shoal.matching.compiled.kernels.boxes import EDGES_MAXIMUM
 
 
 def naive_boxes(low: np.ndarray, high: np.ndarray, point: np.ndarray) -> list[int]:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.matching.columns import Batch, Column
+from shoal.matching.compiled.columns import Batch, Column
 
 NAN = math.nan
 

@@ -16,9 +16,9 @@ from shoal.matching import (
     covers,
     matches,
     overlaps,
-    relations,
-    string_sets,
 )
+from shoal.matching.relations import decisions as relations
+from shoal.matching.relations import string_sets
 from shoal.model import And, Expression, Filter, FilterError, Operator, Or, Value, predicate
 
 # Some times what is aimed at, 50 ms: other people's processors are slower, and busy.

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from shoal.matching.kernels_answers import copy_ids, drop_removed, name_once
+from shoal.matching.compiled.kernels.answers import copy_ids, drop_removed, name_once
 
 
 def runs(random: np.random.Generator, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.matching.kernels_boxes import STEPS, code_points, padded, step_table
+from shoal.matching.compiled.kernels.boxes import STEPS, code_points, padded, step_table
 
 
 @pytest.mark.parametrize("first", [0, 1])

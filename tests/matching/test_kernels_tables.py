@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.matching import tables
-from shoal.matching.columns import Batch
-from shoal.matching.kernels_tables import find_key, hash_keys
-from shoal.matching.part import Rows, chosen_rows, joined_rows
-from shoal.matching.parts import compile_parts
+from shoal.matching.compiled import tables
+from shoal.matching.compiled.columns import Batch
+from shoal.matching.compiled.kernels.tables import find_key, hash_keys
+from shoal.matching.compiled.part import Rows, chosen_rows, joined_rows
+from shoal.matching.compiled.parts import compile_parts
 
 VOCABULARIES = {name: {value: code for code, value in enumerate("xyzuvw")} for name in "st"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.matching.kernels import kernel
-from shoal.matching.kernels_vectors import (
+from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.matching.compiled.kernels.vectors import (
     LANES,
     PUT_MARGIN,
     count_lanes,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.matching.domains import END, NAN
-from shoal.matching.ordered_sets import (
+from shoal.matching.relations.ordered_sets import (
     NUMBERS,
     STRINGS,
     OrderedSet,

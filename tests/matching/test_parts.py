@@ -12,11 +12,11 @@ import pytest
 
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
+from shoal.matching.compiled.parts import SPATIAL_MINIMUM
 from shoal.matching.index import BATCH_MINIMUM, TESTS_MAXIMUM
-from shoal.matching.parts import SPATIAL_MINIMUM
 from shoal.model import Value
-from shoal.pipeline.compiled_matching import Answering
-from shoal.pipeline.subscription_tables import Subscriptions
+from shoal.pipeline.matching.compiled_matching import Answering
+from shoal.pipeline.matching.subscription_tables import Subscriptions
 
 Publications = list[dict[str, Value]]
 

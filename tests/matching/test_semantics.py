@@ -5,7 +5,7 @@ from hypothesis import given
 
 from shoal.language import parse
 from shoal.matching import evaluate, matches
-from shoal.matching.compiled import compile_predicate
+from shoal.matching.predicates import compile_predicate
 from shoal.matching.semantics import evaluate_predicate
 from shoal.model import Filter, FilterError, Predicate, Value
 from tests.strategies import attributes, filters, predicates

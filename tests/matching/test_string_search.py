@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.matching.string_search import AtLeast, Below, Constraint, Like, OneOf, exists
+from shoal.matching.relations.string_search import AtLeast, Below, Constraint, Like, OneOf, exists
 from shoal.model.like import escape_literal
 from tests.matching.naive_like import like
 from tests.strategies import STRINGS, patterns

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.matching.topic_filters import (
+from shoal.matching.topics.filters import (
     MAX_TOPIC_LEVELS,
     TopicError,
     TopicFilter,

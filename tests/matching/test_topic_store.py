@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.matching.topic_filters import TopicError, topic_matches
-from shoal.matching.topic_store import TopicStore
+from shoal.matching.topics.filters import TopicError, topic_matches
+from shoal.matching.topics.store import TopicStore
 from tests.matching.test_topics import ANY_TOPIC_FILTERS, TOPICS
 
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.language import parse
-from shoal.matching import matches, topics
-from shoal.matching.topic_filters import TopicError, read_topic_filter, topic_matches
-from shoal.matching.topics import TopicIndex
+from shoal.matching import matches
+from shoal.matching.topics import index as topics
+from shoal.matching.topics.filters import TopicError, read_topic_filter, topic_matches
+from shoal.matching.topics.index import TopicIndex
 from shoal.model import EVERYTHING, And, Filter, FilterError, Value
 
 Publication = dict[str, Value]

@@ -177,7 +177,7 @@ def test_what_nobody_asks_for_any_more_is_not_sent(network: Network) -> None:
     other.disconnect()
     there.publish("a", b"2")
     assert here.take() == []
-    tables = network["B3"].machine.tables
+    tables = network["B3"].machine.strategy.tables
     assert [entry.id for entry in tables.subscriptions.values() if "B1" in entry.id] == [
         "$mqtt/B1/1"
     ]
@@ -203,7 +203,7 @@ def test_a_client_that_advertises_publishes_under_its_own_name(network: Network)
     here = network["B1"].connect("here")
     here.subscribe("#")
     client = promising(network, "carrier = 'UA'", "carrier = 'DL'")
-    rows = network["B1"].machine.tables.advertisements
+    rows = network["B1"].machine.strategy.tables.advertisements
     assert [id for id in rows if id.startswith("promising")] == ["promising@B3/0", "promising@B3/1"]
     for carrier in ("UA", "DL", "AA"):
         properties = Properties(user_properties=(("carrier", carrier),))

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.matching import matches
 from shoal.model import And, Filter, Predicate
-from shoal.pipeline.aiming import TOLERANCE, Numbers, aim
+from shoal.pipeline.workloads.aiming import TOLERANCE, Numbers, aim
 
 EVENTS = 1_000
 

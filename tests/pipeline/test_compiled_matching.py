@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.model import Filter
-from shoal.pipeline import compiled_matching
-from shoal.pipeline.compiled_matching import match_tables
-from shoal.pipeline.matching_job import judged_pairs, publications_frame
-from shoal.pipeline.subscription_tables import read_subscriptions
+from shoal.pipeline.matching import compiled_matching
+from shoal.pipeline.matching.compiled_matching import match_tables
+from shoal.pipeline.matching.matching_job import judged_pairs, publications_frame
+from shoal.pipeline.matching.subscription_tables import read_subscriptions
 from shoal.pipeline.tables import TableError
 from tests.pipeline.test_matching_job import (
     NAMES,
@@ -240,7 +240,7 @@ def test_a_wrong_row_is_named(
 def test_more_subscriptions_than_a_worker_holds(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.pipeline.subscription_tables.MAX_SUBSCRIPTIONS", 1)
+    monkeypatch.setattr("shoal.pipeline.matching.subscription_tables.MAX_SUBSCRIPTIONS", 1)
     ranges = spark.createDataFrame([(1, 2.0), (2, None)], "id bigint, `a.low` double")
     for table in (texts_frame(spark, ["a", "b"]), ranges):
         with pytest.raises(TableError, match=r"^2 subscriptions .* --partition auto"):

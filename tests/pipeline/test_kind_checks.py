@@ -8,8 +8,8 @@ import pytest
 
 from shoal.language import parse
 from shoal.model import Attributes
-from shoal.pipeline import kind_checks
-from shoal.pipeline.kind_checks import Asked, complaints
+from shoal.pipeline.checks import kind_checks
+from shoal.pipeline.checks.kind_checks import Asked, complaints
 
 ROWS: Sequence[Attributes] = (
     {"delay": 41, "carrier": "UA", "late": True},

@@ -15,8 +15,8 @@ from shoal.cli.main import main
 from shoal.language import format_filter, parse
 from shoal.matching import MatchIndex, matches
 from shoal.model import Filter, FilterError, Value
-from shoal.pipeline.matching_job import matching_pairs, publications_frame
-from shoal.pipeline.spark_filters import spark_condition
+from shoal.pipeline.matching.matching_job import matching_pairs, publications_frame
+from shoal.pipeline.matching.spark_filters import spark_condition
 from tests.cli import test_match
 from tests.strategies import NUMBERS, STRINGS, attributes, conjunctions, filters
 

@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from shoal.pipeline import matching_stream
-from shoal.pipeline.compiled_matching import match_tables
-from shoal.pipeline.matching_stream import match_stream, read_source, read_stream
-from shoal.pipeline.partitioned_matching import match_partitioned
+from shoal.pipeline.matching import matching_stream
+from shoal.pipeline.matching.compiled_matching import match_tables
+from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
+from shoal.pipeline.matching.partitioned_matching import match_partitioned
 from shoal.pipeline.tables import TableError
 
 SUBSCRIPTIONS = [(10, 0.0, 4.0), (11, 3.0, 9.0)]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.overlays.bluedove.segments import HIGHEST, LOWEST, place_of
-from shoal.pipeline.partition_plan import (
+from shoal.matching.segments import HIGHEST, LOWEST, place_of
+from shoal.pipeline.matching.partition_plan import (
     Plan,
     Sampled,
     cheapest_cover,

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.pipeline.places import BrokerPlace, airport_brokers, listed_brokers, numbered_brokers
 from shoal.pipeline.sources.files import SourceError
+from shoal.pipeline.workloads.places import (
+    BrokerPlace,
+    airport_brokers,
+    listed_brokers,
+    numbered_brokers,
+)
 
 FLIGHTS = "publisher string, attributes struct<origin: string, dest: string>"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.pipeline.provenance import (
+from shoal.pipeline.checks.provenance import (
     NOTE,
     MismatchError,
     check_same_workload,

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.pipeline.ingest import ingest_quotes
-from shoal.pipeline.places import BrokerPlace, numbered_brokers
 from shoal.pipeline.sources.synthetic_quotes import write_synthetic_quotes
-from shoal.pipeline.study_workloads import StudyOptions, Variant, write_study
-from shoal.pipeline.workload import WorkloadError
+from shoal.pipeline.workloads.places import BrokerPlace, numbered_brokers
+from shoal.pipeline.workloads.study_workloads import StudyOptions, Variant, write_study
+from shoal.pipeline.workloads.workload import WorkloadError
 
 OPTIONS = StudyOptions(publishers=3, interval_us=1_000_000, aim_at=("volume", "highLow%Diff"))
 FEW, MANY = tuple(numbered_brokers(5)), tuple(numbered_brokers(9))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.pipeline.windows import (
+from shoal.pipeline.workloads.windows import (
     Window,
     WindowError,
     events_within,

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from shoal.cli.main import main
 from shoal.language import parse
 from shoal.matching import covers, matches
-from shoal.pipeline.places import BrokerPlace
-from shoal.pipeline.publisher_workload import Derivation
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.tables import TableError
 from shoal.pipeline.truth import expected_deliveries, write_truth
-from shoal.pipeline.windows import Window
-from shoal.pipeline.workload import (
+from shoal.pipeline.workloads.places import BrokerPlace
+from shoal.pipeline.workloads.publisher_workload import Derivation
+from shoal.pipeline.workloads.windows import Window
+from shoal.pipeline.workloads.workload import (
     Distribution,
     WorkloadError,
     WorkloadOptions,

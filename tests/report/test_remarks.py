@@ -90,11 +90,11 @@ def test_a_cluster_is_drawn_as_what_it_is(tmp_path: Path, dispatchers: list[str]
     run.scenario["bluedove"] = {"dispatchers": dispatchers, "matchers": matchers}  # type: ignore[index]
     text = render([replace(run, links=(), migrations=(), moves=())])
     page = Page(text)
-    assert "cluster is a cluster, where every broker may talk to every other." in page.text
+    assert "In cluster every broker may talk to every other." in page.text
     assert '<g class="links"></g>' in text
     drawn = text.partition('<g class="brokers">')[2].partition('<g class="arcs"')[0]
     assert drawn.count("<rect") == len(dispatchers)
-    assert ("Square: a dispatcher" in page.text) is bool(dispatchers)
-    assert ("Every broker takes clients and matches." in page.text) is not bool(dispatchers)
+    assert ("Square: a broker that clients connect to" in page.text) is bool(dispatchers)
+    assert ("Every broker takes clients." in page.text) is not bool(dispatchers)
     assert "drawn in a circle" in page.text
     assert "drawn from its centre" in Page(render([tree])).text

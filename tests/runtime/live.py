@@ -24,11 +24,11 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
-from shoal.runtime.clients import LocalClient
 from shoal.runtime.clock import Clock
-from shoal.runtime.couriers import Couriers
+from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.links.couriers import Couriers
+from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.node import Node
-from shoal.runtime.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.tls import TlsContexts
 
 ANYWHERE = Address("127.0.0.1", 0)
@@ -88,7 +88,9 @@ class LiveNetwork:
         )
         factory = strategy_factory(self.system, self.parameters)
         machine = Broker(name, (), factory, expected=neighbours)
-        node = Node(machine, Clock(), self)
+        has_cycles = SYSTEMS[self.system].shape.has_cycles
+        admits_bytes = self.limits.high_bytes if has_cycles else None
+        node = Node(machine, Clock(), self, admits_bytes)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         settings = PeerSettings(
             network="test",
@@ -97,7 +99,8 @@ class LiveNetwork:
             incarnation=next(_incarnations),
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
-            open_to_all=not SYSTEMS[self.system].needs_tree,
+            has_cycles=has_cycles,
+            open_to_all=SYSTEMS[self.system].shape.opens_links,
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings)

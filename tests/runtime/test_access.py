@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from shoal.cli.main import main
 from shoal.client import Client, ClientError
-from shoal.matching.topic_filters import topic_matches
+from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.reason_codes import ReasonCode
-from shoal.runtime.access import AccessError, NetworkAccess, Rules
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.doors.access import AccessError, NetworkAccess, Rules
+from shoal.runtime.doors.passwords import check_password, parse_passwords, password_line
 from shoal.runtime.network_file import AccessSection, RuleSection, parse_network
-from shoal.runtime.passwords import check_password, parse_passwords, password_line
 from tests.runtime.live import on_loop
 
 

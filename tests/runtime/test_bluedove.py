@@ -9,9 +9,9 @@ from random import Random
 import msgspec
 import pytest
 
+from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.messages import SubscriptionStored
 from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.segments import Dimension
 from tests.runtime.live import PATIENCE_S, LiveNetwork, live, on_loop, until
 
 MATCHERS = ("M1", "M2", "M3")

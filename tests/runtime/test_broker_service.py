@@ -22,10 +22,10 @@ import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client, ClientError
-from shoal.runtime.access import AccessError
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.doors.access import AccessError
+from shoal.runtime.doors.passwords import password_line
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.passwords import password_line
 from shoal.runtime.supervisor import free_ports, get_json
 from shoal.runtime.tls import TlsError
 from tests.runtime.live import PATIENCE_S, on_loop, until
@@ -142,7 +142,7 @@ WRONG = [
 
 @on_loop
 async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runtime.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("shoal.runtime.doors.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
     async with running(network(), "B1") as (service,):
         for data in WRONG:
             reader, writer = await asyncio.open_connection(*service.listening["websocket"])
@@ -202,7 +202,7 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
             assert await get_json(admin, "/ready") == {"ready": True, "missing": []}
             subscription = client.subscribe("a", "x > 1")
             await subscription.granted()
-            await until(lambda: len(first.node.machine.tables.subscriptions) == 3)
+            await until(lambda: len(first.node.machine.strategy.tables.subscriptions) == 3)
             async with Client(str(first.listening["mqtt"])) as writer:
                 await writer.publish("a", attributes={"x": 2})
                 await subscription.get()
@@ -241,7 +241,7 @@ async def test_a_broker_that_stops_sends_what_it_has_first() -> None:
         subscription = reader.subscribe("a")
         await subscription.granted()
         async with running(both, "B1") as (first,):
-            await until(lambda: len(first.node.machine.tables.subscriptions) == 3)
+            await until(lambda: len(first.node.machine.strategy.tables.subscriptions) == 3)
             writer = Client(str(first.listening["mqtt"]))
             async with writer:
                 await asyncio.gather(*(writer.publish("a", b"%d" % n) for n in range(500)))

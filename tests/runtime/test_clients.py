@@ -14,7 +14,7 @@ from tests.runtime.live import live, on_loop, received, until
 from tests.systems import eager
 
 LINE = (("B1", "B2"), ("B2", "B3"), ("B3", "B4"))
-MOVING = [name for name in SYSTEMS if name != "tree" and SYSTEMS[name].needs_tree]
+MOVING = [name for name in SYSTEMS if SYSTEMS[name].decides_after]
 
 
 @pytest.mark.parametrize("system", MOVING)
@@ -26,7 +26,7 @@ async def test_a_publisher_moves_to_its_subscribers_and_nothing_is_lost(system: 
         publisher.advertise("a", "x >= 0")
         for number, subscriber in enumerate(subscribers):
             subscriber.subscribe(f"s{number}", "x >= 0")
-        tables = network.nodes["B1"].machine.tables
+        tables = network.nodes["B1"].machine.strategy.tables
         await until(lambda: len(tables.subscriptions) == 3)
         sent = 0
         while publisher.broker == "B1":

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from shoal.runtime.journal_files import JournalError, JournalFiles
+from shoal.runtime.storage.journal_files import JournalError, JournalFiles
 
 BATCHES = [b"one", b"two" * 100, b"\0\0z" * 13, b"four"]
 
@@ -180,7 +180,7 @@ def test_a_journal_of_another_broker_is_refused(tmp_path: Path) -> None:
 def test_a_folder_in_use_is_refused_until_its_process_is_gone(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from shoal.runtime.journal_files import JournalFiles\n"
+        "from shoal.runtime.storage.journal_files import JournalFiles\n"
         "files = JournalFiles(Path(sys.argv[1]), 'n', 'B1')\n"
         "print('mine', flush=True); sys.stdin.read()"
     )

@@ -17,9 +17,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.client import Client, ClientError
-from shoal.runtime import journal_files, journal_writer
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.journal_files import JournalError, JournalFiles
+from shoal.runtime.storage import journal_files, journal_writer
+from shoal.runtime.storage.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts
 from tests.mqtt.test_journal import Life, states

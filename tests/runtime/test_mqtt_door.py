@@ -33,9 +33,9 @@ from shoal.overlays.registry import strategy_factory
 from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
-from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.node import Node
-from shoal.runtime.publishers import LivePublishers
 from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, on_loop, until
 from tests.runtime.test_peer_links import LINE
 
@@ -77,7 +77,7 @@ class MqttNetwork:
 
     async def knows(self, broker: BrokerId, subscriptions: int) -> None:
         """A broker has heard of so many subscriptions, its own and others'."""
-        tables = self.network.nodes[broker].machine.tables
+        tables = self.network.nodes[broker].machine.strategy.tables
         await until(lambda: len(tables.subscriptions) == subscriptions)
 
 
@@ -321,7 +321,7 @@ async def test_a_client_that_goes_on_sending_hears_why_its_connection_ends() -> 
 async def test_a_client_that_never_ends_its_connection_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shoal.runtime.farewell.LINGER_S", 0.1)
+    monkeypatch.setattr("shoal.runtime.doors.farewell.LINGER_S", 0.1)
     async with asyncio.timeout(PATIENCE_S), mqtt(LINE[:1]) as network:
         door = network.doors["B1"]
         reader, writer = await asyncio.open_connection(*network.addresses["B1"])

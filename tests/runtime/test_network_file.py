@@ -196,7 +196,7 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "stored in a cluster": (
         network(system="bluedove", storage={"acknowledge": "stored", "folder": "/no/folder/yet"}),
-        ["storage.acknowledge: stored is for trees; bluedove counts who is away as gone"],
+        ["storage.acknowledge: stored: bluedove does not, and counts who is away as gone"],
     ),
     "folder to be made": (network(storage={"folder": "/no/folder/yet"}), []),
     "no certificate": (

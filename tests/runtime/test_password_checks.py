@@ -13,16 +13,16 @@ from shoal.client import Client
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Connect
-from shoal.runtime import password_checks
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import parse_network
-from shoal.runtime.password_checks import (
+from shoal.runtime.doors import password_checks
+from shoal.runtime.doors.password_checks import (
     MAX_CHECKS,
     MAX_WAITING_PER_ADDRESS,
     FailureMemory,
     PasswordChecks,
 )
-from shoal.runtime.passwords import PasswordHash, password_line
+from shoal.runtime.doors.passwords import PasswordHash, password_line
+from shoal.runtime.network_file import parse_network
 from tests.runtime.live import on_loop
 
 

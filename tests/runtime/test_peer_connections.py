@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shoal.runtime.addresses import Address
-from shoal.runtime.peer_connections import PeerConnection, dial
+from shoal.runtime.links.peer_connections import PeerConnection, dial
 from tests.runtime.live import on_loop
 
 

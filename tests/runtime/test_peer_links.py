@@ -10,8 +10,9 @@ import pytest
 from shoal.broker.link_controls import CONTROLS, Hello, Refuse
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.wire import Codec, FrameReader
-from shoal.runtime import pauses, peer_links
-from shoal.runtime.peer_connections import MAX_HELLO_BYTES
+from shoal.runtime import pauses
+from shoal.runtime.links import peer_links
+from shoal.runtime.links.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until
 
 LINE = (("B1", "B2"), ("B2", "B3"))
@@ -19,7 +20,7 @@ LINE = (("B1", "B2"), ("B2", "B3"))
 
 async def ready(network: LiveNetwork, subscriptions: int) -> None:
     """The publisher's broker knows the promise, and every subscription that overlaps it."""
-    tables = network.nodes["B1"].machine.tables
+    tables = network.nodes["B1"].machine.strategy.tables
     await until(
         lambda: (len(tables.advertisements), len(tables.subscriptions)) == (1, subscriptions)
     )

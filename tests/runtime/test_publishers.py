@@ -40,7 +40,7 @@ def publisher(network: MqttNetwork, broker: str) -> aiomqtt.Client:
 
 async def told(network: MqttNetwork, broker: str, subscriptions: int) -> None:
     """The broker has heard of so many subscriptions by way of an advertisement of the client."""
-    tables = network.network.nodes[broker].machine.tables
+    tables = network.network.nodes[broker].machine.strategy.tables
     await until(lambda: len(tables.subscriptions) == subscriptions)
 
 
@@ -216,7 +216,7 @@ async def test_a_door_that_dies_takes_its_clients_publishers_along() -> None:
 
 def promises(network: MqttNetwork, broker: str) -> list[str]:
     """What the broker knows of the publisher's advertisements."""
-    known = network.network.nodes[broker].machine.tables.advertisements.values()
+    known = network.network.nodes[broker].machine.strategy.tables.advertisements.values()
     return [row.advertisement.id for row in known if row.advertisement.publisher == "publisher"]
 
 

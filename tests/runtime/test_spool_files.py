@@ -14,10 +14,10 @@ from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import SpoolRecord
 from shoal.broker.stand_in import stand_in
 from shoal.broker.wire import COMMON, Codec
-from shoal.runtime import spool_files
 from shoal.runtime.clock import Clock
 from shoal.runtime.node import Node
-from shoal.runtime.spool_files import SpoolFiles, Spools, SpoolSettings, waits_for
+from shoal.runtime.storage import spool_files
+from shoal.runtime.storage.spool_files import SpoolFiles, Spools, SpoolSettings, waits_for
 from tests.runtime.live import on_loop, until
 from tests.runtime.test_node import Machine
 

@@ -58,7 +58,7 @@ async def test_brokers_with_certificates_are_linked(authority: Authority) -> Non
         publisher, subscriber = network.client("P", "B1"), network.client("C", "B2")
         publisher.advertise("a", "x >= 0")
         subscriber.subscribe("s", "x >= 0")
-        await until(lambda: len(network.nodes["B1"].machine.tables.subscriptions) == 1)
+        await until(lambda: len(network.nodes["B1"].machine.strategy.tables.subscriptions) == 1)
         for number in range(50):
             await publisher.publish({"x": number, "text": "y" * 10_000})
         assert await received(subscriber, 50) == list(range(50))

@@ -13,7 +13,7 @@ from shoal.broker.records import MigrationRecord, RefusalRecord, ReturnRecord
 from shoal.experiments.run_files import RUN_TABLES
 from shoal.model import MessageId, Publication
 from shoal.runtime.network_file import TraceSection
-from shoal.runtime.trace_writer import TRACE_TABLES, TraceWriter
+from shoal.runtime.operations.trace_writer import TRACE_TABLES, TraceWriter
 
 
 def publication(number: int) -> Publication:

@@ -12,12 +12,12 @@ from random import Random
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish
 from shoal.language import parse
+from shoal.matching.segments import Dimension
 from shoal.model import Publication, Subscription
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.messages import Leave
 from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.protocol import Bluedove
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.service import ServiceCosts

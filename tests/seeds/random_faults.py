@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sized
 from random import Random
 
-from shoal.broker.links import ReliableBroker
 from shoal.broker.records import MigrationRecord
-from shoal.simulation.checkers import Verdict, check_deliveries, check_tables, expected_tables
+from shoal.overlays.tree.oracle import check_tables, expected_tables
+from shoal.simulation.checkers import Verdict, check_deliveries
+from shoal.simulation.links import ReliableBroker
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.outages import Excuses, Outage, Whereabouts
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
@@ -120,7 +121,7 @@ class FaultyNetwork:
             for interest, home in network.interests
             if interest.until_us is None
         ]
-        tables = {name: node.machine.tables for name, node in world.brokers.items()}
+        tables = {name: node.machine.strategy.tables for name, node in world.brokers.items()}
         return check_tables(expected_tables(network.links, homes, interests), tables)
 
     def _judge_remains(self) -> list[str]:

@@ -302,8 +302,8 @@ class Network:
                 *sorted((e.id, e.last_hop or "", *sorted(e.forwarded_to)) for e in entries),
             ]
             for name, site in self.sites.items()
-            for adverts in (site.machine.tables.advertisements.values(),)
-            for entries in (site.machine.tables.subscriptions.values(),)
+            for adverts in (site.machine.strategy.tables.advertisements.values(),)
+            for entries in (site.machine.strategy.tables.subscriptions.values(),)
         }
 
     def check(self) -> None:

@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from shoal.broker.links import RESEND_US
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation.checkers import check_tables, expected_tables
+from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.links import RESEND_US
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
@@ -51,7 +51,9 @@ def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
 
 def problems(made: World, links: tuple[tuple[str, str], ...] = TREE) -> list[str]:
     homes = [(row, made.publisher_broker(row.publisher)) for row, _ in ADVERTISED]
-    tables = {name: node.machine.tables for name, node in made.brokers.items() if node.running}
+    tables = {
+        name: node.machine.strategy.tables for name, node in made.brokers.items() if node.running
+    }
     expected = expected_tables(links, homes, SUBSCRIPTIONS)
     return check_tables({name: expected[name] for name in tables}, tables)
 
@@ -180,7 +182,7 @@ def test_what_a_client_takes_back_before_it_notices_the_restart_stays_back() -> 
     made.unsubscribe(12 * SECOND_US + DETECTION_US // 2, broker, asked)
     made.unadvertise(12 * SECOND_US + DETECTION_US // 2, Q)
     made.run()
-    rows = made.brokers["B3"].machine.tables
+    rows = made.brokers["B3"].machine.strategy.tables
     assert broker == "B3"
     assert asked.id not in rows.subscriptions
     assert Q.id not in rows.advertisements

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from shoal.broker.messages import Message, PublicationBatch, Publish, RoutedPublication
+from shoal.broker.messages import Carrier, Message, Publish, RoutedPublication
 from shoal.model import Publication
 
 
@@ -41,7 +41,7 @@ class Custody:
             self._settled()
 
     def lose(self) -> None:
-        """A frame will never be settled: those whom it was for count as gone."""
+        """What is on disk for a neighbour that counts as gone by now will never be settled."""
         self.settle()
 
 
@@ -56,19 +56,22 @@ class Errand(Custody):
 
 def is_assured(message: Message) -> bool:
     """Whether some publisher waits to hear what became of this."""
-    if type(message) is PublicationBatch:
+    if isinstance(message, Carrier):
         return any(routed.publication.assured for routed in message.publications)
     return type(message) is Publish and any(each.assured for each in message.publications)
 
 
-def repeated(batch: PublicationBatch) -> PublicationBatch:
-    """The publications, marked as sent before; they are not traced a second time."""
-    return PublicationBatch(
+def repeated(carrier: Carrier) -> Carrier:
+    """Those of the publications that somebody waits for, marked as sent before.
+
+    The others are sent at most once; and none is traced a second time.
+    """
+    return carrier.with_publications(
         tuple(
             RoutedPublication(marked(routed.publication), routed.message_id)
-            for routed in batch.publications
-        ),
-        batch.hops,
+            for routed in carrier.publications
+            if routed.publication.assured
+        )
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shoal.broker.messages import Message, RoutedPublication
+from shoal.broker.messages import Carrier, Message, RoutedPublication
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
 # Names within one broker: the part of the broker that gave it, then what for.
@@ -61,6 +61,16 @@ class LinkChanged(msgspec.Struct, frozen=True):
     up: bool
 
 
+class Returned(msgspec.Struct, frozen=True):
+    """What was sent to a neighbour, and was not settled there when its link was given up.
+
+    It comes behind the word that the link is down, in the order in which it was sent, marked.
+    """
+
+    neighbour: BrokerId
+    carrier: Carrier
+
+
 class Measured(msgspec.Struct, frozen=True):
     """The driver's monitor: averages of the broker's delays since the last report, in µs.
 
@@ -74,7 +84,7 @@ class Measured(msgspec.Struct, frozen=True):
     client_output_us: int | None
 
 
-Input = Started | Received | Requested | TimerFired | LinkChanged | Measured
+Input = Started | Received | Requested | TimerFired | LinkChanged | Returned | Measured
 
 
 # --- effects ----------------------------------------------------------------------------------

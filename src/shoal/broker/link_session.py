@@ -30,7 +30,7 @@ tree what an end has in custody depends on what lies beyond the other end and on
 Both let brokers hold back what comes from elsewhere while one link is full, and never wait for
 each other in a circle.
 
-`shoal.broker.links` is for links that lose single messages, as the simulator's do.  Over TCP a
+`shoal.simulation.links` is for links that lose single messages, as the simulator's do.  Over TCP a
 connection loses nothing but its end, so this machine needs no timers to resend, and what it needs
 instead (agreeing on where to go on, or to start afresh) has no place there.
 """
@@ -38,11 +38,11 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-from shoal.broker.custody import Custody, repeated
+from shoal.broker.custody import Custody, Errand, repeated
 from shoal.broker.effects import LinkChanged
 from shoal.broker.link_controls import (
     Acknowledge,
@@ -54,9 +54,9 @@ from shoal.broker.link_controls import (
     Refuse,
     SessionName,
 )
-from shoal.broker.link_outbox import LinkLimits, LinkOutbox, Span
+from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox, Span
 from shoal.broker.link_spool import Spool
-from shoal.broker.messages import EXCHANGE, Message, PublicationBatch
+from shoal.broker.messages import EXCHANGE, Carrier, Message
 from shoal.broker.wire import (
     LENGTH_BYTES,
     Codec,
@@ -126,6 +126,7 @@ class LinkSession:
         self._round_trip_us = 0
         self._changed_us = 0
         self._outbox = self._new_outbox()
+        self._unsettled: list[Frame] = []
         self._start()
         self._connect()
 
@@ -215,21 +216,35 @@ class LinkSession:
         frames = self._outbox.assured()
         self._outbox = self._new_outbox()
         self._outbox.is_gate_closed = self._is_graceful
-        if self._spool is not None and not self._spool.is_empty:
-            self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
+        if not self._is_graceful:
+            self._unsettled += frames
             return
+        if self._spool is not None and not self._spool.is_empty:
+            self._spool.rewind(self._again(frames))
+            return
+        for data, custody in self._again(frames):
+            self._outbox.put(data, custody, passes=False)
+            custody.settle()
+
+    def _again(self, frames: Iterable[Frame]) -> list[tuple[bytes, Custody]]:
+        """What is to be sent again of some frames; nobody waits for the rest any more."""
+        found = []
         for frame in frames:
             assert frame.custody is not None
-            if self._is_graceful:
-                self._outbox.put(self._repeat(frame.data), frame.custody, passes=False)
-                frame.custody.settle()
+            carrier = self._repeated(frame.data)
+            if carrier.publications:
+                found.append((self._codec.encode(carrier), frame.custody))
             else:
-                frame.custody.lose()
+                frame.custody.settle()
+        return found
+
+    def _repeated(self, frame: bytes) -> Carrier:
+        message = self._codec.decode(frame[LENGTH_BYTES:])
+        assert isinstance(message, Carrier)
+        return repeated(message)
 
     def _repeat(self, frame: bytes) -> bytes:
-        message = self._codec.decode(frame[LENGTH_BYTES:])
-        assert type(message) is PublicationBatch
-        return self._codec.encode(repeated(message))
+        return self._codec.encode(self._repeated(frame))
 
     def open_gate(self) -> None:
         """The other end has said its table, and can take publications."""
@@ -256,7 +271,7 @@ class LinkSession:
         frames = self._outbox.assured()
         self._outbox = self._new_outbox()
         self._outbox.is_parked = True
-        self._spool.rewind((self._repeat(frame.data), frame.custody) for frame in frames)
+        self._spool.rewind(self._again(frames))
         self._begin_anew()
         self._start()
 
@@ -272,10 +287,25 @@ class LinkSession:
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
         self._connect()
-        for frame in frames:
-            assert frame.custody is not None
-            frame.custody.lose()
+        self._unsettled += frames
         return changes
+
+    def returned(self) -> list[tuple[Carrier, Custody]]:
+        """What was not settled when a session ended, marked, oldest first; each is said once.
+
+        Each custody is to be settled when what it was for has been seen to.
+        """
+        frames, self._unsettled = self._unsettled, []
+        found = []
+        for frame in frames:
+            if frame.custody is None or isinstance(frame.custody, Errand):
+                continue  # it is asked again elsewhere
+            carrier = self._repeated(frame.data)
+            if carrier.publications:
+                found.append((carrier, frame.custody))
+            else:
+                frame.custody.settle()
+        return found
 
     # --- what goes out ------------------------------------------------------------------------
 
@@ -314,12 +344,12 @@ class LinkSession:
                 raise WireError(f"{type(message).__name__} takes {len(frame)} bytes, not {longest}")
             return [frame]
         except WireError:
-            if type(message) is not PublicationBatch or len(message.publications) < 2:
+            if not isinstance(message, Carrier) or len(message.publications) < 2:
                 raise
-        # Too long together: what goes into one batch here came in several.
-        middle, hops = len(message.publications) // 2, message.hops
+        # Too long together: what goes into one here came in several.
+        middle = len(message.publications) // 2
         halves = message.publications[:middle], message.publications[middle:]
-        return [frame for half in halves for frame in self._frames(PublicationBatch(half, hops))]
+        return [frame for half in halves for frame in self._frames(message.with_publications(half))]
 
     def to_write(self) -> bytes:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""

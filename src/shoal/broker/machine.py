@@ -7,6 +7,7 @@ exception; what a driver gets wrong (time running backwards) raises.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 from shoal.broker.effects import (
@@ -18,13 +19,13 @@ from shoal.broker.effects import (
     Received,
     Record,
     Requested,
+    Returned,
     Started,
     TimerFired,
 )
 from shoal.broker.messages import Ping, Pong, Rejected
 from shoal.broker.records import RefusalRecord
-from shoal.broker.routing_table import RoutingTable
-from shoal.broker.strategy import BrokerContext, ProtocolError, StrategyFactory
+from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
 from shoal.model import BrokerId
 
 
@@ -50,9 +51,14 @@ class Broker:
         self._now_us = 0
 
     @property
-    def tables(self) -> RoutingTable:
-        """The routing table, to look at."""
-        return self._strategy.tables
+    def strategy(self) -> Strategy:
+        """The system at this broker, to look at."""
+        return self._strategy
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        """What there is to show of it: how many of what it holds."""
+        return self._strategy.description
 
     @property
     def is_ready(self) -> bool:
@@ -89,6 +95,8 @@ class Broker:
                 self._strategy.timer(key, now_us, out)
             case LinkChanged(neighbour, up):
                 self._strategy.link(neighbour, up, now_us, out)
+            case Returned(neighbour, carrier):
+                self._strategy.returned(neighbour, carrier, now_us, out)
             case Measured():
                 self._strategy.measured(input)
             case Started():

@@ -11,6 +11,7 @@ client library speaks it; what only the brokers of one system say is in that sys
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 import msgspec
 
@@ -91,11 +92,35 @@ class RoutedPublication(msgspec.Struct, frozen=True, array_like=True):
     trace_session: MessageId | None = None
 
 
-class PublicationBatch(Message, frozen=True):
-    """Publications on their way; `hops` counts the overlay links travelled so far."""
+class Carrier(Message, frozen=True):
+    """Base of whatever carries publications from broker to broker; all else in it is their route.
+
+    Drivers meter, gate, join and keep carriers, and never look into a route.
+    """
 
     publications: tuple[RoutedPublication, ...]
+
+    @property
+    def route(self) -> object:
+        """Equal for carriers of one type whose publications may travel as one."""
+        return self.with_publications(())
+
+    def with_publications(self, publications: tuple[RoutedPublication, ...]) -> Self:
+        """Other publications on the same route."""
+        return msgspec.structs.replace(self, publications=publications)
+
+
+class PublicationBatch(Carrier, frozen=True):
+    """Publications on their way; `hops` counts the overlay links travelled so far."""
+
     hops: int
+
+    @property
+    def route(self) -> int:
+        return self.hops
+
+    def with_publications(self, publications: tuple[RoutedPublication, ...]) -> PublicationBatch:
+        return PublicationBatch(publications, self.hops)
 
 
 class Publish(Message, frozen=True):

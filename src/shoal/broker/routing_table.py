@@ -100,6 +100,14 @@ class RoutingTable:
             self._index.match_each
         )
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many rows it has of each kind."""
+        return {
+            "subscriptions": len(self.subscriptions),
+            "advertisements": len(self.advertisements),
+        }
+
     def add_advertisement(
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
     ) -> AdvertisementEntry:

@@ -1,8 +1,8 @@
 """What an overlay system must provide to the broker machine.
 
 The machine owns the door: it tells inputs apart and refuses what its own side did wrong.  All
-else is the system's: six methods, one per kind of input, each appending effects to `out`, and
-`tables`, `is_ready` and `keeps_order`, for whoever looks at a broker from outside.
+else is the system's: a method per kind of input, each appending effects to `out`, and what it says
+of itself to whoever looks at a broker from outside.
 
 Neighbours are those at the start.  A system may ask for links to others (`OpenLink`), whatever
 the shape of its overlay; whom it may talk to is its own affair.
@@ -10,15 +10,14 @@ the shape of its overlay; whom it may talk to is its own affair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from random import Random
 from typing import Protocol
 
 import msgspec
 
 from shoal.broker.effects import Effect, Measured, Started, TimerKey
-from shoal.broker.messages import Message
-from shoal.broker.routing_table import RoutingTable
+from shoal.broker.messages import Carrier, Message
 from shoal.model import BrokerId, ClientId
 
 
@@ -38,8 +37,15 @@ class Strategy(Protocol):
     """One overlay system at one broker."""
 
     @property
-    def tables(self) -> RoutingTable:
-        """The routing table, to look at; empty in a system that does not route by last hops."""
+    def description(self) -> Mapping[str, int]:
+        """What status and metrics show of it: how many of what it holds."""
+
+    @property
+    def searched(self) -> Sized:
+        """The subscriptions that a publication is matched against as it is handled.
+
+        The same object for the strategy's life; empty where that takes `Work` of its own.
+        """
 
     @property
     def is_ready(self) -> bool:
@@ -68,6 +74,14 @@ class Strategy(Protocol):
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """The link to a neighbour came up or went down."""
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        """What was sent to a neighbour whose link was given up, and never settled there, is back.
+
+        It counts as settled here when it is settled wherever this sends it, which may be nowhere.
+        """
 
     def measured(self, measured: Measured) -> None:
         """The monitor reports the broker's recent delays."""

@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from shoal.cli.errors import UserError
+from shoal.cli.support.errors import UserError
 
 COMMANDS = {
     "match": "Try filters: which subscriptions does each publication match?",
@@ -86,7 +86,9 @@ def build_app(asked_for: str | None) -> typer.Typer:
 
 def load_command(name: str) -> Callable[..., None]:
     """The function behind a command; its docstring is the command's help."""
-    function: Callable[..., None] = getattr(importlib.import_module(f"shoal.cli.{name}"), name)
+    function: Callable[..., None] = getattr(
+        importlib.import_module(f"shoal.cli.commands.{name}"), name
+    )
     return function
 
 

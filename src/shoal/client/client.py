@@ -35,7 +35,7 @@ from shoal.client.session import (
 )
 from shoal.client.subscription import Message, Subscription
 from shoal.language import parse
-from shoal.matching.topic_filters import check_topic
+from shoal.matching.topics.filters import check_topic
 from shoal.model import Value, check_attributes
 from shoal.mqtt.connecting import FOLLOW
 from shoal.mqtt.content import ADVERTISE

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
-from shoal.pipeline.provenance import write_note
+from shoal.pipeline.checks.provenance import write_note
 
 Row = TypeVar("Row", bound="TableRow")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.broker.messages import Publish
-from shoal.broker.strategy import BrokerContext, Strategy
+from shoal.broker.strategy import Strategy
 from shoal.experiments.run_files import Event, RunFileError, Workload, read_workload
 from shoal.experiments.scenario import Scenario, check_faults
 from shoal.experiments.topologies import scenario_links
@@ -21,9 +21,8 @@ from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_t
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Advertisement, BrokerId, ClientId, Filter, Publication, Subscription
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tree.shapes import Link
+from shoal.overlays.shapes import Link
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.world import World
 
@@ -66,8 +65,7 @@ def run_workload(
 ) -> RunResult:
     """Simulate a scenario with this workload and these links, whatever it says of either."""
     check_faults(scenario.faults, {row.broker for row in workload.brokers}, links)
-    strategies: list[Strategy] = []
-    world = _build_world(scenario, workload, links, strategies)
+    world = _build_world(scenario, workload, links)
     subscriptions = _start_clients(world, workload, scenario)
     settled_us = world.queue.last_us + scenario.run.settle_us
     _Replay(world, iter(workload.events), settled_us).start()
@@ -83,7 +81,7 @@ def run_workload(
         if progress is not None:
             progress(min(now_us, end_us), end_us)
         if observe is not None:
-            observe(strategies)
+            observe([node.machine.strategy for node in world.brokers.values()])
 
     world.run(end_us + scenario.run.drain_us, tick)
     tables = trace_tables(world, workload, links)
@@ -105,25 +103,13 @@ def _changed(
     return workload._replace(publishers=publishers, events=events)
 
 
-def _build_world(
-    scenario: Scenario, workload: Workload, links: list[Link], strategies: list[Strategy]
-) -> World:
-    """The network; `strategies` gets every broker's system as it is built."""
-    parameters = scenario.parameters
-    if isinstance(parameters, BluedoveParameters):
-        parameters = parameters.for_brokers([row.broker for row in workload.brokers])
-    factory = strategy_factory(scenario.system, parameters)
-
-    def build(context: BrokerContext) -> Strategy:
-        strategy = factory(context)
-        strategies.append(strategy)
-        return strategy
-
+def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> World:
+    brokers = [row.broker for row in workload.brokers]
     return World(
         links,
-        build,
+        strategy_factory(scenario.system, scenario.parameters, brokers),
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
-        brokers=[row.broker for row in workload.brokers],
+        brokers=brokers,
         costs=scenario.service,
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us

@@ -27,9 +27,6 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 
@@ -86,13 +83,19 @@ class RandomTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="rand
     """Each broker linked to a random earlier one, by the scenario's seed."""
 
 
+class Ring(Section, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
+    """Each broker linked to the next, the last to the first; for systems that need no tree."""
+
+    order: BrokerOrder = "workload"
+
+
 class Star(Section, frozen=True, kw_only=True, tag_field="kind", tag="star"):
     """Every broker linked to `centre`; without one, to the workload's first broker."""
 
     centre: BrokerId = ""
 
 
-Topology = BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Star
+Topology = BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Ring | Star
 
 
 class Geography(Section, frozen=True, kw_only=True, tag_field="kind", tag="geography"):
@@ -196,28 +199,49 @@ class Run(Section, frozen=True, kw_only=True):
     drain_us: NotNegative = 60_000_000
 
 
-class Scenario(Section, frozen=True, kw_only=True):
-    """One run.  Sections that the chosen system does not use are kept and have no effect."""
+class _Common(Section, frozen=True, kw_only=True):
+    """What there is whatever systems there are."""
 
     name: Text
     seed: NotNegative = 1
-    system: Literal["tree", "grape", "pop", "bluedove"] = "grape"
+    system: str = "grape"
     workload: Workload
     topology: Topology = BalancedTree()
     underlay: Underlay = Geography()
     service: Service = Service()
-    grape: GrapeParameters = GrapeParameters()
-    pop: PopParameters = PopParameters()
-    bluedove: BluedoveParameters = BluedoveParameters()
     faults: Faults = Faults()
     trace: Trace = Trace()
     run: Run = Run()
 
-    @property
-    def parameters(self) -> msgspec.Struct | None:
-        """Those of the chosen system; None when it has nothing to set."""
-        return getattr(self, self.system, None)
+    def __post_init__(self) -> None:
+        if self.system not in SYSTEMS:
+            raise ValueError(f"system: no system {self.system!r}; use one of {', '.join(SYSTEMS)}")
 
+
+class Scenario(_Common, frozen=True, kw_only=True):
+    """One run.  `sections` has each system's parameters, whose table has that system's name.
+
+    Those that the chosen system does not use are kept and have no effect.
+    """
+
+    sections: dict[str, Any] = {}
+
+    @property
+    def parameters(self) -> msgspec.Struct:
+        """Those of the chosen system."""
+        found: msgspec.Struct | None = self.sections.get(self.system)
+        return SYSTEMS[self.system].parameters() if found is None else found
+
+
+# As it is written: a table for each system there is.
+_WRITTEN: Any = msgspec.defstruct(
+    "Scenario",
+    [(name, system.parameters, system.parameters()) for name, system in SYSTEMS.items()],
+    bases=(_Common,),
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
 
 # Where a scenario names files or folders.
 PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"))
@@ -236,9 +260,16 @@ def parse_scenario(data: dict[str, Any], overrides: Iterable[str] = ()) -> Scena
     return _finish(copied, overrides, "scenario")
 
 
+def written_form(scenario: Scenario) -> dict[str, Any]:
+    """The complete scenario as nested dictionaries, a table for each system."""
+    data: dict[str, Any] = msgspec.to_builtins(scenario)
+    sections: dict[str, Any] = data.pop("sections")
+    return data | sections
+
+
 def dump_scenario(scenario: Scenario, folder: Path) -> str:
     """The complete TOML, to be written into `folder`: loaded from there it is `scenario` again."""
-    data, home = msgspec.to_builtins(scenario), folder.resolve()
+    data, home = written_form(scenario), folder.resolve()
     _map_paths(data, lambda text: Path(os.path.relpath(text, home)).as_posix())
     return msgspec.toml.encode(data).decode()
 
@@ -259,9 +290,13 @@ def check_faults(
 
 
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:
-    overridden = typed_toml.override(data, overrides, Scenario)
+    overridden = typed_toml.override(data, overrides, _WRITTEN)
     _map_paths(data, lambda text: str(Path(text).resolve()))
-    scenario = typed_toml.convert(data, Scenario, label, overridden)
+    written = typed_toml.convert(data, _WRITTEN, label, overridden)
+    scenario = Scenario(
+        **{key: getattr(written, key) for key in _Common.__struct_fields__},
+        sections={name: getattr(written, name) for name in SYSTEMS},
+    )
     _check_settings(overridden, scenario.system)
     return scenario
 
@@ -269,7 +304,7 @@ def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scena
 def _check_settings(overridden: Iterable[str], system: str) -> None:
     """TomlError for a setting that the chosen system does not know; a file may have it."""
     foreign = {name for name in SYSTEMS if name != system}
-    if not SYSTEMS[system].needs_tree:
+    if SYSTEMS[system].shape.opens_links:
         foreign.add("topology")
     for path in overridden:
         if path.partition(".")[0] in foreign:

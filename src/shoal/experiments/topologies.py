@@ -1,4 +1,4 @@
-"""Overlay shapes: which brokers are linked, always as one tree.
+"""Overlay topologies: which brokers are linked.
 
 Each function takes brokers and gives links as pairs, in an order that depends on its arguments
 alone.
@@ -19,21 +19,24 @@ from shoal.experiments.run_files import BrokerRow, LinkRow, Workload, read_rows
 from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.tree.shapes import (
+from shoal.overlays.shapes import (
     Link,
     TopologyError,
     balanced_tree,
     check_brokers,
-    check_tree,
+    ring,
 )
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 
 def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
     """The links that brokers have from the start; none where the system opens its own."""
-    if not SYSTEMS[chosen.system].needs_tree:
+    shape = SYSTEMS[chosen.system].shape
+    if shape.opens_links:
         return []
-    return build_links(chosen.topology, workload.brokers, workload.links, chosen.seed)
+    links = build_links(chosen.topology, workload.brokers, workload.links, chosen.seed)
+    shape.check([row.broker for row in workload.brokers], links)
+    return links
 
 
 def build_links(
@@ -49,6 +52,8 @@ def build_links(
             return balanced_tree(_ordered(names, section.order, seed), section.fan_out)
         case scenario.Line():
             return line(_ordered(names, section.order, seed))
+        case scenario.Ring():
+            return ring(_ordered(names, section.order, seed))
         case scenario.Star():
             return star(names, section.centre or None)
         case scenario.RandomTree():
@@ -59,9 +64,7 @@ def build_links(
             rows = read_rows(Path(section.path), LinkRow) if section.path else workload_links
             if rows is None:
                 raise TopologyError("topology.path: the workload has no links; name a table")
-            links = [(row.left, row.right) for row in rows]
-            check_tree(names, links)
-            return links
+            return [(row.left, row.right) for row in rows]
 
 
 def _ordered(brokers: list[BrokerId], order: scenario.BrokerOrder, seed: int) -> list[BrokerId]:

@@ -10,7 +10,7 @@ from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
 from shoal.experiments.run_files import RUN_TABLES, Workload
 from shoal.matching import matches
 from shoal.model import Filter, SubscriptionId
-from shoal.overlays.tree.shapes import Link
+from shoal.overlays.shapes import Link
 from shoal.simulation.checkers import tally
 from shoal.simulation.world import World
 

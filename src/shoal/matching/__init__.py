@@ -1,14 +1,14 @@
 """Publications to the filters that match them; filters against filters."""
 
-from shoal.matching.covering import CoveringSet, covering_set
 from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex
 from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
-from shoal.matching.relations import covers, overlaps
+from shoal.matching.relations.covering import CoveringSet, covering_set
+from shoal.matching.relations.decisions import covers, overlaps
 from shoal.matching.semantics import evaluate, matches
-from shoal.matching.topic_filters import TopicError, check_topic, read_topic_filter, topic_matches
-from shoal.matching.topic_store import TopicStore
-from shoal.matching.topics import TopicIndex, TopicSubscription
+from shoal.matching.topics.filters import TopicError, check_topic, read_topic_filter, topic_matches
+from shoal.matching.topics.index import TopicIndex, TopicSubscription
+from shoal.matching.topics.store import TopicStore
 
 __all__ = [
     "MAX_SEARCHES",

@@ -23,7 +23,9 @@ from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from shoal.matching.compiled import (
+from shoal.matching.domains import double_at_least, integer_at_least
+from shoal.matching.given import checked
+from shoal.matching.predicates import (
     RISING,
     TYPES,
     Test,
@@ -31,8 +33,6 @@ from shoal.matching.compiled import (
     compile_conjunction,
     threshold,
 )
-from shoal.matching.domains import double_at_least, integer_at_least
-from shoal.matching.given import checked
 from shoal.model import Attributes, Conjunction, Filter, Kind, Operator, Predicate
 
 # Equalities an entry is filed under: attributes in order of their names, and the kinds of values

@@ -37,9 +37,9 @@ from shoal.matching.given import checked
 from shoal.model import Attributes, Filter
 
 if TYPE_CHECKING:
-    from shoal.matching.batches import CompiledFilters
-    from shoal.matching.columns import Batch
-    from shoal.matching.part import Rows
+    from shoal.matching.compiled.batches import CompiledFilters
+    from shoal.matching.compiled.columns import Batch
+    from shoal.matching.compiled.part import Rows
 
 # Lists of fewer publications are matched one at a time: making columns of them takes longer.
 BATCH_MINIMUM = 128
@@ -97,7 +97,7 @@ class MatchIndex(FiledFilters):
         an open side, and an attribute with two open sides is not asked for at all.  ValueError,
         which changes nothing, for arrays of other types or shapes.
         """
-        from shoal.matching.sources import ids_of, rows_of_ranges
+        from shoal.matching.compiled.sources import ids_of, rows_of_ranges
 
         rows = rows_of_ranges(attributes, low, high)
         self._load(ids_of(ids), rows)
@@ -109,7 +109,7 @@ class MatchIndex(FiledFilters):
         `price.low` and `price.high` have the bounds of a closed range.  A null, or an infinite
         bound, asks for nothing.  ValueError, which changes nothing, for columns of other types.
         """
-        from shoal.matching.sources import rows_of_table
+        from shoal.matching.compiled.sources import rows_of_table
 
         self._load(*rows_of_table(table, self._compile().vocabularies))
 
@@ -137,7 +137,7 @@ class MatchIndex(FiledFilters):
         return [match(attributes) for attributes in publications]
 
     def _match_compiled(self, publications: Sequence[Attributes]) -> list[list[Any]]:
-        from shoal.matching.columns import Batch
+        from shoal.matching.compiled.columns import Batch
 
         batch = Batch.of_publications(publications)
         offsets, ids = self._compile().match(batch, self._filters)
@@ -189,7 +189,7 @@ class MatchIndex(FiledFilters):
 
     def _compile(self) -> CompiledFilters:
         if self._compiled is None:
-            from shoal.matching.batches import CompiledFilters
+            from shoal.matching.compiled.batches import CompiledFilters
 
             self._compiled = CompiledFilters()
             for id in self._filters:
@@ -210,7 +210,7 @@ def _batch_of(publications: Mapping[str, Any] | Sequence[Attributes]) -> Batch |
     """Columns, or None where making them takes longer than one publication after the other."""
     if not isinstance(publications, Mapping) and len(publications) < BATCH_MINIMUM:
         return None
-    from shoal.matching.columns import Batch
+    from shoal.matching.compiled.columns import Batch
 
     if isinstance(publications, Mapping):
         return Batch.of_columns(publications)

@@ -154,7 +154,8 @@ class Filter:
     """An immutable, hashable filter.
 
     Equal filters have the same expression; filters that only mean the same need not be equal
-    (see `shoal.matching.relations`).  `normal_form` raises FilterError past MAX_CONJUNCTIONS.
+    (see `shoal.matching.relations.decisions`).  `normal_form` raises FilterError past
+    MAX_CONJUNCTIONS.
     """
 
     def __init__(self, expression: Expression) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
 from shoal.broker.messages import Message as Request
-from shoal.matching.topic_filters import ALL_LEVELS, ONE_LEVEL
+from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL
 from shoal.model import (
     EVERYTHING,
     Advertisement,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.matching.topic_filters import TopicError, read_topic_filter
+from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.mqtt.errors import MqttError, malformed, protocol_error
 from shoal.mqtt.fields import Reader
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType

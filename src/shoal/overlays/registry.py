@@ -1,71 +1,60 @@
-"""The systems in the house: name → how a broker builds it, and from which parameters.
+"""The systems in the house, by name.
 
->>> strategy_factory("grape", GrapeParameters(weight=50)) is not None
+A system of one's own needs no change here: the environment variable `SHOAL_SYSTEMS` names modules,
+separated by commas, each with a `SYSTEM`.  It then is a system like the others for every command.
+
+>>> from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+>>> strategy_factory("grape", Parameters(weight=50)) is not None
 True
->>> strategy_factory("tree", GrapeParameters())  # doctest: +ELLIPSIS
+>>> strategy_factory("tree", Parameters())  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 TypeError: not the parameters of tree: Parameters(trace_session_length=100, ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import importlib
+import os
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
-from shoal.broker.wire import Vocabulary
-from shoal.overlays.bluedove.messages import MESSAGES as BLUEDOVE_MESSAGES
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.bluedove.protocol import Bluedove
-from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE_MESSAGES
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.overlays.publisher_relocation.grape.protocol import Grape
-from shoal.overlays.publisher_relocation.messages import MESSAGES as MIGRATION_MESSAGES
-from shoal.overlays.publisher_relocation.pop.messages import MESSAGES as POP_MESSAGES
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
-from shoal.overlays.publisher_relocation.pop.protocol import Pop
-from shoal.overlays.tree.routing import TreeRouting
+from shoal.broker.strategy import StrategyFactory
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.system import SYSTEM as BLUEDOVE
+from shoal.overlays.publisher_relocation.grape.system import SYSTEM as GRAPE
+from shoal.overlays.publisher_relocation.pop.system import SYSTEM as POP
+from shoal.overlays.system import System
+from shoal.overlays.tree.system import SYSTEM as TREE
+
+FURTHER = "SHOAL_SYSTEMS"
 
 
-class NoParameters(msgspec.Struct, frozen=True):
-    """Of a system that has nothing to set."""
-
-
-class System(NamedTuple):
-    """One system: what builds it at a broker, and what its brokers say beside `wire.COMMON`.
-
-    `parameters` is the type of what sets it, with its defaults; `needs_tree` says that its
-    brokers are linked as a tree from the start, and open no links themselves.
-    """
-
-    strategy: Callable[[BrokerContext, Any], Strategy]
-    parameters: type[msgspec.Struct]
-    messages: Vocabulary = ()
-    needs_tree: bool = True
-
-
-def _tree(context: BrokerContext, parameters: NoParameters) -> Strategy:
-    return TreeRouting(context)
+def _further() -> Iterator[System]:
+    """Those of modules that the environment names."""
+    for module in filter(None, os.environ.get(FURTHER, "").split(",")):
+        yield importlib.import_module(module.strip()).SYSTEM
 
 
 SYSTEMS: dict[str, System] = {
-    "tree": System(_tree, NoParameters),
-    "grape": System(Grape, GrapeParameters, (*MIGRATION_MESSAGES, *GRAPE_MESSAGES)),
-    "pop": System(Pop, PopParameters, (*MIGRATION_MESSAGES, *POP_MESSAGES)),
-    "bluedove": System(Bluedove, BluedoveParameters, BLUEDOVE_MESSAGES, needs_tree=False),
+    system.name: system for system in (TREE, GRAPE, POP, BLUEDOVE, *_further())
 }
 
 
-def strategy_factory(system: str, parameters: msgspec.Struct | None = None) -> StrategyFactory:
+def strategy_factory(
+    system: str,
+    parameters: msgspec.Struct | None = None,
+    brokers: Sequence[BrokerId] | None = None,
+) -> StrategyFactory:
     """What builds `system` at a broker; without parameters, with their defaults.
 
-    TypeError when they are another system's parameters.
+    With `brokers`, for just these.  TypeError when they are another system's parameters.
     """
-    strategy, kind, *_ = SYSTEMS[system]
+    found = SYSTEMS[system]
     if parameters is None:
-        parameters = kind()
-    if not isinstance(parameters, kind):
+        parameters = found.parameters()
+    if not isinstance(parameters, found.parameters):
         raise TypeError(f"not the parameters of {system}: {parameters}")
-    return lambda context: strategy(context, parameters)
+    if brokers is not None:
+        parameters = found.complete(parameters, brokers)
+    return lambda context: found.strategy(context, parameters)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DatetimeType, StringType, StructField, StructType
 
-from shoal.pipeline.parquet_files import check_parquet
+from shoal.pipeline.checks.parquet_files import check_parquet
 from shoal.pipeline.tables import TableError
 
 _CSV_OPTIONS = {"header": "true", "quote": '"', "escape": '"', "mode": "FAILFAST"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from shoal.pipeline.matching_job import matching_pairs
-from shoal.pipeline.provenance import write_note
+from shoal.pipeline.checks.provenance import write_note
+from shoal.pipeline.matching.matching_job import matching_pairs
 from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY, SUBSCRIPTIONS, TRUTH
 from shoal.pipeline.tables import EVENTS, TableError, new_folder, read_table, write_table
 

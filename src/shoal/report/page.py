@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+import msgspec
+
+from shoal.overlays.registry import SYSTEMS
 from shoal.report import figures
 from shoal.report.charts import MAX_BARS, Series, bar_chart, line_chart, readings
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
@@ -187,25 +190,29 @@ def _panel(
     )  # fmt: skip
 
 
-def _only_dispatch(run: Run) -> list[str]:
-    """Brokers of a cluster that take clients and do not match."""
-    if run.metrics["system"] != "bluedove":
+def _doors(run: Run) -> list[str]:
+    """The brokers that clients connect to, where those are not all."""
+    system = SYSTEMS.get(run.metrics["system"])
+    if system is None:
         return []
-    section = run.scenario["bluedove"]
-    return [each for each in section["dispatchers"] if each not in section["matchers"]]
+    parameters = msgspec.convert(run.scenario.get(system.name, {}), system.parameters)
+    brokers = [row["broker"] for row in run.brokers]
+    doors = [each for each in brokers if system.takes_clients(parameters, each)]
+    return doors if len(doors) < len(brokers) else []
 
 
 def _marks_note(run: Run) -> str:
-    if _only_dispatch(run):
-        return "Square: a dispatcher, where clients connect; disc: a matcher"
+    if _doors(run):
+        return "Square: a broker that clients connect to; disc: one that they do not"
     return "Disc: a broker"
 
 
 def _cluster_note(run: Run) -> str:
-    if run.metrics["system"] != "bluedove":
+    system = SYSTEMS.get(run.metrics["system"])
+    if system is None or not system.shape.opens_links:
         return ""
-    both = "" if _only_dispatch(run) else "Every broker takes clients and matches. "
-    return f"{run.name} is a cluster, where every broker may talk to every other. {both}"
+    every = "" if _doors(run) else "Every broker takes clients. "
+    return f"In {run.name} every broker may talk to every other. {every}"
 
 
 def _map_title(run: Run) -> str:
@@ -228,7 +235,7 @@ def _placement(runs: Sequence[Run]) -> Placement:
         for row in run.brokers:
             both = row["latitude"], row["longitude"]
             coordinates[row["broker"]] = None if None in both else both
-    inside = {broker for run in runs for broker in _only_dispatch(run)}
+    inside = {broker for run in runs for broker in _doors(run)}
     return place(coordinates, sorted(links), inside)
 
 
@@ -244,7 +251,7 @@ def _drawing(run: Run, colour: str, placement: Placement, largest: float, title:
             (row["first_broker"], row["last_broker"])
             for row in run.moves if row["first_broker"] != row["last_broker"]
         ),
-        squares=_only_dispatch(run),
+        squares=_doors(run),
     )  # fmt: skip
 
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shoal.overlays.registry import SYSTEMS
 from shoal.report.figures import count, seconds
-
-# How many publications of one publisher a system needs before it decides.
-NEEDED = {"grape": "trace_session_length", "pop": "threshold"}
 
 
 def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
@@ -28,7 +26,7 @@ def why_nobody_moved(
 ) -> str:
     """In words; `has_decided` says that the system chose a broker for somebody."""
     system = scenario["system"]
-    if system not in NEEDED:
+    if not _needed(system):
         return f"{system} moves no publishers."
     if too_few := _too_few(scenario, checks):
         text = too_few[0]
@@ -40,9 +38,14 @@ def why_nobody_moved(
     return f"{system} decided nothing."
 
 
+def _needed(system: str) -> str:
+    """The parameter that says after how many publications of one publisher it decides."""
+    return SYSTEMS[system].decides_after if system in SYSTEMS else ""
+
+
 def _too_few(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
     system, most = scenario["system"], checks.get("most_by_one_publisher")
-    key = NEEDED.get(system, "")
+    key = _needed(system)
     needed = scenario.get(system, {}).get(key)
     if most is None or needed is None or most >= needed:
         return []

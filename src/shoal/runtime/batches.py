@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.broker.messages import Message, PublicationBatch
+from shoal.broker.messages import Carrier, Message
 
 # Publications handled in one go; the loop must come back to its sockets meanwhile.
 MAX_BATCH = 1_024
@@ -16,11 +16,11 @@ def joined(messages: Sequence[Message]) -> list[tuple[Message, int]]:
     With each, how many of them it is.
     """
     found: list[tuple[Message, int]] = []
-    run: list[PublicationBatch] = []
+    run: list[Carrier] = []
     length = 0
     for message in messages:
-        if type(message) is PublicationBatch:
-            if run and (message.hops != run[0].hops or length >= MAX_BATCH):
+        if isinstance(message, Carrier):
+            if run and not (length < MAX_BATCH and _is_alike(message, run[0])):
                 found.append((_batch(run), len(run)))
                 run, length = [], 0
             run.append(message)
@@ -35,7 +35,11 @@ def joined(messages: Sequence[Message]) -> list[tuple[Message, int]]:
     return found
 
 
-def _batch(run: list[PublicationBatch]) -> PublicationBatch:
+def _is_alike(carrier: Carrier, other: Carrier) -> bool:
+    return type(carrier) is type(other) and carrier.route == other.route
+
+
+def _batch(run: list[Carrier]) -> Carrier:
     if len(run) == 1:
         return run[0]
-    return PublicationBatch(tuple(one for each in run for one in each.publications), run[0].hops)
+    return run[0].with_publications(tuple(one for each in run for one in each.publications))

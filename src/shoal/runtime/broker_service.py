@@ -24,30 +24,29 @@ from shoal.broker.link_controls import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.runtime.access import NetworkAccess
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.admin import AdminServer
 from shoal.runtime.clock import Clock
-from shoal.runtime.couriers import Couriers
-from shoal.runtime.journal_files import JournalFiles
-from shoal.runtime.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.access import NetworkAccess
+from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.links.couriers import Couriers
+from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
-from shoal.runtime.peer_links import PeerLinks, PeerSettings
-from shoal.runtime.publishers import LivePublishers
-from shoal.runtime.spool_files import Spools, SpoolSettings, waits_for
+from shoal.runtime.operations.admin import AdminServer
+from shoal.runtime.storage.journal_files import JournalFiles
+from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
 from shoal.runtime.tls import (
     load_client_context,
     load_contexts,
     renew_client_context,
     renew_contexts,
 )
-from shoal.runtime.websocket import WebSocket, is_same_host
 
 if TYPE_CHECKING:
-    from shoal.runtime.trace_writer import TraceWriter
+    from shoal.runtime.operations.trace_writer import TraceWriter
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
@@ -67,11 +66,11 @@ class BrokerService:
         self.listening: dict[str, Address] = {}
         self._started_s = time.monotonic()
         system = SYSTEMS[network.system]
-        factory = strategy_factory(network.system, _parameters(network))
         clock = Clock()
         self.trace = _trace_writer(network.trace, name, clock.now_us())
-        machine = Broker(name, (), factory, network.seed, network.neighbours(name))
-        self.node = Node(machine, clock, self.trace)
+        machine = Broker(name, (), network.factory, network.seed, network.neighbours(name))
+        limits, has_cycles = network.link_limits.limits, system.shape.has_cycles
+        self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         settings = PeerSettings(
@@ -79,9 +78,10 @@ class BrokerService:
             neighbours=network.neighbours(name),
             addresses={each.name: read_address(each.peers) for each in network.brokers},
             incarnation=time.time_ns(),
-            limits=network.link_limits.limits,
+            limits=limits,
             tls=self._contexts,
-            open_to_all=not system.needs_tree,
+            has_cycles=has_cycles,
+            open_to_all=system.shape.opens_links,
         )
         files = _journal_files(network, name)
         self.spools = _spools(network, name, files, self.node)
@@ -89,7 +89,7 @@ class BrokerService:
         client_tls = network.client_tls
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         # A broker without a network is all there is: the machine has nothing to add.
-        networked = len(network.brokers) > 1 or self.trace is not None
+        networked = self._is_networked = len(network.brokers) > 1 or self.trace is not None
         self._access = NetworkAccess(network.access)
         self.couriers = Couriers(self.node, settings)
         self.links.couriers = self.couriers
@@ -224,8 +224,10 @@ class BrokerService:
 
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
-        tables = self.node.machine.tables
         statistics = self.door.clients.statistics
+        tables = dict(self.node.machine.description)
+        if not self._is_networked:
+            tables["subscriptions"] = self.door.clients.subscriptions.count
         return {
             "broker": self.node.id,
             "network": self.network.name,
@@ -236,10 +238,7 @@ class BrokerService:
             "listening": {key: str(where) for key, where in self.listening.items()},
             "links": self.links.status(),
             "is_holding": self.node.is_holding,
-            "tables": {
-                "advertisements": len(tables.advertisements),
-                "subscriptions": len(tables.subscriptions),
-            },
+            "tables": tables,
             "mqtt": {
                 "connected": statistics.connected,
                 "sessions": statistics.sessions,
@@ -299,15 +298,6 @@ def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWr
     """What writes the trace; a broker that writes none needs no Parquet."""
     if not section.folder:
         return None
-    from shoal.runtime.trace_writer import TraceWriter
+    from shoal.runtime.operations.trace_writer import TraceWriter
 
     return TraceWriter(section, name, now_us)
-
-
-def _parameters(network: Network) -> msgspec.Struct | None:
-    """The system's; where they do not say which brokers do what, all do all."""
-    parameters = network.system_parameters
-    if network.system == "bluedove":
-        named = parameters if isinstance(parameters, BluedoveParameters) else BluedoveParameters()
-        return named.for_brokers([each.name for each in network.brokers])
-    return parameters

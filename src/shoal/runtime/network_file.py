@@ -25,16 +25,17 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.broker.link_outbox import LinkLimits
-from shoal.matching.topic_filters import TopicError, read_topic_filter
+from shoal.broker.strategy import StrategyFactory
+from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.mqtt.content import Json
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.network import travels_in
-from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.tree.shapes import TopologyError, check_tree
+from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.shapes import TopologyError
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.journal_files import Sync
-from shoal.runtime.spool_files import MAXIMUM_BYTES
+from shoal.runtime.storage.journal_files import Sync
+from shoal.runtime.storage.spool_files import MAXIMUM_BYTES
 from shoal.typed_toml import TomlError
 
 Acknowledge = Literal["settled", "stored"]
@@ -115,7 +116,7 @@ class RuleSection(Section, frozen=True, kw_only=True):
 
 
 class AccessSection(Section, frozen=True, kw_only=True):
-    """Who is let in; see `shoal.runtime.access`.  Without users and `anonymous`, nobody.
+    """Who is let in; see `shoal.runtime.doors.access`.  Without users and `anonymous`, nobody.
 
     anonymous   clients that do not say who they are
     passwords   a file made by `shoal password`
@@ -242,12 +243,18 @@ class Network(Section, frozen=True, kw_only=True):
         storage = self.storage
         if storage.acknowledge is not msgspec.UNSET:
             return storage.acknowledge
-        return "stored" if storage.folder and SYSTEMS[self.system].needs_tree else "settled"
+        return "stored" if storage.folder and SYSTEMS[self.system].stores else "settled"
 
     @property
     def system_parameters(self) -> msgspec.Struct | None:
         found: msgspec.Struct | None = self.parameters.get(self.system)
         return found
+
+    @property
+    def factory(self) -> StrategyFactory:
+        """What builds the system at one of these brokers."""
+        names = [broker.name for broker in self.brokers]
+        return strategy_factory(self.system, self.system_parameters, names)
 
 
 # Where a network file names files or folders.
@@ -315,9 +322,9 @@ def problems(network: Network) -> list[str]:
         found += [f"links[{place}]: no broker {end!r}" for end in (left, right) if end not in names]
         if left == right:
             found.append(f"links[{place}]: joins {left!r} to itself")
-    if not found and SYSTEMS[network.system].needs_tree:
+    if not found:
         try:
-            check_tree(names, network.links)
+            SYSTEMS[network.system].shape.check(names, network.links)
         except TopologyError as error:
             found.append(f"links: {error}")
     found += _address_problems(network)
@@ -331,8 +338,8 @@ def problems(network: Network) -> list[str]:
         where = "storage.acknowledge: stored"
         if not folder:
             found.append(f"{where} needs a disk; set storage.folder")
-        if not SYSTEMS[network.system].needs_tree:
-            found.append(f"{where} is for trees; {network.system} counts who is away as gone")
+        if not SYSTEMS[network.system].stores:
+            found.append(f"{where}: {network.system} does not, and counts who is away as gone")
     return found
 
 

@@ -5,7 +5,8 @@ go, publications of a run as one batch; what is to be written is gathered until 
 through with the sockets that are ready, and then goes out as one write for each of them.
 
 A neighbour that takes nothing more holds back what would be sent to it: publications of this
-broker's clients and of its other neighbours wait where they are, and so does whoever sends them.
+broker's clients and, on a tree, of its other neighbours wait where they are, and so does whoever
+sends them.
 
 An input may come with a `Custody`: the frames that it causes extend it, and so does a machine that
 is not done with it; whoever brought it is told when all of that is settled.
@@ -41,6 +42,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Requested,
+    Returned,
     Send,
     SetTimer,
     Settled,
@@ -50,9 +52,10 @@ from shoal.broker.effects import (
     Unsettled,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Message, PublicationBatch, Publish
+from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.admission import Admission
 from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.held_back import HeldBack
@@ -132,7 +135,9 @@ class Node:
         machine: Broker,
         clock: Clock,
         trace: Trace | None = None,
+        admits_bytes: int | None = None,
     ) -> None:
+        """`admits_bytes` bounds what its own clients have under way (see `Admission`)."""
         self.id = machine.id
         self.machine = machine
         self.clock = clock
@@ -152,6 +157,9 @@ class Node:
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
         self._is_ready = machine.is_ready
         self._held_back = HeldBack()
+        self._admission: Admission | None = None
+        if admits_bytes is not None:
+            self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
         self._is_handling = False
         self._flush_is_due = False
         self._deliveries = 0
@@ -211,7 +219,7 @@ class Node:
         """
         at = 0
         for message, count in joined(messages):
-            custody = owe(at, at + count - 1) if owe and is_assured(message) else None
+            custody = owe(at, at + count - 1) if owe and self._is_kept(message) else None
             self.bring(Received(neighbour, message), since_us, custody)
             at += count
 
@@ -227,8 +235,11 @@ class Node:
             if self._held_back.is_full:
                 self.hold(True, "not ready")
             return
-        if self._trace is not None and isinstance(request, Publish):
-            self._trace.published(request)
+        if isinstance(request, Publish):
+            if self._trace is not None:
+                self._trace.published(request)
+            if self._admission is not None:
+                custody = self._admission.admit(request, custody)
         self.bring(Requested(client, request), since_us, custody)
 
     def _handle(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
@@ -281,7 +292,7 @@ class Node:
     def _send(self, effect: Send, custody: Custody | None) -> None:
         assert self.links is not None
         self.counts["messages_out"] += 1
-        if custody is not None and not is_assured(effect.message):
+        if custody is not None and not self._is_kept(effect.message):
             custody = None
         try:
             self.links.send(effect.neighbour, effect.message, custody)
@@ -289,6 +300,12 @@ class Node:
             # Doors check what they let in; a message that is lost here is better than a broker.
             self.counts["unwritable"] += 1
             _log.error("a message is lost", extra={"to": effect.neighbour, "problem": str(error)})
+
+    def _is_kept(self, message: Message) -> bool:
+        """Whether a neighbour says when it is settled there: both ends of a link must agree."""
+        if self._admission is not None and isinstance(message, Carrier):
+            return True
+        return is_assured(message)
 
     def _deliver(self, effect: Deliver, now_us: int) -> None:
         client = self._clients.get(effect.client)
@@ -423,6 +440,12 @@ class Node:
             if not change.up:
                 self._tell_of_link(change.neighbour, False)
 
+    def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, Custody]]) -> None:
+        """What was not settled at a neighbour whose link was given up."""
+        for carrier, custody in carriers:
+            self.counts["publications_returned"] += len(carrier.publications)
+            self.bring(Returned(neighbour, carrier), custody=custody)
+
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
@@ -432,7 +455,7 @@ def _publications(input: Input) -> int:
     kind = type(input)
     if kind is Received:
         message = input.message  # type: ignore[union-attr]
-        return len(message.publications) if type(message) is PublicationBatch else 0
+        return len(message.publications) if isinstance(message, Carrier) else 0
     if kind is Requested:
         request = input.request  # type: ignore[union-attr]
         return len(request.publications) if type(request) is Publish else 0

@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.segments import Dimension
-from shoal.overlays.tree.shapes import balanced_tree
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.shapes import Link
+from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import AccessSection, BrokerSection, Network
 
@@ -48,64 +48,50 @@ class StartError(Exception):
 
 
 def local_network(
-    brokers: int,
     system: str,
+    layout: Layout,
     *,
     host: str = "127.0.0.1",
     port: int = 1883,
     websockets: bool = False,
 ) -> Network:
-    """A balanced binary tree of brokers B1, B2, ... on this machine.
+    """A new network of a system on this machine, linked in its shape.
 
     MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
     """
-    names = [f"B{number}" for number in range(1, brokers + 1)]
-    links = balanced_tree(names, 2)
-    return local_brokers(names, links, system, host=host, port=port, websockets=websockets)
+    sections = _sections([*layout.doors], [*layout.others], host, port, websockets)
+    links = SYSTEMS[system].shape.make([broker.name for broker in sections])
+    return _network(system, sections, links, layout.parameters)
 
 
 def local_brokers(
     brokers: Sequence[BrokerId],
-    links: Sequence[tuple[BrokerId, BrokerId]],
+    links: Sequence[Link],
     system: str,
     parameters: msgspec.Struct | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     websockets: bool = False,
-    seed: int = 0,
 ) -> Network:
     """These brokers, linked so, on this machine; where MQTT listens is as in `local_network`."""
+    sections = _sections(list(brokers), [], host, port, websockets)
+    return _network(system, sections, links, parameters)
+
+
+def _network(
+    system: str,
+    sections: tuple[BrokerSection, ...],
+    links: Sequence[Link],
+    parameters: msgspec.Struct | None,
+) -> Network:
     return Network(
         name="local",
-        brokers=_sections(list(brokers), [], host, port, websockets),
+        brokers=sections,
         system=system,
         links=tuple(links),
-        seed=seed,
         access=_OPEN,
         parameters={} if parameters is None else {system: parameters},
-    )
-
-
-def local_cluster(
-    dispatchers: int,
-    matchers: int,
-    dimensions: tuple[Dimension, ...],
-    *,
-    host: str = "127.0.0.1",
-    port: int = 1883,
-    websockets: bool = False,
-) -> Network:
-    """BlueDove on this machine: dispatchers D1, ... that clients connect to, matchers M1, ..."""
-    front = [f"D{number}" for number in range(1, dispatchers + 1)]
-    back = [f"M{number}" for number in range(1, matchers + 1)]
-    parameters = Parameters(dispatchers=tuple(front), matchers=tuple(back), dimensions=dimensions)
-    return Network(
-        name="local",
-        brokers=_sections(front, back, host, port, websockets),
-        system="bluedove",
-        access=_OPEN,
-        parameters={"bluedove": parameters},
     )
 
 

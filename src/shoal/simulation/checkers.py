@@ -1,9 +1,8 @@
 """Judges that stand outside: they see what was asked and what was delivered, never how.
 
 `check_deliveries` compares a run's deliveries with the naive truth over the global picture:
-nothing lost, nothing twice, nothing that nobody asked for, each publisher's order kept.
-`expected_tables` computes every broker's routing table from where clients are, by paths in the
-tree; `check_tables` compares.
+nothing lost, nothing twice, nothing that nobody asked for, each publisher's order kept.  What
+brokers hold is judged by each system's own oracle (`shoal.overlays.system`).
 
 A subscription takes a while to reach the publishers.  Within `settle_us` of the moment it is
 made or taken back, a delivery is allowed and not required.
@@ -17,12 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.broker.routing_table import RoutingTable
-from shoal.matching import matches, overlaps
+from shoal.matching import matches
 from shoal.model import (
-    Advertisement,
-    AdvertisementId,
-    BrokerId,
     ClientId,
     Publication,
     Subscription,
@@ -131,101 +126,3 @@ def _is_within(timed: TimedSubscription, published_us: int, margin_us: int) -> b
     if published_us < timed.from_us - margin_us:
         return False
     return timed.until_us is None or published_us < timed.until_us + margin_us
-
-
-class TableRows(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker's table as plain rows, to compare.
-
-    advertisements   id → last hop (None: local)
-    subscriptions    id → (last hop, the neighbours it was forwarded to)
-    """
-
-    advertisements: dict[AdvertisementId, BrokerId | None]
-    subscriptions: dict[SubscriptionId, tuple[BrokerId | None, frozenset[BrokerId]]]
-
-
-def expected_tables(
-    links: Iterable[tuple[BrokerId, BrokerId]],
-    advertisements: Iterable[tuple[Advertisement, BrokerId]],
-    subscriptions: Iterable[tuple[Subscription, BrokerId]],
-) -> dict[BrokerId, TableRows]:
-    """Every broker's table, from each client's broker and paths in the tree alone.
-
-    Where links are down there are several trees, and nothing passes between them.
-    """
-    advertised, subscribed = list(advertisements), list(subscriptions)
-    neighbours: dict[BrokerId, list[BrokerId]] = {}
-    for _, home in (*advertised, *subscribed):
-        neighbours.setdefault(home, [])
-    for left, right in links:
-        neighbours.setdefault(left, []).append(right)
-        neighbours.setdefault(right, []).append(left)
-    towards = {broker: next_hops(broker, neighbours) for broker in neighbours}
-    tables = {
-        broker: TableRows(
-            advertisements={
-                advertisement.id: towards[home][broker]
-                for advertisement, home in advertised
-                if broker in towards[home]
-            },
-            subscriptions={},
-        )
-        for broker in neighbours
-    }
-    for subscription, home in subscribed:
-        forwarded: dict[BrokerId, set[BrokerId]] = {home: set()}
-        for advertisement, publisher_home in advertised:
-            if home not in towards[publisher_home]:
-                continue
-            if overlaps(subscription.filter, advertisement.filter):
-                here = home
-                while (next_hop := towards[publisher_home][here]) is not None:
-                    forwarded[here].add(next_hop)
-                    forwarded.setdefault(next_hop, set())
-                    here = next_hop
-        for broker, hops in forwarded.items():
-            row = (towards[home][broker], frozenset(hops))
-            tables[broker].subscriptions[subscription.id] = row
-    return tables
-
-
-def next_hops(
-    home: BrokerId, neighbours: Mapping[BrokerId, Sequence[BrokerId]]
-) -> dict[BrokerId, BrokerId | None]:
-    """For every broker: the next hop to `home`."""
-    hops: dict[BrokerId, BrokerId | None] = {home: None}
-    reached = [home]
-    for broker in reached:
-        for neighbour in neighbours[broker]:
-            if neighbour not in hops:
-                hops[neighbour] = broker
-                reached.append(neighbour)
-    return hops
-
-
-def check_tables(
-    expected: Mapping[BrokerId, TableRows], actual: Mapping[BrokerId, RoutingTable]
-) -> list[str]:
-    """One line for each row that differs; empty when the tables are as they should be."""
-    problems = []
-    for broker in sorted(expected):
-        rows, table = expected[broker], actual[broker]
-        found = TableRows(
-            advertisements={name: row.last_hop for name, row in table.advertisements.items()},
-            subscriptions={
-                name: (row.last_hop, frozenset(row.forwarded_to))
-                for name, row in table.subscriptions.items()
-            },
-        )
-        for what in ("advertisements", "subscriptions"):
-            problems += _differences(f"{broker}: {what}", getattr(rows, what), getattr(found, what))
-    return problems
-
-
-def _differences(where: str, want: Mapping[str, object], have: Mapping[str, object]) -> list[str]:
-    missing = "no row"
-    return [
-        f"{where} {name}: {have.get(name, missing)}, should be {want.get(name, missing)}"
-        for name in sorted(want.keys() | have.keys())
-        if want.get(name, missing) != have.get(name, missing)
-    ]

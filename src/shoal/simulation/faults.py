@@ -1,7 +1,7 @@
 """What goes wrong on purpose: lossy links, links that break, brokers that crash.
 
 `LinkFaults` makes every overlay link lose, delay and reorder messages at random (seeded); brokers
-then run behind `shoal.broker.links`.  Crashes and cuts are events that the world takes at a set
+then run behind `shoal.simulation.links`.  Crashes and cuts are events that the world takes at a set
 time (`World.crash`, `World.cut`).
 """
 

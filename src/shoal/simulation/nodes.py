@@ -29,12 +29,12 @@ from shoal.broker.effects import (
     TimerFired,
     TimerKey,
 )
-from shoal.broker.links import Frame
-from shoal.broker.messages import Message, PublicationBatch, Publish, Rejected
+from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, Rejected
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
-from shoal.broker.routing_table import RoutingTable
+from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.simulation.event_queue import Action, EventQueue
+from shoal.simulation.links import Frame
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
@@ -48,7 +48,7 @@ class Machine(Protocol):
     def id(self) -> BrokerId: ...
 
     @property
-    def tables(self) -> RoutingTable: ...
+    def strategy(self) -> Strategy: ...
 
     def handle(self, input: Input, now_us: int) -> list[Effect]: ...
 
@@ -165,7 +165,7 @@ class BrokerNode:
         self.running = True
         self.machine = machine
         self._handle = machine.handle
-        self._subscriptions = machine.tables.subscriptions
+        self._subscriptions = machine.strategy.searched
 
     def stop(self) -> None:
         """Crash: take nothing more in, and forget the timers."""
@@ -189,7 +189,7 @@ class BrokerNode:
         meter = self.meter
         if start_us >= meter.window_end_us:
             meter.roll(start_us)
-        if kind is PublicationBatch or kind is Publish:
+        if kind is PublicationBatch or kind is Publish or issubclass(kind, Carrier):
             units = len(message.publications)
             matching_us = units * (
                 costs.matching_us
@@ -249,7 +249,7 @@ class BrokerNode:
         if kind is Frame:
             message = message.message
             kind = type(message)
-        if kind is PublicationBatch:
+        if kind is PublicationBatch or issubclass(kind, Carrier):
             units = len(message.publications)
         else:
             units = 1

@@ -22,7 +22,7 @@ import msgspec
 
 from shoal.broker.records import MigrationRecord, ReturnRecord
 from shoal.model import BrokerId, ClientId
-from shoal.simulation.checkers import next_hops
+from shoal.overlays.tree.oracle import next_hops
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True):

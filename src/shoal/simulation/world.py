@@ -20,7 +20,6 @@ from random import Random
 from typing import Any
 
 from shoal.broker.effects import LinkChanged, Received, Requested, Started
-from shoal.broker.links import ReliableBroker
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
 from shoal.broker.publisher import Publisher
@@ -28,6 +27,7 @@ from shoal.broker.strategy import StrategyFactory
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription, SubscriptionId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
+from shoal.simulation.links import ReliableBroker
 from shoal.simulation.nodes import (
     DETECTION_US,
     BrokerNode,

@@ -51,10 +51,10 @@ from shoal.experiments.bluedove.workload import (
     Workload,
     save_points,
 )
+from shoal.matching.segments import Dimension
 from shoal.matching.semantics import matches
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.members import MemberTable
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.report.study import read_study
 from shoal.report.study_pages import write_pages
 

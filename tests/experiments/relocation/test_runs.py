@@ -127,7 +127,7 @@ def test_the_papers_set_up(tmp_path: Path) -> None:
     cluster = scenario_of(spec(DELAY, testbed="cluster"), tmp_path, tmp_path / "rtt", 7)
     assert isinstance(cluster.underlay, Constant)
     assert (wide.seed, cluster.seed) == (1, 7)
-    assert (wide.grape.weight, wide.grape.priority.value) == (100, "load")
+    assert (wide.parameters.weight, wide.parameters.priority.value) == (100, "load")
     assert (wide.system, scenario_of(spec(POP), tmp_path, None, 1).system) == ("grape", "pop")
 
 

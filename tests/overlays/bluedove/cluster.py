@@ -31,10 +31,10 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.records import RefusalRecord
+from shoal.matching.segments import Dimension
 from shoal.model import Publication, Value
 from shoal.overlays.bluedove.parameters import Parameters
 from shoal.overlays.bluedove.protocol import Bluedove
-from shoal.overlays.bluedove.segments import Dimension
 
 SECOND_US = 1_000_000
 # Messages that a node says to itself within one input.

@@ -19,8 +19,8 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.machine import Broker
+from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.matching.segments import HIGHEST, LOWEST, Range
 from shoal.overlays.bluedove.members import (
     NOTHING,
     WHOLE,
@@ -18,7 +19,6 @@ from shoal.overlays.bluedove.members import (
     Status,
     is_serving,
 )
-from shoal.overlays.bluedove.segments import HIGHEST, LOWEST, Range
 
 PLACES = st.sampled_from([LOWEST, -3.0, 0.0, 1.0, 2.0, 5.0, HIGHEST])
 BOUNDS = st.sampled_from([LOWEST, 0.0, 1.0, 2.0, 5.0, math.inf])

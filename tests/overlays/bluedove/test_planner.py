@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from shoal.language import parse
+from shoal.matching.segments import LOWEST, Dimension
 from shoal.matching.semantics import matches
 from shoal.model import Filter
 from shoal.overlays.bluedove.forwarding import Load
@@ -24,7 +25,6 @@ from shoal.overlays.bluedove.planner import (
     is_successor,
     ranges_of,
 )
-from shoal.overlays.bluedove.segments import LOWEST, Dimension
 from tests.strategies import attributes, expressions, predicates
 
 A = Dimension(attribute="a", low=0, high=10)

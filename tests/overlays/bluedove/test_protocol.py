@@ -15,6 +15,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.matching.segments import Dimension
 from shoal.model import MessageId
 from shoal.overlays.bluedove.members import NOTHING, Segment
 from shoal.overlays.bluedove.membership import State
@@ -38,7 +39,6 @@ from shoal.overlays.bluedove.messages import (
 from shoal.overlays.bluedove.parameters import Order, full_replication, peer_to_peer
 from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
-from shoal.overlays.bluedove.segments import Dimension
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.bluedove.cluster import Cluster, parameters
 

@@ -156,25 +156,25 @@ def test_what_a_neighbour_said_stays_when_it_comes_back_and_says_it_again() -> N
     broker.hears("B2", AdvertisementsSaid(), FAR_INTEREST, SubscriptionsSaid())
     assert broker.said("B2") == [SubscriptionsSaid()]
     assert broker.effects == [LinkReady("B2")]
-    tables = broker.machine.tables
+    tables = broker.machine.strategy.tables
     assert (sorted(tables.advertisements), sorted(tables.subscriptions)) == (["a", "b"], ["s", "t"])
 
 
 def test_what_it_does_not_say_again_goes_when_it_has_said_all() -> None:
     broker = stable().at(LinkChanged("B2", UP))
     broker.hears("B2", AdvertisementsSaid())
-    assert sorted(broker.machine.tables.advertisements) == ["a"]
+    assert sorted(broker.machine.strategy.tables.advertisements) == ["a"]
     assert [type(each).__name__ for each in broker.said("B3")] == ["Unadvertise"]
-    assert sorted(broker.machine.tables.subscriptions) == ["s", "t"]
+    assert sorted(broker.machine.strategy.tables.subscriptions) == ["s", "t"]
     broker.hears("B2", SubscriptionsSaid())
-    assert sorted(broker.machine.tables.subscriptions) == ["s"]
+    assert sorted(broker.machine.strategy.tables.subscriptions) == ["s"]
     assert broker.said("B3") == [Unsubscribe("t")]
 
 
 def test_a_neighbour_that_is_lost_takes_all_with_it() -> None:
     broker = stable().at(LinkChanged("B2", UP), LinkChanged("B2", False))
-    assert sorted(broker.machine.tables.advertisements) == ["a"]
-    assert sorted(broker.machine.tables.subscriptions) == ["s"]
+    assert sorted(broker.machine.strategy.tables.advertisements) == ["a"]
+    assert sorted(broker.machine.strategy.tables.subscriptions) == ["s"]
     broker.effects.clear()
     broker.at(LinkChanged("B2", UP)).hears("B2", AdvertisementsSaid(), SubscriptionsSaid())
     assert broker.said("B2") == [PROMISE, AdvertisementsSaid(), SubscriptionsSaid()]
@@ -185,6 +185,10 @@ def test_a_stale_row_that_changed_meanwhile_is_replaced() -> None:
     broker = stable().at(LinkChanged("B2", UP))
     changed = Advertise(Advertisement(id="b", publisher="Q", filter=parse("x > 6")))
     broker.hears("B2", changed, AdvertisementsSaid())
-    (row,) = (row for row in broker.machine.tables.advertisements.values() if row.last_hop == "B2")
+    (row,) = (
+        row
+        for row in broker.machine.strategy.tables.advertisements.values()
+        if row.last_hop == "B2"
+    )
     assert row.advertisement == changed.advertisement
     assert INTEREST in broker.said("B2")

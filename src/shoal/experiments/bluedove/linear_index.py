@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.matching.relations import Values, regions
+from shoal.matching.relations.decisions import Values, regions
+from shoal.matching.segments import Dimension
 from shoal.model import Attributes, Filter
-from shoal.overlays.bluedove.segments import Dimension
 
 _FIRST_ROOM = 64
 

@@ -31,6 +31,7 @@ from shoal.experiments.bluedove.workload import (
     Workload,
     load_points,
 )
+from shoal.matching.segments import Dimension
 from shoal.model import BrokerId, Publication, Subscription
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import encoded_bytes
@@ -39,7 +40,6 @@ from shoal.overlays.bluedove.parameters import Order, Parameters, full_replicati
 from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.queues import Index
-from shoal.overlays.bluedove.segments import Dimension
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World

@@ -39,8 +39,8 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from shoal.matching.segments import Dimension, quantile_cuts
 from shoal.model import And, Filter, Operator, predicate
-from shoal.overlays.bluedove.segments import Dimension, quantile_cuts
 
 LENGTH = 1_000.0
 RANGE = 250.0

@@ -121,9 +121,9 @@ async def compare(
     ReplayError, UnrestError and ClientError say what kept it from beginning; what kept it from its
     end is in the result.
     """
-    is_tree = SYSTEMS[network.system].needs_tree
+    is_quiet = SYSTEMS[network.system].is_quiet
     prediction = None
-    if is_tree:
+    if is_quiet:
         progress("simulating", 0.0)
         prediction = await asyncio.to_thread(predict, workload, network)
     judge = Judge(expected)
@@ -142,10 +142,10 @@ async def compare(
                 players.unfinished.append(str(error))
             unfinished = tuple(players.unfinished)
     traced = _Traced(None, None)
-    if after and is_tree and network.trace.folder:
+    if after and is_quiet and network.trace.folder:
         progress("reading the trace", 1.0)
         traced = await _read_trace(workload, network, players, judge, (from_us, to_us))
-    measured = _figures(players, before, after, traced) if after and is_tree else None
+    measured = _figures(players, before, after, traced) if after and is_quiet else None
     if unfinished:
         prediction = None
     return Comparison(

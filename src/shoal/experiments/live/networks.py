@@ -16,9 +16,14 @@ import msgspec
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.network_file import Network, TraceSection, dump_network, load_network
-from shoal.runtime.supervisor import START_TIMEOUT_S, StartError, Supervisor, local_brokers
+from shoal.runtime.supervisor import (
+    START_TIMEOUT_S,
+    StartError,
+    Supervisor,
+    local_brokers,
+)
 
 # A trace that is read while the network runs must not lag far behind it, nor lose its beginning.
 TRACE = TraceSection(folder="trace", seconds=1, keep=100_000)
@@ -41,9 +46,7 @@ def scenario_network(
     if workload is None:
         workload = read_workload(Path(scenario.workload.path))
     names = [row.broker for row in workload.brokers]
-    parameters = scenario.parameters
-    if isinstance(parameters, BluedoveParameters):
-        parameters = parameters.for_brokers(names)
+    parameters = SYSTEMS[scenario.system].complete(scenario.parameters, names)
     links = scenario_links(scenario, workload)
     network = local_brokers(
         names, links, scenario.system, parameters, host=host, port=port, websockets=websockets

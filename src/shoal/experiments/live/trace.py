@@ -20,7 +20,7 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 from shoal.experiments.live.judge import Key
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
-from shoal.overlays.tree.shapes import Link
+from shoal.overlays.shapes import Link
 
 _PUBLICATION = ("publisher", "sequence")
 _DELIVERY = ("publisher", "sequence", "broker", "hops")

@@ -44,7 +44,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
 )
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tree.shapes import balanced_tree
+from shoal.overlays.shapes import balanced_tree
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 

@@ -29,7 +29,7 @@ from shoal.experiments.relocation.probe import places, summarise_probe
 from shoal.experiments.relocation.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import Scenario, parse_scenario
+from shoal.experiments.scenario import Scenario, parse_scenario, written_form
 
 # One way between two machines of a cluster on 1 Gbit/s Ethernet, with the kernels' part.
 CLUSTER_LATENCY_US = 250
@@ -147,7 +147,7 @@ def study_run(
 ) -> StudyRun:
     """The task for a run; `inputs` are digests of the data that it is made from."""
     scenario = scenario_of(spec, workloads / spec.workload, rtt, seed)
-    described = msgspec.to_builtins(scenario)
+    described = written_form(scenario)
     described["workload"] = described["underlay"].pop("path", "")
     return StudyRun(
         spec=spec,

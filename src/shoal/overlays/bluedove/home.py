@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from shoal.broker.effects import Deliver, Effect, Key, Notify, Settled, Unsettled
 from shoal.broker.strategy import ProtocolError
+from shoal.matching.segments import Range
 from shoal.matching.semantics import matches
 from shoal.model import BrokerId, ClientId, FilterError, MessageId, Subscription, SubscriptionId
 from shoal.overlays.bluedove.mailboxes import Mailboxes
@@ -32,7 +33,6 @@ from shoal.overlays.bluedove.messages import (
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Order
 from shoal.overlays.bluedove.planner import Ranges, copies, ranges_of
-from shoal.overlays.bluedove.segments import Range
 
 # Publications are remembered for so many later ones, to know a second copy: one that is sent to
 # another matcher after a timeout is behind by what passes in a few timeouts.
@@ -66,6 +66,10 @@ class Home:
         self._version = 0
         self._delivered: dict[MessageId, None] = {}
         self.mailboxes = Mailboxes(node.broker)
+
+    def __len__(self) -> int:
+        """How many subscriptions clients have here."""
+        return len(self._placements)
 
     # --- what clients ask ---------------------------------------------------------------------
 

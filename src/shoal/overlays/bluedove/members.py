@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from shoal.matching.segments import LOWEST, Range
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.segments import LOWEST, Range
 
 
 class Segment(NamedTuple):

@@ -14,12 +14,12 @@ from functools import lru_cache
 from shoal.broker.effects import Effect, OpenLink, Send
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
+from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.members import Member, MemberTable
 from shoal.overlays.bluedove.messages import News
 from shoal.overlays.bluedove.parameters import Parameters
 from shoal.overlays.bluedove.planner import initial_segments
-from shoal.overlays.bluedove.segments import Dimension
 
 # Messages that wait for a link; a publication among them is sent elsewhere when it takes too long.
 MAX_WAITING = 100_000

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from shoal.matching.segments import LOWEST, Dimension, Range, place_of
 from shoal.model import BrokerId, Filter
 from shoal.overlays.bluedove.forwarding import Load
 from shoal.overlays.bluedove.members import NOTHING, WHOLE, MemberTable, Segment
-from shoal.overlays.bluedove.segments import LOWEST, Dimension, Range, place_of
 
 Ranges = tuple[tuple[Range, ...], ...]
 

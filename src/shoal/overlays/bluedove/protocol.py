@@ -18,11 +18,10 @@ Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sized
 
 from shoal.broker.effects import Effect, Measured, Started, TimerKey
-from shoal.broker.messages import Message
-from shoal.broker.routing_table import RoutingTable
+from shoal.broker.messages import Carrier, Message
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
@@ -66,13 +65,21 @@ class Bluedove:
         self.dispatcher = Dispatcher(node) if role.dispatches else None
         self.matcher = Matcher(node, make_index) if role.matches else None
         self.membership = None if self.matcher is None else Membership(node, self.matcher)
-        self._tables = RoutingTable()
         self._revision = 0
 
     @property
-    def tables(self) -> RoutingTable:
-        """Empty: nothing is routed by last hops here."""
-        return self._tables
+    def description(self) -> Mapping[str, int]:
+        found = {"members": len(self.node.table.members)}
+        if self.dispatcher is not None:
+            found["subscriptions"] = len(self.dispatcher.home)
+        if self.matcher is not None:
+            found["rows"] = sum(map(len, self.matcher.sets))
+        return found
+
+    @property
+    def searched(self) -> Sized:
+        """Nothing: a matcher asks for `Work`."""
+        return ()
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -131,6 +138,11 @@ class Bluedove:
         if self.membership is not None and not up:
             self.membership.link_down(neighbour, now_us, out)
         self._listen_to_self(now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        """A dispatcher keeps what it sent itself, and sends it again when it hears nothing."""
 
     def measured(self, measured: Measured) -> None:
         """A matcher measures for itself, queue by queue."""

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, Protocol
 
 from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
+from shoal.matching.segments import Dimension, Range
 from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
 from shoal.overlays.bluedove.forwarding import Load
 from shoal.overlays.bluedove.members import Segment
 from shoal.overlays.bluedove.messages import Row
-from shoal.overlays.bluedove.segments import Dimension, Range
 
 
 class Index(Protocol):

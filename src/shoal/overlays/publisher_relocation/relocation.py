@@ -8,11 +8,13 @@ and calls `self._send_away` when it has decided.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sized
 
 from shoal.broker.effects import Effect, Measured, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
+    Carrier,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -46,6 +48,14 @@ class Relocation(ABC):
     @property
     def tables(self) -> RoutingTable:
         return self._tree.tables
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        return self._tree.description
+
+    @property
+    def searched(self) -> Sized:
+        return self._tree.searched
 
     @property
     def is_ready(self) -> bool:
@@ -117,6 +127,11 @@ class Relocation(ABC):
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         self._migrations.link(neighbour, up, now_us, out)
         self._relinked(neighbour, up, now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        self._tree.returned(neighbour, carrier, now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == EXCHANGE_TIMER:

@@ -8,10 +8,13 @@ each other their tables (`exchange.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sized
+
 from shoal.broker.effects import Deliver, Effect, Measured, Send, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
+    Carrier,
     Goodbye,
     Message,
     PublicationBatch,
@@ -33,10 +36,10 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.publishers import LocalPublishers
 
 
 class TreeRouting:
@@ -51,6 +54,14 @@ class TreeRouting:
         self._exchange = Exchange(context.expected)
 
     # --- the strategy's inputs ----------------------------------------------------------------
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        return self.tables.sizes
+
+    @property
+    def searched(self) -> Sized:
+        return self.tables.subscriptions
 
     @property
     def is_ready(self) -> bool:
@@ -128,6 +139,11 @@ class TreeRouting:
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == EXCHANGE_TIMER:
             self._exchange.waited(now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        """On a tree no other way leads to those behind a neighbour, who count as gone with it."""
 
     def measured(self, measured: Measured) -> None:
         """The tree does not look at delays."""

@@ -1,0 +1,29 @@
+"""`shoal check`: what is wrong with a network file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK.toml", help="The network to look at.")
+    ],
+) -> None:
+    """Say what is wrong with a network file, path by path; exit code 2 if anything is."""
+    from shoal.cli.support.networks import read_network
+
+    network = read_network(network_file)
+    print(
+        f"{network_file}: {len(network.brokers)} brokers, {len(network.links)} links, "
+        f"system {network.system}: nothing wrong"
+    )
+    limits = network.limits
+    print(
+        f"of one client a packet of {limits.maximum_packet_size} bytes is taken, with "
+        f"{limits.maximum_topic_filters} topic filters, and content filters of "
+        f"{limits.maximum_filter_bytes} bytes and {limits.maximum_filter_tests} tests (limits)"
+    )

@@ -1,0 +1,255 @@
+"""`shoal match`: try filters on publications, from JSON lines or, by Spark, from tables."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from shoal.cli.matching.files import (
+    ReadFile,
+    ReadPublication,
+    ReadSubscription,
+    is_table,
+    kind_complaints,
+    read_publications,
+    read_subscriptions,
+    track,
+    warn,
+)
+from shoal.cli.matching.tables import (
+    OnceOption,
+    PairsOption,
+    PartitionOption,
+    SourceOption,
+    SparkOptions,
+    StreamOption,
+    match_by_spark,
+)
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.spark import (
+    LOCAL_MASTER,
+    LOCAL_MEMORY,
+    MasterOption,
+    MemoryOption,
+    OverwriteOption,
+)
+
+
+class Engine(enum.StrEnum):
+    """What does the matching; all answer the same."""
+
+    INDEX = "index"
+    NAIVE = "naive"
+    SPARK = "spark"
+    SPARK_SQL = "spark-sql"
+
+    @property
+    def is_spark(self) -> bool:
+        return self in (Engine.SPARK, Engine.SPARK_SQL)
+
+
+class Syntax(enum.StrEnum):
+    """The language that filters are written in."""
+
+    SQL = "sql"
+    PADRES = "padres"
+
+
+class LineOptions(NamedTuple):
+    """What the command line says about reading and answering JSON lines."""
+
+    engine: Engine
+    syntax: Syntax
+    skip_bad: bool
+    explain: bool
+    only: Sequence[str]
+    as_json: bool
+
+    def given(self) -> str:
+        """An option that was given and is for JSON lines only; empty if none was."""
+        if self.syntax is not Syntax.SQL:
+            return "--syntax"
+        return "--skip-bad" if self.skip_bad else "--only" if self.only else ""
+
+    def check(self) -> None:
+        """UserError for options that do not go together."""
+        if self.as_json and not self.explain:
+            raise UserError("--json goes with --explain; without it every line is JSON already")
+        if self.explain and self.engine is not Engine.INDEX:
+            raise UserError(
+                "--explain goes by the definitions, not by an engine; "
+                f"leave out --engine {self.engine}"
+            )
+
+
+def match(
+    subscriptions: Annotated[
+        Path,
+        typer.Option(help='JSON lines {"id": "s1", "filter": "carrier = \'UA\'"}; or a table.'),
+    ],
+    publications: Annotated[
+        Path,
+        typer.Option(
+            help='JSON lines {"id": "p1", "attributes": {...}}, - is stdin; a table; '
+            "with --stream also MODULE:CLASS."
+        ),
+    ],
+    engine: Annotated[Engine, typer.Option(help="What does the matching.")] = Engine.INDEX,
+    syntax: Annotated[Syntax, typer.Option(help="The language of the filters.")] = Syntax.SQL,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Report broken lines and go on without them.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say of each pair why it does not match.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="ID", help="Only this subscription; may be repeated."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --explain: a JSON object per pair.")
+    ] = False,
+    out: PairsOption = None,
+    overwrite: OverwriteOption = False,
+    partition: PartitionOption = None,
+    stream: StreamOption = False,
+    once: OnceOption = False,
+    source_options: SourceOption = None,
+    master: MasterOption = LOCAL_MASTER,
+    memory: MemoryOption = LOCAL_MEMORY,
+) -> None:
+    """Try filters: which subscriptions does each publication match?
+
+    Prints one line per publication, in input order, with the sorted ids of its subscriptions.
+
+    All lines are read first: a broken one stops the command with nothing printed, unless
+    --skip-bad.
+
+    With --explain it prints instead, for each publication and subscription, which tests failed
+    or were unknown, and the values found. --only late-united asks about that subscription alone.
+
+    With --engine spark (the compiled index) or spark-sql, either file may be a table: a .parquet
+    file, a folder of them, or a .csv with a header. Columns of subscriptions: id and filter, or id
+    and a conjunction (symbol, price.low, price.high, ...). Columns of publications: id and an
+    attribute each; null is missing. --out DIR takes pairs of any number, as Parquet.
+
+    With --partition auto each worker holds only subscriptions that lie together on some attribute.
+    With --stream, publications are a folder of Parquet, or a Python data source MODULE:CLASS: what
+    is new is matched once, and its pairs are in DIR/batch=N; a run that was interrupted goes on
+    where it stopped.
+    """
+    lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
+    sql = engine is Engine.SPARK_SQL
+    tables = SparkOptions(
+        out, overwrite, master, memory, sql, partition, stream, once, source_options or ()
+    )
+    lines.check()
+    _check_tables(lines, tables, subscriptions, publications)
+    _run(lines, tables, subscriptions, publications)
+
+
+def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publications: Path) -> None:
+    """Read, match and print, by options that go together."""
+    wanted, given = _read(lines, subscriptions, publications)
+    if lines.only and not isinstance(wanted, Path):
+        wanted = _chosen(wanted, lines.only)
+    if lines.engine.is_spark:
+        _print(match_by_spark(wanted, given, tables))
+        return
+    assert not isinstance(wanted, Path)
+    assert not isinstance(given, Path)
+    if lines.explain:
+        from shoal.cli.matching.explanations import explanations
+
+        for explanation in explanations(wanted, given, as_json=lines.as_json):
+            print(explanation)
+        return
+    warn(kind_complaints(wanted, given))
+    names = [publication.id for publication in given]
+    _print(zip(names, _match(lines.engine, wanted, given), strict=True))
+
+
+def _check_tables(
+    lines: LineOptions, tables: SparkOptions, subscriptions: Path, publications: Path
+) -> None:
+    """UserError for tables and options that do not go with the engine or with each other."""
+    is_spark = lines.engine.is_spark
+    if is_spark:
+        tables.check(publications)
+    elif option := tables.given():
+        raise UserError(f"{option} is for tables; that needs --engine spark or --engine spark-sql")
+    for path in (subscriptions, publications):
+        if is_table(path) and not is_spark and not path.is_dir():
+            raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
+        if is_table(path) and is_spark and (option := lines.given()):
+            raise UserError(f"{option} is for JSON lines, and {path} is a table")
+
+
+def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
+    for publication, ids in answers:
+        line = {"publication": publication, "subscriptions": sorted(ids)}
+        print(json.dumps(line, ensure_ascii=False, default=str))
+
+
+def _read(
+    lines: LineOptions, subscriptions: Path, publications: Path
+) -> tuple[Path | list[ReadSubscription], Path | list[ReadPublication]]:
+    """The lines of both files; a table's path, which Spark will read."""
+    wanted: ReadFile[ReadSubscription] | None = None
+    given: ReadFile[ReadPublication] | None = None
+    if not (lines.engine.is_spark and is_table(subscriptions)):
+        wanted = read_subscriptions(subscriptions, padres=lines.syntax is Syntax.PADRES)
+    if not (lines.engine.is_spark and is_table(publications)):
+        given = read_publications(publications)
+    bad_subscriptions = wanted.complaints if wanted else []
+    bad_publications = given.complaints if given else []
+    complaints = [*bad_subscriptions, *bad_publications]
+    if complaints and not lines.skip_bad:
+        raise UserError(complaints[0])
+    for complaint in complaints:
+        print(f"shoal: skipped {complaint}", file=sys.stderr)
+    if complaints:
+        print(
+            f"shoal: skipped {len(bad_subscriptions)} broken subscription lines and "
+            f"{len(bad_publications)} broken publication lines",
+            file=sys.stderr,
+        )
+    return wanted.records if wanted else subscriptions, given.records if given else publications
+
+
+def _chosen(
+    subscriptions: Sequence[ReadSubscription], only: Sequence[str]
+) -> list[ReadSubscription]:
+    """The subscriptions of these ids, in the order of the file."""
+    known = {each.id: None for each in subscriptions}
+    for id in only:
+        if id not in known:
+            alike = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
+            hint = f"; there is {' and '.join(sorted(alike))}" if alike else ""
+            raise UserError(f"--only {id}: no subscription has this id{hint}")
+    return [each for each in subscriptions if each.id in only]
+
+
+def _match(
+    engine: Engine,
+    subscriptions: Sequence[ReadSubscription],
+    publications: Sequence[ReadPublication],
+) -> list[list[str]]:
+    from shoal.matching import MatchIndex, matches
+
+    if engine is Engine.NAIVE:
+        return [
+            [each.id for each in subscriptions if matches(each.filter, publication.attributes)]
+            for publication in track(publications, "matching")
+        ]
+    index = MatchIndex()
+    for each in subscriptions:
+        index.add(each.id, each.filter)
+    return [index.match(each.attributes) for each in track(publications, "matching")]

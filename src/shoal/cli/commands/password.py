@@ -1,0 +1,46 @@
+"""`shoal password`: add a user to a password file, or change a password."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli.support.errors import UserError
+
+
+def password(
+    file: Annotated[Path, typer.Argument(help="The password file; made when it is not there.")],
+    user: Annotated[str, typer.Argument(help="Whose password to set.")],
+    secret: Annotated[
+        str,
+        typer.Option(
+            "--password",
+            envvar="SHOAL_PASSWORD",
+            prompt="Password",
+            hide_input=True,
+            confirmation_prompt=True,
+            help="Asked for when it is not given.",
+        ),
+    ],
+) -> None:
+    """Set a user's password in a password file, which holds only what it is hashed to.
+
+    Brokers read the file when they start.
+    """
+    from shoal.runtime.doors.passwords import parse_passwords, password_line
+
+    try:
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        parse_passwords(before)
+        kept = [line for line in before.splitlines() if not line.startswith(f"{user}:")]
+        text = "\n".join((*kept, password_line(user, secret))) + "\n"
+        partial = file.with_name(f".{file.name}.partial")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            out.write(text)
+        partial.replace(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: {error}") from error
+    print(f"{file}: {user} is set")

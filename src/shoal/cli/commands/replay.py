@@ -1,0 +1,140 @@
+"""`shoal replay`: a workload's events through a live network, predicted and measured."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+import typer
+from rich.console import Console
+
+from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
+
+if TYPE_CHECKING:
+    from shoal.experiments.live.judge import Key
+    from shoal.experiments.live.replay import Credentials
+    from shoal.experiments.run_files import Workload
+    from shoal.runtime.network_file import Network
+
+MAX_SPEED = 1_000_000
+
+
+class Events(NamedTuple):
+    """What the command line says about the events to replay."""
+
+    path: Path
+    truth: Path | None
+    speed: float
+    seconds: float | None
+
+    def read(self) -> Workload:
+        """The workload with the events that are asked for, at their times."""
+        from shoal.experiments.run_files import read_workload
+
+        if not 0 < self.speed <= MAX_SPEED:
+            raise UserError(f"--speed {self.speed}: is not above 0 and up to {MAX_SPEED:,}")
+        workload = read_workload(self.path)
+        events = workload.events
+        if self.seconds is not None:
+            events = events.before(round(self.seconds * 1e6))
+        if not len(events):
+            when = "" if self.seconds is None else f" in {self.seconds} s"
+            raise UserError(f"{self.path}: no events{when}")
+        return workload._replace(events=events.at_speed(self.speed))
+
+    def expected(self, workload: Workload) -> tuple[set[Key], str]:
+        """What must be delivered, and who says so."""
+        from shoal.experiments.live.judge import expected_by_filters, expected_by_truth
+        from shoal.pipeline.checks.provenance import check_truth
+
+        if self.truth is None:
+            return expected_by_filters(workload, self.path), "the filters"
+        check_truth(self.truth, self.path)
+        return expected_by_truth(self.truth, workload.events), "Spark"
+
+
+def replay(
+    workload: Annotated[Path, typer.Argument(help="The folder that `shoal workload` made.")],
+    network_file: Annotated[
+        Path, typer.Option("--network", "-n", metavar="NETWORK.toml", help="The running network.")
+    ],
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="What must be delivered, made by `shoal truth`.",
+            show_default="each filter read for each event, slowly",
+        ),
+    ] = None,
+    speed: Annotated[float, typer.Option(help="So many times as fast as the workload says.")] = 1.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="Only the events of the first so many seconds.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A JSON file for `shoal report --replay`.")
+    ] = None,
+    username: Annotated[str | None, typer.Option(help="Who the clients are.")] = None,
+    password: Annotated[
+        str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how they prove it.")
+    ] = None,
+) -> None:
+    """Replay a workload through a running network, and say what became of every publication.
+
+    Publishers and subscribers are MQTT clients at the brokers that the workload names; `shoal up
+    --scenario` starts a network that has them.  Beside what was measured stands what the simulator
+    predicts of the same network.  Exit code 1 when deliveries are wrong.
+    """
+    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.replay_outcome import show_replays
+    from shoal.client import ClientError
+    from shoal.experiments.live.brokers import UnrestError
+    from shoal.experiments.live.replay import Credentials, ReplayError
+    from shoal.report.replays import decode_replay, problems, proof
+    from shoal.runtime.serving import StoppedError
+
+    network = read_network(network_file)
+    name = network.system if out is None else out.stem
+    try:
+        events = Events(workload, truth, speed, seconds)
+        text = _compare(events, network, name, Credentials(username, password))
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_bytes(text)
+    except StoppedError:
+        print("stopped", file=sys.stderr)
+        raise typer.Exit(STOPPED_EXIT_CODE) from None
+    except (ClientError, OSError, ReplayError, UnrestError, ValueError) as error:
+        raise UserError(str(error)) from error
+    result = decode_replay(text)
+    console = Console()
+    show_replays(console, [result])
+    console.print(proof([result]), highlight=False, soft_wrap=True)
+    if problems(result):
+        raise typer.Exit(1)
+
+
+def _compare(events: Events, network: Network, name: str, credentials: Credentials) -> bytes:
+    """Replay, and predict the same, with bars that show how far it is: JSON for the report."""
+    from shoal.cli.support.steps import Steps
+    from shoal.experiments.live.comparison import compare
+    from shoal.runtime.serving import run_or_stop
+
+    with Steps() as steps:
+        with steps.step("read the workload") as step:
+            workload = events.read()
+            expected, judge = events.expected(workload)
+            step.result = f"{len(workload.events):,} events, {len(expected):,} deliveries"
+        with steps.step("replay", bars=["replay"]) as step:
+            comparison = run_or_stop(
+                lambda: compare(
+                    workload,
+                    network,
+                    expected,
+                    judge,
+                    name=name,
+                    credentials=credentials,
+                    progress=lambda what, share: step.show_share(0, share, what),
+                )
+            )
+    return msgspec.json.encode(comparison)

@@ -1,0 +1,60 @@
+"""`shoal serve`: run one broker of a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+
+
+def serve(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK.toml", help="The network, the same for all brokers.")
+    ],
+    broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers to run.")],
+    log_level: Annotated[
+        str, typer.Option("--log-level", help="debug, info, warning or error.")
+    ] = "info",
+) -> None:
+    """Run one broker of a network until Ctrl-C or SIGTERM; it drains before it stops.
+
+    At SIGHUP it reads the network file again: users, rules, origins, limits and certificates hold
+    at once, what else has changed is named in the log.  What it logs goes to standard error, one
+    JSON object per line.
+    """
+    from shoal.cli.support.networks import read_network
+    from shoal.runtime.broker_service import BrokerService
+    from shoal.runtime.doors.access import AccessError
+    from shoal.runtime.operations.logs import start_logging
+    from shoal.runtime.serving import serve_broker
+    from shoal.runtime.storage.journal_files import JournalError
+    from shoal.runtime.tls import TlsError
+
+    network = read_network(network_file)
+    names = [each.name for each in network.brokers]
+    if broker not in names:
+        raise UserError(f"{network_file}: no broker {broker!r}; there are {', '.join(names)}")
+    if log_level not in ("debug", "info", "warning", "error"):
+        raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
+    start_logging(broker, log_level)
+
+    def read_again() -> Network:
+        try:
+            return read_network(network_file)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    def started(service: BrokerService) -> None:
+        for key, where in service.listening.items():
+            print(f"{broker} {key} {where}", flush=True)
+
+    try:
+        serve_broker(network, broker, started, read_again)
+    except (AccessError, JournalError, OSError, TlsError) as error:
+        raise UserError(f"{broker}: {error}") from error

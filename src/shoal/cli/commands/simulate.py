@@ -1,0 +1,108 @@
+"""`shoal simulate`: run a scenario in the simulator and keep its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from shoal.cli.support.errors import UserError
+
+
+def simulate(
+    scenario_file: Annotated[
+        Path, typer.Argument(metavar="SCENARIO.toml", help="What to run, see examples/.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder the run is written to.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change a key of the scenario."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is already in the folder.")
+    ] = False,
+) -> None:
+    """Run a scenario in the deterministic simulator.
+
+    The same scenario and seed write the same files, byte for byte.  A key that no scenario has
+    is an error that names it.
+    """
+    from shoal.experiments.run_files import RunFileError, check_target, write_run
+    from shoal.experiments.runner import run_scenario
+    from shoal.experiments.scenario import ScenarioError, load_scenario, written_form
+    from shoal.overlays.shapes import TopologyError
+    from shoal.report.remarks import remarks
+    from shoal.simulation.underlay import UnderlayError
+    from shoal.typed_toml import TomlError
+
+    try:
+        scenario = load_scenario(scenario_file, settings or ())
+        check_target(out, overwrite=overwrite)
+        with _VirtualTime(scenario.name) as virtual_time:
+            result = run_scenario(scenario, progress=virtual_time)
+        write_run(out, result.tables, result.checks, scenario, overwrite=overwrite)
+    except (OSError, RunFileError, ScenarioError, TomlError, TopologyError, UnderlayError) as error:
+        raise UserError(str(error)) from error
+    console = Console()
+    console.print(_summary(scenario.name, result.tables, result.checks))
+    for remark in remarks(written_form(scenario), result.checks):
+        console.print(remark, soft_wrap=True, highlight=False)
+    console.print(f"run written to {out}", soft_wrap=True, highlight=False)
+
+
+class _VirtualTime:
+    """A bar on stderr; called with the virtual time reached and the virtual time of the end."""
+
+    def __init__(self, name: str) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f} of {task.total:.0f} s virtual time"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            # Into a file or pipe a bar leaves only empty lines.
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(name, total=1)
+
+    def __enter__(self) -> _VirtualTime:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, now_us: int, end_us: int) -> None:
+        total = max(now_us, end_us, 1) / 1_000_000
+        self._progress.update(self._task, completed=now_us / 1_000_000, total=total)
+
+
+def _summary(
+    name: str, tables: Mapping[str, Mapping[str, Sequence[Any]]], checks: Mapping[str, Any]
+) -> Table:
+    """What the run itself knows; `shoal summarise` compares it with the truth."""
+    table = Table(title=name, show_header=False, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for key, value in checks.items():
+        if key.endswith("_us"):
+            table.add_row(f"{key.removesuffix('_us').replace('_', ' ')} (s)", f"{value / 1e6:,.3f}")
+        else:
+            table.add_row(key.replace("_", " "), f"{value:,}")
+    deliveries = tables["deliveries"]
+    if deliveries["hops"]:
+        count = len(deliveries["hops"])
+        total_us = sum(deliveries["delivered_us"]) - sum(deliveries["published_us"])
+        table.add_row("mean delivery delay (ms)", f"{total_us / count / 1_000:,.1f}")
+        table.add_row("mean hops", f"{sum(deliveries['hops']) / count:.2f}")
+    messages = sum(tables["load"]["messages_in"]) + sum(tables["load"]["messages_out"])
+    table.add_row("broker messages in and out", f"{messages:,}")
+    table.add_row("migrations", str(len(tables["migrations"]["publisher"])))
+    return table

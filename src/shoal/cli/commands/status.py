@@ -1,0 +1,129 @@
+"""`shoal status`: what the brokers of a live network are doing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+
+# Every broker of a network answers with one of these; None when it does not answer.
+Statuses = dict[str, dict[str, Any] | None]
+
+
+def status(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK.toml", help="The network to ask.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="All there is, as one JSON object.")
+    ] = False,
+) -> None:
+    """Ask every broker of a network what it is doing: links, clients, tables, who moved.
+
+    Exit code 1 when a broker does not answer or is not ready.
+    """
+    from shoal.cli.support.networks import read_network
+
+    network = read_network(network_file)
+    silent = [broker.name for broker in network.brokers if not broker.admin]
+    if len(silent) == len(network.brokers):
+        raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
+    statuses = asyncio.run(_ask(network))
+    if as_json:
+        print(json.dumps(statuses, indent=2))
+    else:
+        console = Console()
+        console.print(_table(statuses))
+        for text in _disks(statuses):
+            console.print(text, soft_wrap=True, highlight=False)
+        moved = _moved(statuses)
+        if moved.row_count:
+            console.print(moved)
+    if not all(each is not None and each["ready"] for each in statuses.values()):
+        raise typer.Exit(1)
+
+
+async def _ask(network: Network) -> Statuses:
+    from shoal.runtime.network_file import BrokerSection
+    from shoal.runtime.supervisor import get_json
+
+    async def ask(broker: BrokerSection) -> dict[str, Any] | None:
+        address = broker.address("admin")
+        try:
+            return None if address is None else await get_json(address, "/status")
+        except OSError:
+            return None
+
+    found = await asyncio.gather(*map(ask, network.brokers))
+    return dict(zip((broker.name for broker in network.brokers), found, strict=True))
+
+
+def _table(statuses: Statuses) -> Table:
+    held = list(dict.fromkeys(key for each in statuses.values() if each for key in each["tables"]))
+    what = f"{', '.join(held)}: what brokers hold to route by; " if held else ""
+    table = Table(
+        caption=f"{what}pubs: publications handled; chosen: brokers chosen for publishers",
+        caption_justify="left",
+    )
+    for column in ("broker", "state", "links"):
+        table.add_column(column)
+    for column in ("clients", *held, "pubs", "deliveries", "chosen"):
+        table.add_column(column, justify="right")
+    for name, found in statuses.items():
+        if found is None:
+            table.add_row(name, "[red]no answer[/red]")
+            continue
+        links = ", ".join(
+            link["neighbour"] if link["state"] == "up" else f"{link['neighbour']} ({link['state']})"
+            for link in found["links"]
+        )
+        counts, mqtt, rows = found["counts"], found["mqtt"], found["tables"]
+        alone = not found["links"]
+        table.add_row(
+            name,
+            "ready" if found["ready"] else "[yellow]not ready[/yellow]",
+            links,
+            f"{mqtt['connected']:,}",
+            *(f"{rows.get(key, 0):,}" for key in held),
+            f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
+            f"{mqtt['deliveries']:,}",
+            f"{counts.get('SelectionRecord', 0):,}",
+        )
+    return table
+
+
+def _disks(statuses: Statuses) -> Iterator[str]:
+    """What brokers keep on disk, and who cannot write it."""
+    journals = {name: (found or {}).get("journal") for name, found in statuses.items()}
+    kept = {name: journal for name, journal in journals.items() if journal}
+    if kept:
+        sizes = ", ".join(f"{name} {decimal(row['bytes'])}" for name, row in kept.items())
+        yield f"on disk: {sizes}"
+    for name, row in kept.items():
+        if row["is_failing"]:
+            yield f"[red]{name} cannot write to its disk: it refuses what it could not keep[/red]"
+
+
+def _moved(statuses: Statuses) -> Table:
+    """The publishers that are, or are about to be, elsewhere than their clients."""
+    table = Table(title="publishers that moved", title_justify="left")
+    for column in ("publisher", "its client is at", "publishes at", "moves"):
+        table.add_column(column, justify="right" if column == "moves" else "left")
+    for found in statuses.values():
+        for row in (found or {}).get("publishers", ()):
+            if row["moved"] or row["is_moving"]:
+                place = f"{row['broker']} (moving)" if row["is_moving"] else row["broker"]
+                table.add_row(row["publisher"], row["door"], place, f"{row['moved']:,}")
+    return table

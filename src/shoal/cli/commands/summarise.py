@@ -1,0 +1,82 @@
+"""`shoal summarise`: runs and the truth become metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.spark import (
+    LOCAL_MASTER,
+    LOCAL_MEMORY,
+    MasterOption,
+    MemoryOption,
+    OutOption,
+    OverwriteOption,
+    check_exist,
+    spark_command,
+)
+
+
+def summarise(
+    runs: Annotated[list[Path], typer.Argument(help="The runs' folders; the first is compared.")],
+    truth: Annotated[Path, typer.Option(help="What `shoal truth` wrote for their workload.")],
+    out: OutOption,
+    window_s: Annotated[
+        int, typer.Option("--window", min=1, help="Width of the timeline's windows, in seconds.")
+    ] = 5,
+    overwrite: OverwriteOption = False,
+    master: MasterOption = LOCAL_MASTER,
+    memory: MemoryOption = LOCAL_MEMORY,
+) -> None:
+    """Compare runs with the truth and with each other, in the relocation paper's metrics.
+
+    The folder gets four tables: runs, brokers, timeline and moves.
+    """
+    _check(runs, truth)
+    with spark_command("summarise", out, overwrite=overwrite, master=master, memory=memory) as (
+        spark,
+        status,
+    ):
+        from shoal.pipeline.schemas import TRUTH
+        from shoal.pipeline.summaries import write_summary
+        from shoal.pipeline.tables import read_table
+
+        status.update("comparing deliveries with the truth")
+        write_summary(
+            spark,
+            runs,
+            read_table(spark, truth, TRUTH),
+            out,
+            window_us=window_s * 1_000_000,
+            overwrite=overwrite,
+        )
+    from shoal.cli.support.outcome import outcome_table, verdict_line
+    from shoal.report.comparison import sentences
+    from shoal.report.inputs import read_runs
+
+    compared = read_runs(runs, out)
+    console = Console()
+    console.print(outcome_table(compared))
+    for sentence in sentences(compared):
+        console.print(sentence, soft_wrap=True, highlight=False)
+    console.print(verdict_line(compared), soft_wrap=True)
+
+
+def _check(runs: Sequence[Path], truth: Path) -> None:
+    """UserError when a run or the truth is not there, or they are of different workloads."""
+    from shoal.pipeline.checks.provenance import MismatchError, check_same_workload
+
+    for run in runs:
+        scenario = run / "scenario.toml"
+        if not scenario.is_file():
+            raise UserError(f"{scenario}: no such file; is {run} a run's folder?")
+    check_exist(truth)
+    try:
+        check_same_workload(truth, runs)
+    except MismatchError as error:
+        raise UserError(str(error)) from None

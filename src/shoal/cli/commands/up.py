@@ -1,0 +1,133 @@
+"""`shoal up`: a whole network on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.up_network import NetworkOptions, with_size_options
+from shoal.overlays.registry import SYSTEMS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from shoal.runtime.network_file import Network
+
+
+@with_size_options
+def up(
+    context: typer.Context,
+    *,
+    port: Annotated[
+        int, typer.Option(help="The first broker's MQTT port, the others after it; 0: any free.")
+    ] = 1883,
+    system: Annotated[
+        str, typer.Option(help=f"What the brokers run: {', '.join(SYSTEMS)}.")
+    ] = "tree",
+    sizes: dict[str, Any],
+    host: Annotated[str, typer.Option(help="Where MQTT clients connect.")] = "127.0.0.1",
+    websockets: Annotated[
+        bool, typer.Option("--websockets", help="Let MQTT clients in over WebSocket, too.")
+    ] = False,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SCENARIO.toml",
+            help="Start what a scenario describes: its brokers, links, system and parameters.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change a key of the scenario."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="For the network file and the logs; else a temporary one.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where brokers keep sessions and retained messages for the next run, too; "
+            "else they are forgotten when it stops.",
+        ),
+    ] = None,
+) -> None:
+    """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
+
+    The brokers are linked as their system needs it (a balanced tree, each with each), those of a
+    scenario as it says.  A broker whose process dies is started again, with all its clients'
+    sessions, what waits in them, and retained messages.
+    """
+    options = NetworkOptions(sizes, port, system, host, websockets, scenario, settings)
+    options.check(context)
+    try:
+        network, path = _write(options.network(), folder, data)
+    except OSError as error:
+        raise UserError(str(error)) from error
+    _run(network, path, forget=data is None)
+    print("stopped")
+
+
+def _write(network: Network, folder: Path | None, data: Path | None) -> tuple[Network, Path]:
+    """The network with a place for what it keeps, and its file."""
+    from shoal.runtime.network_file import StorageSection, dump_network, problems
+
+    home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
+    home.mkdir(parents=True, exist_ok=True)
+    place = str((data or home / "data").resolve())
+    # What is forgotten at the end need not outlast a power cut.
+    storage = StorageSection(folder=place, sync="never" if data is None else "second")
+    network = msgspec.structs.replace(network, storage=storage)
+    if found := problems(network):
+        raise UserError("\n       ".join(found))
+    path = home / "network.toml"
+    path.write_text(dump_network(network), encoding="utf-8")
+    return network, path
+
+
+def _run(network: Network, path: Path, *, forget: bool) -> None:
+    """Until Ctrl-C; what brokers keep may be forgotten then."""
+    from shoal.runtime.serving import run_until_signal
+    from shoal.runtime.supervisor import StartError, Supervisor
+
+    async def run(stop: asyncio.Event) -> None:
+        supervisor = Supervisor(network, path)
+        try:
+            await supervisor.start()
+            _show(network, path)
+            await stop.wait()
+        finally:
+            await supervisor.stop()
+
+    try:
+        run_until_signal(run)
+    except StartError as error:
+        raise UserError(str(error)) from error
+    except TimeoutError:
+        raise UserError(f"the brokers did not get ready; see the logs in {path.parent}") from None
+    if forget:
+        shutil.rmtree(path.parent / "data", ignore_errors=True)
+
+
+def _show(network: Network, path: Path) -> None:
+    table = Table(title=f"{len(network.brokers)} brokers, {network.system}", title_justify="left")
+    for column in ("broker", "MQTT", "WebSocket", "admin", "linked to"):
+        if column != "WebSocket" or network.brokers[0].websocket:
+            table.add_column(column)
+    for broker in network.brokers:
+        websocket = [broker.websocket] if broker.websocket else []
+        links = ", ".join(network.neighbours(broker.name))
+        table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, links)
+    console = Console()
+    console.print(table)
+    console.print(f"network file and logs in {path.parent}", soft_wrap=True, highlight=False)
+    console.print(f"look at it: shoal status {path}", soft_wrap=True, highlight=False)
+    console.print("Ctrl-C stops it", soft_wrap=True)

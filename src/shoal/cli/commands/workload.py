@@ -1,0 +1,126 @@
+"""`shoal workload`: publications become publishers, subscriptions, brokers and events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.spark import (
+    LOCAL_MASTER,
+    LOCAL_MEMORY,
+    MasterOption,
+    MemoryOption,
+    OutOption,
+    OverwriteOption,
+    check_exist,
+    print_counts,
+    spark_command,
+)
+
+if TYPE_CHECKING:
+    from shoal.pipeline.workloads.windows import Window
+    from shoal.pipeline.workloads.workload import WorkloadCounts
+
+US_PER_S = 1_000_000
+AIRPORTS = "airports:"
+
+
+def workload(
+    publications: Annotated[Path, typer.Argument(help="What `shoal ingest` wrote.")],
+    out: OutOption,
+    brokers: Annotated[
+        str, typer.Option(help="A number, airports:NUMBER (flights), or a CSV file.")
+    ],
+    subscriptions: Annotated[int, typer.Option(min=1, help="Per publisher.")] = 20,
+    distribution: Annotated[
+        Literal["random", "clustered"], typer.Option(help="The relocation paper's, section 5.1.")
+    ] = "random",
+    spread: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Brokers over which one publisher's subscriptions spread; 8 where there are.",
+        ),
+    ] = None,
+    publishers: Annotated[
+        int | None, typer.Option(min=1, help="Only the busiest; all by default.")
+    ] = None,
+    home: Annotated[
+        str | None, typer.Option(help="The attribute that names a publisher's first broker.")
+    ] = None,
+    aim_at: Annotated[
+        list[str] | None, typer.Option(help="An attribute for thresholds; repeat for more.")
+    ] = None,
+    month: Annotated[str | None, typer.Option(help="Only events of this month: 2013-01.")] = None,
+    from_time: Annotated[
+        str | None, typer.Option("--from", help="Only events from this time on (UTC).")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option("--to", help="Only events before this time (UTC).")
+    ] = None,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Replay the events in this many seconds.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides everything left to chance.")] = 1,
+    overwrite: OverwriteOption = False,
+    master: MasterOption = LOCAL_MASTER,
+    memory: MemoryOption = LOCAL_MEMORY,
+) -> None:
+    """Derive publishers, advertisements and subscriptions from publications."""
+    if month is not None and (from_time is not None or to_time is not None):
+        raise UserError("give either --month or --from and --to")
+    check_exist(publications)
+    if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
+        check_exist(Path(brokers))
+    with spark_command("workload", out, overwrite=overwrite, master=master, memory=memory) as (
+        spark,
+        status,
+    ):
+        from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
+
+        options = WorkloadOptions(
+            brokers=brokers,
+            subscriptions=subscriptions,
+            distribution=distribution,
+            spread=spread,
+            seed=seed,
+            home=home,
+            publishers=publishers,
+            aim_at=tuple(aim_at or ()),
+            window=_window(month, from_time, to_time),
+            duration_us=None if duration_s is None else round(duration_s * US_PER_S),
+        )
+        status.update("deriving publishers and subscriptions")
+        counts = write_workload(spark, publications, out, options, overwrite=overwrite)
+    _print(f"{publications} -> {out}", counts)
+
+
+def _window(month: str | None, from_time: str | None, to_time: str | None) -> Window:
+    """When events count."""
+    from shoal.pipeline.workloads import windows
+
+    if month is not None:
+        return windows.month(month)
+    return windows.Window(
+        windows.instant(from_time) if from_time is not None else None,
+        windows.instant(to_time) if to_time is not None else None,
+    )
+
+
+def _print(title: str, counts: WorkloadCounts) -> None:
+    print_counts(
+        title,
+        {
+            "events": counts.events,
+            "publishers": counts.publishers,
+            "subscriptions": counts.subscriptions,
+            "brokers": counts.brokers,
+            **{
+                f"mean selectivity, {rate_class}": f"{mean:.1%}"
+                for rate_class, mean in counts.selectivity.items()
+            },
+        },
+    )

@@ -1,0 +1,295 @@
+"""`shoal match` by Spark: tables or lines in, a table of pairs or today's lines out.
+
+Lines were read by the command and become tables here; tables are read by Spark.  What is printed
+is held in memory, in the order of the input; what is written as a table is not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from shoal.cli.matching.files import (
+    ReadPublication,
+    ReadSubscription,
+    is_source,
+    kind_complaints,
+    warn,
+)
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.spark import check_exist, print_counts, spark_command
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# What --partition says when the dimensions are to be chosen from the data.
+AUTO = "auto"
+
+Answer = tuple[object, Sequence[str | int]]
+
+PairsOption = Annotated[
+    Path | None, typer.Option("--out", help="By Spark: write the pairs there, as Parquet.")
+]
+PartitionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        metavar="auto|ATTRIBUTE",
+        help="By Spark: spread subscriptions that are too many for a worker.",
+    ),
+]
+StreamOption = Annotated[
+    bool, typer.Option("--stream", help="By Spark: go on with what comes to a folder or source.")
+]
+OnceOption = Annotated[
+    bool, typer.Option("--once", help="With --stream: end when all that is there is matched.")
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source-option", metavar="KEY=VALUE", help="For MODULE:CLASS; may be repeated."),
+]
+
+
+class SparkOptions(NamedTuple):
+    """What the command line says about matching on Spark."""
+
+    out: Path | None
+    overwrite: bool
+    master: str
+    memory: str
+    sql: bool
+    partition: str | None
+    stream: bool
+    once: bool
+    source_options: Sequence[str] = ()
+
+    def given(self) -> str:
+        """An option that was given and is for tables only; empty if none was."""
+        chosen = {
+            "--out": self.out,
+            "--partition": self.partition,
+            "--stream": self.stream,
+            "--source-option": self.source_options,
+        }
+        return next((option for option, value in chosen.items() if value), "")
+
+    def check(self, publications: Path) -> None:
+        """UserError for options that do not go together."""
+        if self.partition and self.sql:
+            raise UserError("--partition goes with --engine spark; Spark SQL partitions by itself")
+        if self.once and not self.stream:
+            raise UserError("--once goes with --stream; a table is matched once anyway")
+        if self.source_options and not is_source(publications):
+            raise UserError("--source-option goes with --publications MODULE:CLASS")
+        self.source()
+        if is_source(publications) and not self.stream:
+            raise UserError(f"{publications} is a Python data source; that needs --stream")
+        if not self.stream:
+            return
+        if self.out is None:
+            raise UserError("--stream writes its pairs as they come; say where: --out DIR")
+        if self.overwrite:
+            raise UserError("--stream goes on where it stopped, so it cannot --overwrite")
+        if not (publications.is_dir() or is_source(publications)):
+            raise UserError(
+                f"{publications}: --stream reads a folder of Parquet files, or MODULE:CLASS"
+            )
+        if self.out.exists() and not (self.out / "_checkpoints").exists():
+            raise UserError(f"{self.out} exists already, and is not from a stream")
+
+    def source(self) -> dict[str, str]:
+        """The data source's options; UserError for one that has no value."""
+        options = {}
+        for text in self.source_options:
+            key, equals, value = text.partition("=")
+            if not (key and equals):
+                raise UserError(f"--source-option {text}: give KEY=VALUE")
+            options[key] = value
+        return options
+
+
+def match_by_spark(
+    subscriptions: Path | Sequence[ReadSubscription],
+    publications: Path | Sequence[ReadPublication],
+    options: SparkOptions,
+) -> Iterator[Answer]:
+    """What to print: each publication's name and the ids of its subscriptions."""
+    _check_files(subscriptions, publications)
+    answers: list[Answer] = []
+    counts: dict[str, object] = {}
+    with spark_command(
+        "match",
+        None if options.stream else options.out,
+        overwrite=options.overwrite,
+        master=options.master,
+        memory=options.memory,
+    ) as (spark, status):
+        status.update("Spark SQL evaluates the filters" if options.sql else "matching on Spark")
+        if options.stream:
+            assert isinstance(publications, Path)
+            counts = _stream(spark, subscriptions, publications, options)
+        else:
+            wanted, given = _subscriptions(spark, subscriptions), _publications(spark, publications)
+            warn(_complaints(subscriptions, publications, wanted, given))
+            if options.out is None:
+                answers = _answers(given, wanted, _engine(options))
+            else:
+                counts = _write(given, wanted, options)
+    if options.out is not None:
+        print_counts(f"pairs -> {options.out}", counts)
+    yield from answers
+
+
+def _check_files(*given: Path | Sequence[object]) -> None:
+    """UserError for a path that is not there, or a file that should be Parquet and is not."""
+    from shoal.pipeline.checks.parquet_files import ParquetError, check_parquet
+
+    for path in given:
+        if not isinstance(path, Path) or is_source(path):
+            continue
+        check_exist(path)
+        if path.is_dir() or path.suffix == ".parquet":
+            try:
+                check_parquet(path)
+            except ParquetError as error:
+                raise UserError(str(error)) from None
+
+
+def _complaints(
+    subscriptions: Path | Sequence[ReadSubscription],
+    publications: Path | Sequence[ReadPublication],
+    wanted: DataFrame,
+    given: DataFrame,
+) -> Iterable[str]:
+    """What subscriptions ask in vain: lines were read already, tables Spark knows the types of."""
+    from shoal.pipeline.checks.kind_checks import complaints
+    from shoal.pipeline.matching.table_checks import demands, table_complaints
+
+    if isinstance(publications, Path):
+        return table_complaints(given, wanted)
+    if not isinstance(subscriptions, Path):
+        return kind_complaints(subscriptions, publications)
+    rows = [each.attributes for each in publications]
+    return complaints(demands(wanted, {name for row in rows for name in row}), rows)
+
+
+def _engine(options: SparkOptions) -> Callable[..., DataFrame]:
+    """What makes pairs of publications and subscriptions."""
+    if options.sql:
+        from shoal.pipeline.matching.matching_job import judged_pairs
+
+        return judged_pairs
+    if options.partition:
+        from shoal.pipeline.matching.partitioned_matching import match_partitioned
+
+        chosen = None if options.partition == AUTO else options.partition
+        return functools.partial(match_partitioned, dimension=chosen)
+    from shoal.pipeline.matching.compiled_matching import match_tables
+
+    return match_tables
+
+
+def _stream(
+    spark: SparkSession,
+    subscriptions: Path | Sequence[ReadSubscription],
+    publications: Path,
+    options: SparkOptions,
+) -> dict[str, object]:
+    from shoal.pipeline.matching.compiled_matching import share, shared_pairs
+    from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
+    from shoal.pipeline.matching.subscription_tables import read_subscriptions
+    from shoal.pipeline.matching.table_checks import table_complaints
+
+    assert options.out is not None
+    if options.sql or options.partition:
+        engine = _engine(options)
+
+        def pairs(batch: DataFrame) -> DataFrame:
+            return engine(batch, _subscriptions(batch.sparkSession, subscriptions))
+    else:
+        shared = share(spark, read_subscriptions(_subscriptions(spark, subscriptions)))
+
+        def pairs(batch: DataFrame) -> DataFrame:
+            return shared_pairs(batch, shared)
+
+    if is_source(publications):
+        stream = read_source(spark, str(publications), options.source())
+    else:
+        stream = read_stream(spark, publications)
+    warn(table_complaints(stream, _subscriptions(spark, subscriptions)))
+    query = match_stream(stream, pairs, options.out, only_what_is_there=options.once)
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    batches = sorted(options.out.glob("batch=*"))
+    written = [spark.read.parquet(str(batch)).count() for batch in batches]
+    return {"batches": len(batches), "pairs": sum(written)}
+
+
+def _subscriptions(
+    spark: SparkSession, subscriptions: Path | Sequence[ReadSubscription]
+) -> DataFrame:
+    if isinstance(subscriptions, Path):
+        from shoal.pipeline.table_files import read_table_file
+
+        return read_table_file(spark, subscriptions, inside="subscriptions.parquet")
+    rows = [(each.id, each.text) for each in subscriptions]
+    return spark.createDataFrame(rows, "id string, filter string")
+
+
+def _publications(spark: SparkSession, publications: Path | Sequence[ReadPublication]) -> DataFrame:
+    if isinstance(publications, Path):
+        from shoal.pipeline.table_files import read_table_file
+
+        return read_table_file(spark, publications, inside="publications.parquet")
+    from shoal.pipeline.matching.matching_job import publications_frame
+
+    attributes = [each.attributes for each in publications]
+    return publications_frame(spark, attributes, ids=[each.id for each in publications])
+
+
+def _write(
+    publications: DataFrame, subscriptions: DataFrame, options: SparkOptions
+) -> dict[str, object]:
+    from shoal.pipeline.tables import new_folder, write_table
+
+    assert options.out is not None
+    with new_folder(options.out, overwrite=options.overwrite) as folder:
+        write_table(_engine(options)(publications, subscriptions), folder)
+    return {
+        "publications": publications.count(),
+        "subscriptions": subscriptions.count(),
+        "pairs": publications.sparkSession.read.parquet(str(options.out)).count(),
+    }
+
+
+def _answers(
+    publications: DataFrame, subscriptions: DataFrame, engine: Callable[..., DataFrame]
+) -> list[Answer]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from shoal.pipeline.matching.publication_tables import key_columns
+
+    key = key_columns(publications)
+    place = "place"
+    while place in publications.columns:
+        place += "_"
+    # Two jobs read the places, and they must not depend on how the files are split.
+    placed = publications.withColumn(place, F.monotonically_increasing_id()).persist()
+    try:
+        answers: dict[int, tuple[object, list[str | int]]] = {}
+        for row in placed.select(place, *key).orderBy(place).collect():
+            name = row[1] if len(key) == 1 else dict(zip(key, row[1:], strict=True))
+            answers[row[0]] = name, []
+        pairs = engine(placed, subscriptions, key=[place, *key]).toArrow()
+        found = (pairs.column(name).to_pylist() for name in (place, "subscription"))
+        for at, id in zip(*found, strict=True):
+            answers[at][1].append(id)
+    finally:
+        placed.unpersist()
+    return list(answers.values())

@@ -1,0 +1,102 @@
+"""The end of the demo: the first days again, through brokers that are processes on this machine.
+
+Fifteen of the airports, linked as the demo links all; real MQTT clients publish and subscribe over
+loopback, once with publishers that stay and once with GRAPE.  The simulator, which has the same
+brokers, clients and publications, says beforehand what will be measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shoal.cli.support.steps import Step, Steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from shoal.experiments.scenario import Scenario
+    from shoal.pipeline.workloads.workload import WorkloadOptions
+    from shoal.report.replays import Replay
+
+BROKERS = 15
+DAYS = 7
+# What two cores carry with room to spare, brokers, clients and all.
+DURATION_US = 12_000_000
+SUBSCRIPTIONS = 8
+# Few of the publishers have a hundred flights in these days, which is what the paper traces.
+TRACE_SESSION_LENGTH = 25
+
+RUNS: dict[str, dict[str, Any]] = {
+    "tree": {"system": "tree"},
+    "GRAPE": {
+        "system": "grape",
+        "grape": {"priority": "load", "weight": 100, "trace_session_length": TRACE_SESSION_LENGTH},
+    },
+}
+
+
+def live_scenario(name: str, workload: Path, seed: int, topology: dict[str, Any]) -> Scenario:
+    """One of the two: the same brokers, links, clients and events under another system."""
+    from shoal.experiments.scenario import parse_scenario
+
+    common = {
+        "name": name,
+        "seed": seed,
+        "workload": {"path": str(workload)},
+        "topology": topology,
+    }
+    return parse_scenario(common | RUNS[name])
+
+
+def prepare_live(
+    steps: Steps, spark: SparkSession, publications: Path, out: Path, options: WorkloadOptions
+) -> None:
+    """Derive the live brokers' workload into `out`, and what Spark expects of it."""
+    from shoal.pipeline.truth import write_truth
+    from shoal.pipeline.workloads.workload import write_workload
+
+    with steps.step("the first days, for live brokers") as step:
+        made = write_workload(spark, publications, out / "workload", options, overwrite=True)
+        truth = write_truth(spark, out / "workload", out / "truth", overwrite=True)
+        step.result = (
+            f"{made.events:,} events of {made.publishers} publishers, "
+            f"{made.subscriptions:,} subscriptions, {truth.expected:,} deliveries expected"
+        )
+
+
+def replay_live(steps: Steps, out: Path, seed: int, topology: dict[str, Any]) -> list[Replay]:
+    """Replay what `prepare_live` made through live brokers, a network after the other."""
+    from shoal.experiments.live.comparison import Comparison, compare
+    from shoal.experiments.live.judge import expected_by_truth
+    from shoal.experiments.live.networks import running
+    from shoal.experiments.run_files import read_workload
+    from shoal.report.replays import decode_replay
+    from shoal.runtime.serving import run_or_stop
+
+    path = out / "workload"
+    workload = read_workload(path)
+    expected = expected_by_truth(out / "truth", workload.events)
+    replays = []
+    for name in RUNS:
+        with steps.step(f"{len(workload.brokers)} live brokers: {name}", bars=["starting"]) as step:
+
+            async def replay(name: str = name, step: Step = step) -> Comparison:
+                scenario = live_scenario(name, path, seed, topology)
+                async with running(scenario, workload, out / name) as network:
+                    return await compare(
+                        workload,
+                        network,
+                        expected,
+                        "Spark",
+                        name=name,
+                        progress=lambda what, share: step.show_share(0, share, what),
+                    )
+
+            text = msgspec.json.encode(run_or_stop(replay))
+            (out / f"{name}.json").write_bytes(text)
+            replays.append(decode_replay(text))
+            step.result = f"{replays[-1].delivered:,} delivered"
+    return replays

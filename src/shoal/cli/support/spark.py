@@ -1,0 +1,108 @@
+"""What the Spark commands share: a session with a spinner, and errors as messages."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MasterOption = Annotated[str, typer.Option("--master", help="Spark master; local by default.")]
+MemoryOption = Annotated[str, typer.Option("--memory", help="Memory for a local Spark.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is at --out already.")
+]
+OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+
+LOCAL_MASTER = "local[*]"
+LOCAL_MEMORY = "4g"
+
+_OWN_ERROR = re.compile(r"^shoal\.\S+Error: (.+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+_UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
+
+
+@contextlib.contextmanager
+def spark_command(
+    name: str, out: Path | None, *, overwrite: bool, master: str, memory: str
+) -> Iterator[tuple[SparkSession, Status]]:
+    """A session for one command and its status line; what a user did wrong as UserError."""
+    if out is not None and out.exists() and not overwrite:
+        raise UserError(f"{out} exists already; give another --out, or --overwrite")
+    # Before PySpark is imported, which takes a while by itself.
+    with Console(stderr=True).status("starting Spark") as status:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        from shoal.pipeline.java import JavaNotFoundError
+        from shoal.pipeline.session import spark_session
+
+        try:
+            with spark_session(f"shoal {name}", master=master, memory=memory) as spark:
+                yield spark, status
+        except (JavaNotFoundError, ValueError) as error:
+            raise UserError(str(error)) from error
+        except (PySparkException, Py4JJavaError) as error:
+            raise UserError(spark_complaint(error)) from error
+
+
+def check_exist(*paths: Path) -> None:
+    """UserError for the first path that is not there; a moment, where Spark would take seconds."""
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist")
+
+
+def spark_complaint(error: Exception) -> str:
+    """What Spark could not do, in one line that names the file where it was one."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PythonException
+
+    text = str(error).strip()
+    # A stream's error holds that of the batch as text: this process' own, or a file's.
+    if own := _OWN_ERROR.search(text):
+        return own[1]
+    causes = [*_CAUSE.findall(text), *_causes(error)]
+    if unread := _UNREAD_FILE.search(text):
+        why = f" ({causes[-1]})" if causes else ""
+        return f"{unquote(unread[1])} cannot be read{why}; mend it or move it away"
+    if isinstance(error, Py4JJavaError):
+        reason = causes[-1]
+    elif isinstance(error, PythonException):
+        # The last line of the traceback says what happened; the others only where.
+        reason = text.rpartition("\n")[2]
+    else:
+        reason = text.partition("\n")[0]
+    return f"Spark could not do this: {reason}"
+
+
+def _causes(error: Exception) -> Iterator[str]:
+    """The messages of a Java error, down to the one that says what happened where the data are."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None:
+        yield str(cause.getMessage()).strip().partition("\n")[0]
+        cause = cause.getCause()
+
+
+def print_counts(title: str, counts: dict[str, object]) -> None:
+    """A small table of names and figures on stdout."""
+    console = Console(highlight=False)
+    console.print(title, soft_wrap=True, markup=False)
+    table = Table(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    for name, value in counts.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    console.print(table)

@@ -1,0 +1,194 @@
+"""Compiled loops of a tree of boxes: which of any number of boxes hold each point.
+
+A box is a closed interval per dimension.  32 boxes that lie close together share a node, 32 nodes
+a node above them, up to one root; a node has what each of its 32 children spans, so that eight
+vector instructions test all of them in four dimensions.  Bounds are numbered in 16 bits, in their
+order: exactly while a dimension has few enough of them, else a box that numbers cannot decide is
+looked at in full.
+
+>>> import numpy as np
+>>> edges = np.array([1.0, 2.0, 4.0])
+>>> codes = np.zeros((4, 1), np.uint16)
+>>> code_points(np.array([0.5, 2.0, 9.0, np.nan]), padded(edges), step_table(edges, 1.0, 2.0),
+...             1.0, 2.0, 1, codes, 0)
+>>> codes.tolist()
+[[1], [2], [4], [0]]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.matching.compiled.kernels.vectors import (
+    ALL_LANES,
+    LANES,
+    PUT_MARGIN,
+    Lanes,
+    lanes_within,
+    put_lanes,
+)
+
+# Steps of the table that shortens the search for a code; 2 bytes each, twice per dimension.
+STEPS = 65_536
+
+# The edges that codes count, per side of a dimension; NOTHING is a code beyond them.
+EDGES_MAXIMUM = 2**16 - 3
+NOTHING = 2**16 - 1
+
+# Edges that are compared at once, whether needed or not: cheaper than a branch that is guessed.
+_RUN = 4
+
+_Doubles = npt.NDArray[np.float64]
+_Numbers = npt.NDArray[np.int64]
+_Codes = npt.NDArray[np.uint16]
+_Members = npt.NDArray[np.uint32]
+
+
+def padded(edges: _Doubles) -> _Doubles:
+    """Ascending edges as `code_points` wants them, which may look at some behind the last."""
+    return np.append(edges, [np.nan] * _RUN)
+
+
+@kernel
+def _step_of(value: float, origin: float, scale: float) -> int:
+    """The step of a value: never falls as the value rises, whatever the rounding."""
+    position = (value - origin) * scale
+    if position >= STEPS - 1:
+        return STEPS - 1
+    if position > 0.0:  # not so either where infinity met a scale of 0
+        return int(position)
+    return 0
+
+
+@kernel
+def step_table(edges: _Doubles, origin: float, scale: float) -> _Codes:
+    """How many of the ascending edges are in steps before each step; STEPS places."""
+    table = np.empty(STEPS, np.uint16)
+    place = 0
+    for step in range(STEPS):
+        while place < edges.size and _step_of(edges[place], origin, scale) < step:
+            place += 1
+        table[step] = place
+    return table
+
+
+@kernel
+def code_points(
+    values: _Doubles,
+    edges: _Doubles,
+    steps: _Codes,
+    origin: float,
+    scale: float,
+    first: int,
+    codes: _Codes,
+    column: int,
+) -> None:
+    """Number the values, into a column of `codes`: `first` + how many edges are below each.
+
+    Codes of NaN stay what they were.  `edges` are `padded`; `steps` begin at `origin`, `scale` of
+    them in a unit.
+    """
+    for place in range(values.size):
+        value = values[place]
+        if np.isnan(value):
+            continue
+        code = int(steps[_step_of(value, origin, scale)])
+        run = _RUN
+        while run == _RUN:
+            run = 0
+            for at in range(code, code + _RUN):
+                run += edges[at] < value
+            code += run
+        codes[place, column] = first + code
+
+
+@kernel
+def _test(nodes: _Codes, at: int, above: _Codes, least: _Codes) -> Lanes:
+    """The children of a node with all low codes below `above` and high codes from `least` on."""
+    lanes = ALL_LANES
+    for dimension in range(above.size):
+        lanes &= lanes_within(nodes, at, above[dimension], least[dimension])
+        at += 2 * LANES
+    return lanes
+
+
+@kernel
+def _surely(
+    bounds: _Doubles, maybe: Lanes, surely: Lanes, first: int, down: _Doubles, up: _Doubles
+) -> Lanes:
+    """The sure boxes, and of those that only may hold the point those that do."""
+    doubtful = maybe & ~surely
+    for lane in range(LANES):
+        if doubtful >> Lanes(lane) & Lanes(1):
+            holds = True
+            for dimension in range(down.size):
+                holds &= bounds[first + lane, dimension] <= down[dimension]
+                holds &= bounds[first + lane, down.size + dimension] >= up[dimension]
+            surely |= Lanes(holds) << Lanes(lane)
+    return surely
+
+
+@kernel
+def match_boxes(
+    order: _Numbers,
+    above: _Codes,
+    least: _Codes,
+    down: _Doubles,
+    up: _Doubles,
+    slack: _Codes,
+    bounds: _Doubles,
+    nodes: _Codes,
+    levels: _Numbers,
+    begins: _Numbers,
+    counts: _Numbers,
+    found: _Members,
+    at: int,
+    done: int,
+) -> tuple[int, int]:
+    """The boxes of the points `order[done:]`; points are (points, dimensions).
+
+    `nodes` is flat: per node and dimension LANES low codes, then LANES high codes; `levels` has
+    the number of the first node of each level, boxes first, and ends with the root's.  A point
+    with its low code below `above` and its high code from `least` on may be held, and is held if
+    `slack` more on either side (0, or 1 where codes are coarser than bounds) changes nothing;
+    else `bounds`, (boxes, 2 x dimensions), decide.  Stops before a point whose boxes might not
+    fit in `found`, and returns how many points of the order are done and how much of `found` is
+    used.
+    """
+    dimensions = above.shape[1]
+    size = 2 * dimensions * LANES
+    is_coarse = slack.any()
+    sure_above, sure_least = np.empty_like(above[0]), np.empty_like(least[0])
+    room = levels[1] + PUT_MARGIN if levels.size > 1 else 1
+    here, below = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
+    for place in range(done, order.size):
+        point = order[place]
+        begins[point] = at
+        here[0] = 0
+        count = 1
+        for level in range(levels.size - 1, 0, -1):
+            first = levels[level]
+            children = 0
+            for number in here[:count]:
+                lanes = _test(nodes, (first + number) * size, above[point], least[point])
+                children = put_lanes(lanes, number * LANES, below, children)
+            here, below = below, here
+            count = children
+        if at + count * LANES + PUT_MARGIN > found.size:
+            return place, at
+        if is_coarse:
+            for dimension in range(dimensions):
+                sure = max(above[point, dimension], slack[dimension]) - slack[dimension]
+                sure_above[dimension] = sure
+                sure_least[dimension] = least[point, dimension] + slack[dimensions + dimension]
+        for number in here[:count]:
+            lanes = _test(nodes, number * size, above[point], least[point])
+            if is_coarse and lanes:
+                surely = _test(nodes, number * size, sure_above, sure_least)
+                if surely != lanes:
+                    lanes = _surely(bounds, lanes, surely, number * LANES, down[point], up[point])
+            at = put_lanes(lanes, number * LANES, found, at)
+        counts[point] = at - begins[point]
+    return order.size, at

@@ -1,0 +1,133 @@
+"""Vector instructions for kernels: 32 comparisons at once, and the places where they held.
+
+A compiler makes vector code of many loops by itself, but not of "write down where this is true",
+which is most of what matching does.  These functions are that, as instructions of LLVM's own
+vector language.  Places are written eight at once, from a table of the ones of every byte: as fast
+as AVX-512's own instruction for this, which becomes a loop on other machines.  A set of lanes is a
+whole number, lane 0 its lowest bit.
+
+>>> import numpy as np
+>>> from shoal.matching.compiled.kernels.compiler import kernel
+>>> @kernel
+... def small(codes: np.ndarray, out: np.ndarray) -> int:
+...     return put_lanes(lanes_within(codes, 0, 3, 33), 0, out, 0)
+>>> out = np.zeros(LANES + PUT_MARGIN, np.uint32)
+>>> small(np.arange(2 * LANES, dtype=np.uint16), out), out[:2].tolist()
+(2, [1, 2])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]  # llvmlite has no types
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from shoal.matching.compiled.kernels.compiler import kernel
+
+LANES = 32
+# A set of lanes.
+Lanes = np.uint64
+
+ALL_LANES = Lanes(2**LANES - 1)
+
+# Lanes that are written at once; for each byte, the places of its ones, a byte each.
+_GROUP = 8
+_LANES_OF_A_BYTE = [
+    int.from_bytes(bytes([at for at in range(8) if byte >> at & 1]).ljust(8, b"\0"), "little")
+    for byte in range(256)
+]
+
+# `put_lanes` may write nonsense this far behind the end of what it counts.
+PUT_MARGIN = _GROUP
+
+_WORD, _INDEX, _LANE_SET = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
+_Codes = npt.NDArray[np.uint16]
+_Members = npt.NDArray[np.uint32]
+
+
+def _spread(builder: Any, value: Any, lanes: int) -> Any:
+    """The value in every lane."""
+    kind = ir.VectorType(value.type, lanes)
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(_INDEX, 0))
+    everywhere = ir.Constant(ir.VectorType(_INDEX, lanes), [0] * lanes)
+    return builder.shuffle_vector(first, nothing, everywhere)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any, vector: Any) -> Any:
+    start = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(start, [at]), vector.as_pointer())
+
+
+def _within(typing_context: Any, codes: Any, at: Any, above: Any, least: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, place, *bounds = arguments
+        vector = ir.VectorType(_WORD, LANES)
+        address = _address(context, builder, signature.args[0], array, place, vector)
+        behind = builder.gep(address, [ir.Constant(_INDEX, 1)])
+        lows, highs = (builder.load(each, align=2) for each in (address, behind))
+        below, least = (_spread(builder, each, LANES) for each in bounds)
+        held = builder.and_(
+            builder.icmp_unsigned("<", lows, below), builder.icmp_unsigned(">=", highs, least)
+        )
+        return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
+
+    return types.uint64(codes, types.intp, types.uint16, types.uint16), generate
+
+
+lanes_within = cast(Callable[[_Codes, int, int, int], Lanes], intrinsic(_within))
+"""`lanes_within(codes, at, above, least)`: the lanes of `codes[at : at + LANES]` below `above` of
+which those of the next LANES codes are not below `least`."""
+
+
+def _count(typing_context: Any, lanes: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+def _put_eight(typing_context: Any, lanes: Any, first: Any, out: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        chosen, begin, array, place = arguments
+        vector = ir.VectorType(_INDEX, _GROUP)
+        table = cgutils.global_constant(  # type: ignore[no-untyped-call]  # numba's
+            builder, "lanes_of_a_byte", ir.Constant(ir.ArrayType(_LANE_SET, 256), _LANES_OF_A_BYTE)
+        )
+        byte = builder.and_(chosen, ir.Constant(_LANE_SET, 255))
+        packed = builder.load(builder.gep(table, [ir.Constant(_LANE_SET, 0), byte]))
+        lanes_of = builder.zext(
+            builder.bitcast(packed, ir.VectorType(ir.IntType(8), _GROUP)), vector
+        )
+        numbers = builder.add(lanes_of, _spread(builder, begin, _GROUP))
+        address = _address(context, builder, signature.args[2], array, place, vector)
+        builder.store(numbers, address, align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.uint32, out, types.intp), generate
+
+
+count_lanes = cast(Callable[[Lanes], int], intrinsic(_count))
+"""How many lanes are in a set."""
+
+_put_group = cast(Callable[[Lanes, np.uint32, _Members, int], None], intrinsic(_put_eight))
+
+
+@kernel
+def put_lanes(lanes: Lanes, first: int, out: _Members, at: int) -> int:
+    """Write `first` + each lane of the set to `out` from `at` on, ascending; where it ended.
+
+    May write to `PUT_MARGIN` places behind that, too, which must exist.
+    """
+    for group in range(LANES // _GROUP):
+        byte = lanes & Lanes(255)
+        _put_group(byte, np.uint32(first + group * _GROUP), out, at)
+        at += count_lanes(byte)
+        lanes >>= Lanes(_GROUP)
+    return at

@@ -1,0 +1,229 @@
+"""The covering set: of many filters, those that no other one covers.
+
+A broker that forwards only these tells its neighbour all there is to know, because whatever
+matches a filter also matches the one that covers it.  Each covered filter hangs under one that
+covers it; when that one goes, those directly under it look for another place, and those that find
+none are kept again.  Candidates come from a table of outlines (see `covering_candidates`), and
+`relations.covers` has the last word.
+
+>>> from shoal.language import parse
+>>> table = CoveringSet()
+>>> table.add("s1", parse("symbol = 'A' AND price > 5"))
+Change(kept=('s1',), dropped=())
+>>> table.add("s2", parse("symbol = 'A'"))
+Change(kept=('s2',), dropped=('s1',))
+>>> table.coverer("s1"), len(table), list(table.kept)
+('s2', 2, ['s2'])
+>>> table.remove("s2")
+Change(kept=('s1',), dropped=('s2',))
+>>> covering_set([parse("price > 5"), parse("price > 6"), parse("price > 5.0")]) == [
+...     parse("price > 5")]
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
+
+from shoal.matching.relations.covering_candidates import CoveringCandidates
+from shoal.matching.relations.decisions import Region, regions, regions_cover
+from shoal.matching.relations.outlines import outline
+from shoal.model import Filter
+
+Id = TypeVar("Id", bound=Hashable)
+
+
+class Change(NamedTuple):
+    """What one call changed: ids that are kept now, and ids that were kept and no longer are.
+
+    An id whose filter was replaced by another one may be among both.
+    """
+
+    kept: tuple[Hashable, ...]
+    dropped: tuple[Hashable, ...]
+
+
+def covering_set(filters: Iterable[Filter]) -> list[Filter]:
+    """The filters that no other one covers, in the order given; of equal ones exactly one."""
+    given = list(filters)
+    table: CoveringSet[int] = CoveringSet()
+    for number, filter in enumerate(given):
+        table.add(number, filter)
+    return [given[number] for number in sorted(table.kept)]
+
+
+class _Entry(Generic[Id]):
+    """One filter, whoever asks for it, and what hangs under it."""
+
+    __slots__ = ("age", "covered", "coverer", "filter", "ids", "regions", "shown")
+
+    def __init__(self, age: int, id: Id, filter: Filter) -> None:
+        self.age = age
+        self.filter = filter
+        self.regions: tuple[Region, ...] = regions(filter)
+        # Those who ask for just this filter; one of them is shown for all.
+        self.ids: dict[Id, None] = {id: None}
+        self.shown = id
+        self.coverer: _Entry[Id] | None = None
+        self.covered: dict[_Entry[Id], None] = {}
+
+
+class CoveringSet(Generic[Id]):
+    """Filters by id, of which those are kept that no other one covers.
+
+    Of filters that cover each other exactly one is kept.  Which one, and every order, depends
+    only on what was added and removed, and in which order.  Adding takes about as long however
+    many filters are covered; removing a kept one takes time for each filter directly under it.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[Id, _Entry[Id]] = {}
+        self._by_filter: dict[Filter, _Entry[Id]] = {}
+        self._kept: dict[Id, Filter] = {}
+        self._candidates: CoveringCandidates[_Entry[Id]] = CoveringCandidates()
+        # A filter that nothing can match is kept only while there is no other.
+        self._nothing: _Entry[Id] | None = None
+        self._ages = 0
+
+    def __len__(self) -> int:
+        """How many filters there are, kept or not."""
+        return len(self._by_id)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._by_id
+
+    @property
+    def kept(self) -> Mapping[Id, Filter]:
+        """The covering set, in the order in which its members came to be kept."""
+        return MappingProxyType(self._kept)
+
+    def coverer(self, id: Id) -> Id:
+        """The kept id whose filter covers this one's: itself, if it is kept."""
+        entry = self._by_id[id]
+        while entry.coverer is not None:
+            entry = entry.coverer
+        return entry.shown
+
+    def add(self, id: Id, filter: Filter) -> Change:
+        """Take in a filter, in place of the one under this id.
+
+        FilterError for a filter with too large a normal form; nothing is changed then.
+        """
+        filter.normal_form  # noqa: B018  # computed here so that its error is met before any change
+        changes = _Changes[Id](self._kept)
+        if id in self._by_id:
+            self._remove(id, changes)
+        entry = self._by_filter.get(filter)
+        if entry is not None:
+            entry.ids[id] = None
+        else:
+            entry = _Entry(self._ages, id, filter)
+            self._ages += 1
+            self._by_filter[filter] = entry
+            self._place(entry, changes)
+        self._by_id[id] = entry
+        return changes.net()
+
+    def remove(self, id: Id) -> Change:
+        """Forget a filter; KeyError if there is none under this id."""
+        if id not in self._by_id:
+            raise KeyError(id)
+        changes = _Changes[Id](self._kept)
+        self._remove(id, changes)
+        return changes.net()
+
+    def _remove(self, id: Id, changes: _Changes[Id]) -> None:
+        entry = self._by_id.pop(id)
+        del entry.ids[id]
+        if entry.ids:
+            if entry.shown == id:
+                self._show_another(entry, changes)
+            return
+        del self._by_filter[entry.filter]
+        if entry.coverer is not None:
+            del entry.coverer.covered[entry]
+            for each in entry.covered:
+                _hang(each, entry.coverer)
+            return
+        self._drop(entry, changes)
+        for each in sorted(entry.covered, key=lambda each: each.age):
+            each.coverer = None
+            self._place(each, changes)
+
+    def _show_another(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+        # Taken from the end: a dictionary finds its first key slowly after many removals there.
+        successor, _ = entry.ids.popitem()
+        entry.ids[successor] = None
+        if entry.coverer is None:
+            changes.drop(entry.shown)
+            changes.keep(successor, entry.filter)
+        entry.shown = successor
+
+    def _place(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+        """Hang an entry under a kept one that covers it, or keep it and hang what it covers."""
+        if not entry.regions:
+            self._place_nothing(entry, changes)
+            return
+        outlines = tuple(map(outline, entry.regions))
+        for each in self._candidates.containing(outlines):
+            if regions_cover(each.regions, entry.regions):
+                _hang(entry, each)
+                return
+        candidates = dict.fromkeys(self._candidates.within(outlines))
+        covered = [each for each in candidates if regions_cover(entry.regions, each.regions)]
+        if self._nothing is not None:
+            covered.append(self._nothing)
+        for each in sorted(covered, key=lambda each: each.age):
+            self._drop(each, changes)
+            _hang(each, entry)
+        self._candidates.add(entry, outlines)
+        changes.keep(entry.shown, entry.filter)
+
+    def _place_nothing(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+        """Hang an entry that nothing matches under whatever is kept."""
+        if self._kept:
+            _hang(entry, self._by_id[next(iter(self._kept))])
+        else:
+            self._nothing = entry
+            changes.keep(entry.shown, entry.filter)
+
+    def _drop(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+        """Take an entry out of those that are kept."""
+        if entry is self._nothing:
+            self._nothing = None
+        else:
+            self._candidates.remove(entry)
+        changes.drop(entry.shown)
+
+
+class _Changes(Generic[Id]):
+    """Carries changes of the kept filters out, and says what is left of them in the end."""
+
+    def __init__(self, kept: dict[Id, Filter]) -> None:
+        self._kept = kept
+        self._new: dict[Id, None] = {}
+        self._old: dict[Id, Filter] = {}
+
+    def keep(self, id: Id, filter: Filter) -> None:
+        self._kept[id] = filter
+        if self._old.get(id) == filter:
+            del self._old[id]
+        else:
+            self._new[id] = None
+
+    def drop(self, id: Id) -> None:
+        filter = self._kept.pop(id)
+        if id in self._new:
+            del self._new[id]
+        else:
+            self._old[id] = filter
+
+    def net(self) -> Change:
+        return Change(tuple(self._new), tuple(self._old))
+
+
+def _hang(entry: _Entry[Id], coverer: _Entry[Id]) -> None:
+    entry.coverer = coverer
+    coverer.covered[entry] = None

@@ -1,0 +1,363 @@
+"""The topic index: which subscriptions to MQTT topic filters, and to content, match a publication.
+
+Filters without wildcards are found by one look-up of the whole topic, the others in a trie of
+levels that is walked once per topic.  All subscriptions to one topic filter share its leaf: those
+that ask for content too are in a match index of their own there, so that ten thousand of them are
+not tested one by one.  Of each shared group one member is chosen: of those that match, the one
+served longest ago, which is round robin in the order of joining when all of them match.
+
+>>> from shoal.language import parse
+>>> index = TopicIndex()
+>>> index.add("s1", "flights/+/delays")
+>>> index.add("s2", "flights/#", parse("dep_delay > 30"), payload={"qos": 1})
+>>> for worker in ("w1", "w2"):
+...     index.add(worker, "$share/workers/flights/UA/delays")
+>>> index.match("flights/UA/delays", {"dep_delay": 45})
+['w1', 's2', 's1']
+>>> index.match("flights/UA/delays", {"dep_delay": 5}), index["s2"].payload
+(['w2', 's1'], {'qos': 1})
+
+Source: MQTT Version 5.0, sections 4.7 and 4.8.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from shoal.matching.index import MatchIndex
+from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL, TopicFilter, read_topic_filter
+from shoal.model import EVERYTHING, Attributes, Filter
+
+# Topics whose leaves are remembered until the set of topic filters changes: most publishers send
+# to the same few topics again and again.  When full, all are forgotten and the walks begin anew.
+CACHED_TOPICS = 65_536
+
+
+class TopicSubscription(NamedTuple):
+    """What was added under an id: topic filter, content filter, and whatever goes with them."""
+
+    topic_filter: str
+    filter: Filter
+    payload: Any
+
+
+class TopicIndex:
+    """Subscriptions by id, and the question which of them match a topic and its attributes.
+
+    Ids are any hashable values; adding an id again replaces its subscription.  The order of the
+    ids in an answer, and whose turn it is in a group, depend only on what was added, removed and
+    matched, and in which order.
+    """
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[Hashable, TopicSubscription] = {}
+        self._exact: dict[str, _Leaf] = {}
+        self._root = _Node()
+        self._cache: dict[str, tuple[_Leaf, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def __contains__(self, id: Hashable) -> bool:
+        return id in self._subscriptions
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._subscriptions)
+
+    def __getitem__(self, id: Hashable) -> TopicSubscription:
+        """What was added under this id."""
+        return self._subscriptions[id]
+
+    def add(
+        self, id: Hashable, topic_filter: str, filter: Filter = EVERYTHING, payload: Any = None
+    ) -> None:
+        """Take in a subscription, in place of the one under this id.
+
+        TopicError for a topic filter that MQTT does not allow, FilterError for a content filter
+        with too large a normal form; nothing is changed then.
+        """
+        parts = read_topic_filter(topic_filter)
+        filter.normal_form  # noqa: B018  # computed here so that its error is met before any change
+        if id in self._subscriptions:
+            self.remove(id)
+        self._subscriptions[id] = TopicSubscription(topic_filter, filter, payload)
+        leaf = self._leaf(parts)
+        if leaf is None:
+            leaf = _Leaf()
+            if parts.has_wildcards:
+                self._root.hang(parts.levels, leaf)
+            else:
+                self._exact["/".join(parts.levels)] = leaf
+            self._cache.clear()
+        leaf.add(id, filter, parts.group)
+
+    def remove(self, id: Hashable) -> None:
+        """Forget a subscription; KeyError if there is none under this id."""
+        topic_filter, filter, _ = self._subscriptions.pop(id)
+        parts = read_topic_filter(topic_filter)
+        leaf = self._leaf(parts)
+        assert leaf is not None
+        leaf.remove(id, filter, parts.group)
+        if leaf.is_empty():
+            if parts.has_wildcards:
+                self._root.take_down(parts.levels)
+            else:
+                del self._exact["/".join(parts.levels)]
+            self._cache.clear()
+
+    def match(self, topic: str, attributes: Attributes) -> list[Any]:
+        """The ids of the subscriptions that get a publication, each once.
+
+        Chooses, and thereby moves on, one member of each shared group that has one to match.
+        """
+        found: list[Any] = []
+        for leaf in self._leaves(topic):
+            found += leaf.plain
+            if leaf.content is not None:
+                found += leaf.content.match(attributes)
+            for group in leaf.groups.values():
+                found += group.choose(attributes)
+        return found
+
+    def match_each(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
+        """As `match`, for each of several publications to one topic, in their order."""
+        leaves = self._leaves(topic)
+        if len(leaves) == 1 and leaves[0].content is not None:
+            only = leaves[0]
+            if not only.plain and not only.groups:
+                return leaves[0].content.match_each(publications)
+        answers: list[list[Any]] = [[] for _ in publications]
+        for leaf in leaves:
+            found: Sequence[list[Any]] = ()
+            if leaf.content is not None:
+                found = leaf.content.match_each(publications)
+            for number, answer in enumerate(answers):
+                answer += leaf.plain
+                if found:
+                    answer += found[number]
+                for group in leaf.groups.values():
+                    answer += group.choose(publications[number])
+        return answers
+
+    def asks_for_content(self, topic: str) -> bool:
+        """Whether an answer for this topic depends on attributes: else they need not be read."""
+        return any(
+            leaf.content is not None or any(group.content for group in leaf.groups.values())
+            for leaf in self._leaves(topic)
+        )
+
+    def match_topic(self, topic: str) -> list[Any] | None:
+        """The answer for every publication to this topic, until a subscription changes.
+
+        None if there is none: where content is asked for, and where members take turns.
+        """
+        leaves = self._leaves(topic)
+        if any(leaf.content is not None or leaf.groups for leaf in leaves):
+            return None
+        return [id for leaf in leaves for id in leaf.plain]
+
+    def _leaf(self, parts: TopicFilter) -> _Leaf | None:
+        """The leaf of one topic filter, if it is there."""
+        if parts.has_wildcards:
+            return self._root.leaf(parts.levels)
+        return self._exact.get("/".join(parts.levels))
+
+    def _leaves(self, topic: str) -> tuple[_Leaf, ...]:
+        """The leaves of all topic filters that match."""
+        leaves = self._cache.get(topic)
+        if leaves is None:
+            leaves = self._walk(topic)
+            if len(self._cache) >= CACHED_TOPICS:
+                self._cache.clear()
+            self._cache[topic] = leaves
+        return leaves
+
+    def _walk(self, topic: str) -> tuple[_Leaf, ...]:
+        exact = self._exact.get(topic)
+        found = [] if exact is None else [exact]
+        nodes = [self._root]
+        levels = topic.split("/")
+        if topic.startswith("$"):
+            first = self._root.children.get(levels[0])
+            nodes = [] if first is None else [first]
+            del levels[0]
+        for level in levels:
+            following = []
+            for node in nodes:
+                if node.all_below is not None:
+                    found.append(node.all_below)
+                child = node.children.get(level)
+                if child is not None:
+                    following.append(child)
+                if node.any_level is not None:
+                    following.append(node.any_level)
+            nodes = following
+        for node in nodes:
+            if node.all_below is not None:
+                found.append(node.all_below)
+            if node.here is not None:
+                found.append(node.here)
+        return tuple(found)
+
+
+class _Node:
+    """One place in the trie: what is under each next level, and the leaves that end here."""
+
+    __slots__ = ("all_below", "any_level", "children", "here")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.any_level: _Node | None = None
+        self.all_below: _Leaf | None = None
+        self.here: _Leaf | None = None
+
+    def is_empty(self) -> bool:
+        return not (self.children or self.any_level or self.all_below or self.here)
+
+    def below(self, level: str) -> _Node | None:
+        return self.any_level if level == ONE_LEVEL else self.children.get(level)
+
+    def leaf(self, levels: tuple[str, ...]) -> _Leaf | None:
+        """The leaf at the end of these levels, if it is there."""
+        node: _Node = self
+        for level in levels:
+            if level == ALL_LEVELS:
+                return node.all_below
+            following = node.below(level)
+            if following is None:
+                return None
+            node = following
+        return node.here
+
+    def hang(self, levels: tuple[str, ...], leaf: _Leaf) -> None:
+        """Put a leaf at the end of these levels, growing what is missing of the way."""
+        node = self
+        for level in levels:
+            if level == ALL_LEVELS:
+                node.all_below = leaf
+                return
+            following = node.below(level)
+            if following is None:
+                following = _Node()
+                if level == ONE_LEVEL:
+                    node.any_level = following
+                else:
+                    node.children[level] = following
+            node = following
+        node.here = leaf
+
+    def take_down(self, levels: tuple[str, ...]) -> None:
+        """Take the leaf at the end of these levels away, and the nodes that only led to it."""
+        way: list[tuple[_Node, str]] = []
+        node: _Node = self
+        for level in levels:
+            if level == ALL_LEVELS:
+                node.all_below = None
+                break
+            way.append((node, level))
+            following = node.below(level)
+            assert following is not None
+            node = following
+        else:
+            node.here = None
+        while way and node.is_empty():
+            node, level = way.pop()
+            if level == ONE_LEVEL:
+                node.any_level = None
+            else:
+                del node.children[level]
+
+
+class _Leaf:
+    """All subscriptions to one topic filter."""
+
+    __slots__ = ("content", "groups", "plain")
+
+    def __init__(self) -> None:
+        self.plain: dict[Hashable, None] = {}
+        self.content: MatchIndex | None = None
+        self.groups: dict[str, _Group] = {}
+
+    def is_empty(self) -> bool:
+        return not self.plain and self.content is None and not self.groups
+
+    def add(self, id: Hashable, filter: Filter, group: str | None) -> None:
+        if group is not None:
+            self.groups.setdefault(group, _Group()).add(id, filter)
+        elif filter == EVERYTHING:
+            self.plain[id] = None
+        else:
+            if self.content is None:
+                self.content = MatchIndex()
+            self.content.add(id, filter)
+
+    def remove(self, id: Hashable, filter: Filter, group: str | None) -> None:
+        if group is not None:
+            self.groups[group].remove(id)
+            if self.groups[group].is_empty():
+                del self.groups[group]
+        elif filter == EVERYTHING:
+            del self.plain[id]
+        else:
+            assert self.content is not None
+            self.content.remove(id)
+            if not len(self.content):
+                self.content = None
+
+
+class _Group:
+    """The members of a shared subscription, and whose turn it is.
+
+    A turn is a number that grows: a member gets one when it joins and a new one when it is
+    chosen, so that the lowest belongs to whoever has waited longest.
+    """
+
+    __slots__ = ("content", "plain", "turns", "waiting")
+
+    def __init__(self) -> None:
+        self.turns = count()
+        # Members that take everything in the order of their turns, which are their values.
+        self.plain: OrderedDict[Hashable, int] = OrderedDict()
+        self.waiting: dict[Hashable, int] = {}
+        self.content: MatchIndex | None = None
+
+    def is_empty(self) -> bool:
+        return not self.plain and not self.waiting
+
+    def add(self, id: Hashable, filter: Filter) -> None:
+        if filter == EVERYTHING:
+            self.plain[id] = next(self.turns)
+            return
+        if self.content is None:
+            self.content = MatchIndex()
+        self.content.add(id, filter)
+        self.waiting[id] = next(self.turns)
+
+    def remove(self, id: Hashable) -> None:
+        if id in self.plain:
+            del self.plain[id]
+            return
+        del self.waiting[id]
+        assert self.content is not None
+        self.content.remove(id)
+        if not self.waiting:
+            self.content = None
+
+    def choose(self, attributes: Attributes) -> list[Hashable]:
+        """The member whose turn it is among those that match, who then goes to the end."""
+        waiting = self.waiting
+        matching = [] if self.content is None else self.content.match(attributes)
+        first = min(matching, key=waiting.__getitem__) if matching else None
+        if self.plain:
+            plain = next(iter(self.plain))
+            if not matching or self.plain[plain] < waiting[first]:
+                self.plain[plain] = next(self.turns)
+                self.plain.move_to_end(plain)
+                return [plain]
+        if not matching:
+            return []
+        waiting[first] = next(self.turns)
+        return [first]

@@ -1,0 +1,106 @@
+"""Values by MQTT topic, and the reverse question: which stored topics does a filter match?
+
+A mapping from topics to values, such as retained messages, that is also a trie of levels: `+`
+looks at one level's children, `#` at everything below, and the rest of the store is never
+visited.  Topics leave the trie with their values.
+
+>>> store = TopicStore({"flights/UA/delays": 1, "flights/AA/delays": 2, "$SYS/uptime": 3})
+>>> list(store.matching("flights/+/delays")), list(store.matching("#"))
+(['flights/UA/delays', 'flights/AA/delays'], ['flights/UA/delays', 'flights/AA/delays'])
+>>> del store["flights/UA/delays"]
+>>> list(store.matching("flights/#")), store["$SYS/uptime"]
+(['flights/AA/delays'], 3)
+
+Source: MQTT Version 5.0, section 4.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Generic, TypeVar
+
+from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL, check_topic, read_topic_filter
+
+Stored = TypeVar("Stored")
+
+
+class _Node:
+    """One level of stored topics; `topic` is set where one ends."""
+
+    __slots__ = ("children", "topic")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.topic: str | None = None
+
+
+class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
+    """A mapping from topics to values, in the order in which topics came.
+
+    Storing under a topic that MQTT does not allow raises TopicError.
+    """
+
+    def __init__(self, values: Mapping[str, Stored] | None = None) -> None:
+        self._values: dict[str, Stored] = {}
+        self._root = _Node()
+        self.update(values or {})
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __getitem__(self, topic: str) -> Stored:
+        return self._values[topic]
+
+    def __setitem__(self, topic: str, value: Stored) -> None:
+        if topic not in self._values:
+            check_topic(topic)
+            node = self._root
+            for level in topic.split("/"):
+                node = node.children.setdefault(level, _Node())
+            node.topic = topic
+        self._values[topic] = value
+
+    def __delitem__(self, topic: str) -> None:
+        del self._values[topic]
+        levels = topic.split("/")
+        way = [self._root]
+        for level in levels:
+            way.append(way[-1].children[level])
+        way[-1].topic = None
+        while levels and way[-1].topic is None and not way[-1].children:
+            way.pop()
+            del way[-1].children[levels.pop()]
+
+    def matching(self, topic_filter: str) -> Iterator[str]:
+        """The stored topics that a filter matches; of a shared filter, what its members ask for.
+
+        TopicError for a filter that is not allowed.  The store must not change while this is read;
+        make a list of it first.
+        """
+        levels = read_topic_filter(topic_filter).levels
+        return self._search(self._root, levels)
+
+    def _search(self, root: _Node, levels: tuple[str, ...]) -> Iterator[str]:
+        # What is still to be visited, next one last: a node and how many levels have led to it.
+        waiting = [(root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            level = levels[depth] if depth < len(levels) else None
+            if (level is None or level == ALL_LEVELS) and node.topic is not None:
+                yield node.topic
+            if level is None:
+                continue
+            if level not in (ONE_LEVEL, ALL_LEVELS):
+                child = node.children.get(level)
+                if child is not None:
+                    waiting.append((child, depth + 1))
+                continue
+            following = depth if level == ALL_LEVELS else depth + 1
+            waiting += [
+                (node.children[name], following)
+                for name in reversed(node.children)
+                if node is not root or not name.startswith("$")
+            ]

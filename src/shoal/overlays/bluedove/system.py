@@ -1,0 +1,62 @@
+"""BlueDove: a cluster of dispatchers, which take clients, and matchers, which share the filters."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shoal.matching.segments import Dimension
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.messages import MESSAGES
+from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.protocol import Bluedove
+from shoal.overlays.shapes import SELF_LINKED
+from shoal.overlays.system import MAX_BROKERS, Layout, Size, System
+
+
+class Cluster(Size, frozen=True, kw_only=True):
+    """Dispatchers D1, ..., that clients connect to, and matchers M1, ..."""
+
+    dispatchers: Annotated[int, Meta(ge=1, le=MAX_BROKERS, description="Brokers for clients.")] = 2
+    matchers: Annotated[int, Meta(ge=1, le=MAX_BROKERS, description="Brokers that match.")] = 4
+    dimension: Annotated[
+        tuple[str, ...],
+        Meta(title="NAME=LOW:HIGH", description="What to divide by; repeatable."),
+    ] = ("x=0:1000",)
+
+    def layout(self) -> Layout:
+        front = [f"D{number}" for number in range(1, self.dispatchers + 1)]
+        back = [f"M{number}" for number in range(1, self.matchers + 1)]
+        dimensions = tuple(_dimension(text) for text in self.dimension)
+        parameters = Parameters(
+            dispatchers=tuple(front), matchers=tuple(back), dimensions=dimensions
+        )
+        return Layout(front, back, parameters)
+
+
+def _dimension(text: str) -> Dimension:
+    name, _, bounds = text.partition("=")
+    low, _, high = bounds.partition(":")
+    try:
+        return Dimension(attribute=name, low=float(low), high=float(high))
+    except ValueError as error:
+        problem = f"--dimension {text}: write NAME=LOW:HIGH, such as x=0:1000"
+        raise ValueError(problem) from error
+
+
+def _dispatches(parameters: Parameters, broker: BrokerId) -> bool:
+    return parameters.role(broker).dispatches
+
+
+SYSTEM = System(
+    name="bluedove",
+    strategy=Bluedove,
+    shape=SELF_LINKED,
+    parameters=Parameters,
+    messages=MESSAGES,
+    size=Cluster,
+    complete=Parameters.for_brokers,
+    takes_clients=_dispatches,
+    is_quiet=False,
+)

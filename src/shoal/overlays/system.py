@@ -1,0 +1,106 @@
+"""What an overlay system says of itself: one `System` for each, from which all else follows.
+
+Scenarios, network files, the command line, both drivers, the judges and the contract suite read it;
+none of them knows a system by name.  `shoal.overlays.registry` has the list.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Protocol
+
+import msgspec
+
+from shoal.broker.strategy import BrokerContext, Strategy
+from shoal.broker.wire import Vocabulary
+from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.shapes import TREE, Link, Shape
+
+MAX_BROKERS = 200
+
+
+class NoParameters(msgspec.Struct, frozen=True):
+    """Of a system that has nothing to set."""
+
+
+class Layout(NamedTuple):
+    """A new network: brokers for clients, brokers without, and what to set."""
+
+    doors: Sequence[BrokerId]
+    others: Sequence[BrokerId] = ()
+    parameters: msgspec.Struct | None = None
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a new network of a system is: each field is an option of `shoal up`.
+
+    Fields are integers with bounds, or tuples of texts (an option that may be repeated); their
+    `msgspec.Meta` gives the option's description, and its title what stands for a value.
+    """
+
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The network; ValueError names the option that is wrong."""
+
+
+class Brokers(Size, frozen=True, kw_only=True):
+    """Brokers B1, B2, ..., all of which take clients."""
+
+    brokers: Annotated[int, msgspec.Meta(ge=1, le=MAX_BROKERS, description="How many brokers.")] = 3
+
+    def layout(self) -> Layout:
+        return Layout([f"B{number}" for number in range(1, self.brokers + 1)])
+
+
+class Picture(NamedTuple):
+    """What an outsider knows of a network at rest: links that are up, what clients asked where."""
+
+    links: Iterable[Link]
+    advertisements: Iterable[tuple[Advertisement, BrokerId]]
+    subscriptions: Iterable[tuple[Subscription, BrokerId]]
+
+
+class Oracle(Protocol):
+    """A judge of tables: a line for each thing that brokers at rest lack, or should not have."""
+
+    def __call__(self, picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]: ...
+
+
+def _as_they_are(parameters: Any, brokers: Sequence[BrokerId]) -> Any:
+    return parameters
+
+
+def _everybody(parameters: Any, broker: BrokerId) -> bool:
+    return True
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """One overlay system.
+
+    strategy       builds it at a broker
+    shape          which links its brokers have
+    parameters     the type of what sets it, with its defaults; a scenario and a network file have
+                   a section of the system's name
+    messages       what its brokers say beside `shoal.broker.wire.COMMON`
+    size           how large a new network is
+    complete       parameters for just these brokers, where they do not name them themselves
+    takes_clients  whether clients connect to a broker, by the parameters
+    stores         what is for a neighbour that is away may be acknowledged once it is on disk
+    is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
+    decides_after  which parameter says how many publications of one publisher it needs to decide
+    oracle         what its tables must be
+    """
+
+    name: str
+    strategy: Callable[[BrokerContext, Any], Strategy]
+    shape: Shape = TREE
+    parameters: type[msgspec.Struct] = NoParameters
+    messages: Vocabulary = ()
+    size: type[Size] = Brokers
+    complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
+    takes_clients: Callable[[Any, BrokerId], bool] = _everybody
+    stores: bool = False
+    is_quiet: bool = True
+    decides_after: str = ""
+    oracle: Oracle | None = None

@@ -1,0 +1,137 @@
+"""What the routing tables of a tree must be, from the global picture: where clients are, and paths.
+
+It knows nothing of how tables come to be; `shoal.overlays.tree.propagation` is judged by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from shoal.broker.routing_table import RoutingTable
+from shoal.matching import overlaps
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    Subscription,
+    SubscriptionId,
+)
+from shoal.overlays.system import Picture
+
+
+def table_problems(picture: Picture, brokers: Mapping[BrokerId, HasTables]) -> list[str]:
+    """One line for each row of `brokers` that should not be, or is missing."""
+    expected = expected_tables(*picture)
+    tables = {name: broker.tables for name, broker in brokers.items()}
+    return check_tables({name: expected.get(name, NO_ROWS) for name in tables}, tables)
+
+
+class HasTables(Protocol):
+    """A tree's strategy, as far as it is judged."""
+
+    @property
+    def tables(self) -> RoutingTable: ...
+
+
+class TableRows(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's table as plain rows, to compare.
+
+    advertisements   id → last hop (None: local)
+    subscriptions    id → (last hop, the neighbours it was forwarded to)
+    """
+
+    advertisements: dict[AdvertisementId, BrokerId | None]
+    subscriptions: dict[SubscriptionId, tuple[BrokerId | None, frozenset[BrokerId]]]
+
+
+NO_ROWS = TableRows(advertisements={}, subscriptions={})
+
+
+def expected_tables(
+    links: Iterable[tuple[BrokerId, BrokerId]],
+    advertisements: Iterable[tuple[Advertisement, BrokerId]],
+    subscriptions: Iterable[tuple[Subscription, BrokerId]],
+) -> dict[BrokerId, TableRows]:
+    """Every broker's table, from each client's broker and paths in the tree alone.
+
+    Where links are down there are several trees, and nothing passes between them.
+    """
+    advertised, subscribed = list(advertisements), list(subscriptions)
+    neighbours: dict[BrokerId, list[BrokerId]] = {}
+    for _, home in (*advertised, *subscribed):
+        neighbours.setdefault(home, [])
+    for left, right in links:
+        neighbours.setdefault(left, []).append(right)
+        neighbours.setdefault(right, []).append(left)
+    towards = {broker: next_hops(broker, neighbours) for broker in neighbours}
+    tables = {
+        broker: TableRows(
+            advertisements={
+                advertisement.id: towards[home][broker]
+                for advertisement, home in advertised
+                if broker in towards[home]
+            },
+            subscriptions={},
+        )
+        for broker in neighbours
+    }
+    for subscription, home in subscribed:
+        forwarded: dict[BrokerId, set[BrokerId]] = {home: set()}
+        for advertisement, publisher_home in advertised:
+            if home not in towards[publisher_home]:
+                continue
+            if overlaps(subscription.filter, advertisement.filter):
+                here = home
+                while (next_hop := towards[publisher_home][here]) is not None:
+                    forwarded[here].add(next_hop)
+                    forwarded.setdefault(next_hop, set())
+                    here = next_hop
+        for broker, hops in forwarded.items():
+            row = (towards[home][broker], frozenset(hops))
+            tables[broker].subscriptions[subscription.id] = row
+    return tables
+
+
+def next_hops(
+    home: BrokerId, neighbours: Mapping[BrokerId, Sequence[BrokerId]]
+) -> dict[BrokerId, BrokerId | None]:
+    """For every broker: the next hop to `home`."""
+    hops: dict[BrokerId, BrokerId | None] = {home: None}
+    reached = [home]
+    for broker in reached:
+        for neighbour in neighbours[broker]:
+            if neighbour not in hops:
+                hops[neighbour] = broker
+                reached.append(neighbour)
+    return hops
+
+
+def check_tables(
+    expected: Mapping[BrokerId, TableRows], actual: Mapping[BrokerId, RoutingTable]
+) -> list[str]:
+    """One line for each row that differs; empty when the tables are as they should be."""
+    problems = []
+    for broker in sorted(expected):
+        rows, table = expected[broker], actual[broker]
+        found = TableRows(
+            advertisements={name: row.last_hop for name, row in table.advertisements.items()},
+            subscriptions={
+                name: (row.last_hop, frozenset(row.forwarded_to))
+                for name, row in table.subscriptions.items()
+            },
+        )
+        for what in ("advertisements", "subscriptions"):
+            problems += _differences(f"{broker}: {what}", getattr(rows, what), getattr(found, what))
+    return problems
+
+
+def _differences(where: str, want: Mapping[str, object], have: Mapping[str, object]) -> list[str]:
+    missing = "no row"
+    return [
+        f"{where} {name}: {have.get(name, missing)}, should be {want.get(name, missing)}"
+        for name in sorted(want.keys() | have.keys())
+        if want.get(name, missing) != have.get(name, missing)
+    ]

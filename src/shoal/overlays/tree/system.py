@@ -1,0 +1,15 @@
+"""The tree: publishers and subscribers stay where they connected; the baseline of the others."""
+
+from __future__ import annotations
+
+from shoal.broker.strategy import BrokerContext
+from shoal.overlays.system import NoParameters, System
+from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.routing import TreeRouting
+
+
+def _routing(context: BrokerContext, parameters: NoParameters) -> TreeRouting:
+    return TreeRouting(context)
+
+
+SYSTEM = System(name="tree", strategy=_routing, stores=True, oracle=table_problems)

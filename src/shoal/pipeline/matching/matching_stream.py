@@ -1,0 +1,88 @@
+"""Publications that keep arriving, as files or from a Python data source, matched as they come.
+
+Structured Streaming says what is new; each micro-batch of it is matched like a table, and its
+pairs become one folder, `batch=N`, that appears whole.  A run that was interrupted, and starts
+again with the same folder of checkpoints, repeats the batch it was in and replaces that folder:
+every publication's pairs are there once, for whoever reads the folder by whatever means.  A data
+source has to give the same publications again for the same offsets, as Spark asks of any.
+
+The subscriptions are read when a run starts; those that change meanwhile count from the next run.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.query import StreamingQuery
+
+from shoal.pipeline.checks.parquet_files import check_parquet
+from shoal.pipeline.tables import TableError, new_folder, write_table
+
+CHECKPOINTS = "_checkpoints"
+# Else a source that does not know of "all that is there" itself, as Python's may, gets one batch:
+# after an interruption the repeated one, and what came since would wait for the next run.
+AVAILABLE_NOW = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+Engine = Callable[[DataFrame], DataFrame]
+
+
+def match_stream(
+    publications: DataFrame, engine: Engine, out: Path, *, only_what_is_there: bool
+) -> StreamingQuery:
+    """Start to match what a stream of publications brings with `engine`.
+
+    The pairs go to `out`, with the checkpoints.  The query ends when everything that was there is
+    matched, or else goes on until it is stopped.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    publications.sparkSession.conf.set(AVAILABLE_NOW, "true")
+    writer = publications.writeStream.foreachBatch(functools.partial(write_batch, engine, out))
+    writer = writer.option("checkpointLocation", str(out / CHECKPOINTS))
+    return (writer.trigger(availableNow=True) if only_what_is_there else writer).start()
+
+
+def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
+    """A folder's Parquet files, now and later; all have the columns of those that are there.
+
+    TableError if there is no file to tell columns, ParquetError if one is not Parquet.
+    """
+    if not folder.is_dir():
+        raise TableError(f"{folder} is not a folder; a stream is read from a folder of Parquet")
+    if not any(folder.rglob("*.parquet")):
+        raise TableError(f"{folder} has no Parquet file yet, which would tell the columns")
+    check_parquet(folder)
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).parquet(str(folder))
+
+
+def read_source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
+    """The stream of a Python data source, `module:Class`, which workers must be able to import.
+
+    TableError if there is no such module or class, or if it is no `pyspark.sql.DataSource`.
+    """
+    module, _, kind = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), kind)
+    except ImportError as error:
+        raise TableError(f"{name}: cannot be imported ({error}); is it on PYTHONPATH?") from error
+    except AttributeError:
+        raise TableError(f"{name}: module {module} has no class {kind}") from None
+    if not (isinstance(found, type) and issubclass(found, DataSource)):
+        raise TableError(f"{name}: {kind} is no subclass of pyspark.sql.datasource.DataSource")
+    spark.dataSource.register(found)
+    return spark.readStream.format(found.name()).options(**dict(options)).load()
+
+
+def write_batch(engine: Engine, out: Path, publications: DataFrame, number: int) -> None:
+    """Match one micro-batch, and put its pairs in place of what there was of it."""
+    publications.persist()
+    try:
+        with new_folder(out / f"batch={number}", overwrite=True) as folder:
+            write_table(engine(publications), folder)
+    finally:
+        publications.unpersist()

@@ -1,0 +1,120 @@
+"""Publications as a table: which columns name a row, and which are its attributes.
+
+A row is named by its key: column `id`, or `publisher` and `sequence` as in shoal's own tables.
+Attributes are the fields of the struct column `attributes` or, where there is none, all other
+columns; null means that a publication lacks the attribute.  Narrow integers and floats are
+widened; a column of another type is an error only if a subscription asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    BooleanType,
+    CharType,
+    DataType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    StructType,
+    VarcharType,
+)
+
+from shoal.pipeline.matching.spark_filters import MEMBER_TYPES, member_name
+from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY
+from shoal.pipeline.tables import TableError
+
+KEYS = (("id",), PUBLICATION_KEY)
+SUBSCRIPTION = "subscription"
+
+_MEMBERS = {member_name(each): data_type for each, data_type in MEMBER_TYPES.items()}
+
+
+def key_columns(publications: DataFrame, chosen: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The columns that name a publication; TableError if they are not there."""
+    columns = publications.columns
+    if chosen is None:
+        found = [key for key in KEYS if all(name in columns for name in key)]
+        if not found:
+            raise TableError(
+                "publications: there is no column 'id', nor 'publisher' and 'sequence'; the "
+                f"columns are {', '.join(columns) or 'none'}"
+            )
+        return tuple(found[0])
+    for name in chosen:
+        if name not in columns:
+            raise TableError(f"publications: there is no column {name!r}")
+    if not chosen:
+        raise TableError("publications: no column was chosen to name them")
+    if SUBSCRIPTION in chosen:
+        raise TableError(f"publications: a key cannot be called {SUBSCRIPTION!r}; rename it")
+    return tuple(chosen)
+
+
+def attribute_columns(
+    publications: DataFrame, key: Sequence[str], asked: Iterable[str]
+) -> dict[str, Column]:
+    """Those of the attributes asked for that the table has, each with a type that values have."""
+    there = attribute_types(publications, key)
+    return {name: _typed(name, *there[name]) for name in asked if name in there}
+
+
+def attribute_types(
+    publications: DataFrame, key: Sequence[str]
+) -> dict[str, tuple[Column, DataType]]:
+    """All attributes of a table: the column of each, and its type."""
+    nested = ATTRIBUTES in publications.columns and ATTRIBUTES not in key
+    if nested:
+        schema = publications.schema[ATTRIBUTES].dataType
+        if not isinstance(schema, StructType):
+            raise TableError(
+                f"publications: column {ATTRIBUTES!r} is {schema.simpleString()}; it must be a "
+                "struct with a field per attribute"
+            )
+        whole = F.col(ATTRIBUTES)
+        return {each.name: (whole.getField(each.name), each.dataType) for each in schema}
+    return {
+        each.name: (F.col(quoted(each.name)), each.dataType)
+        for each in publications.schema
+        if each.name not in key
+    }
+
+
+def attributes_frame(
+    publications: DataFrame, key: Sequence[str], asked: Iterable[str]
+) -> DataFrame:
+    """The key columns, and the attributes asked for in one struct."""
+    columns = attribute_columns(publications, key, asked)
+    fields = [column.alias(name) for name, column in columns.items()]
+    return publications.select(
+        *(F.col(quoted(name)) for name in key), F.struct(*fields).alias(ATTRIBUTES)
+    )
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _typed(name: str, column: Column, kind: DataType) -> Column:
+    match kind:
+        case StringType() | CharType() | VarcharType() | BooleanType():
+            return column
+        case IntegralType():
+            return column.cast("bigint")
+        case DecimalType():
+            pass
+        case FractionalType():
+            return column.cast("double")
+        case StructType() if kind.names and all(
+            _MEMBERS.get(member.name) == member.dataType for member in kind
+        ):
+            return column
+    raise TableError(
+        f"publications: attribute {name!r} is {kind.simpleString()}, and a filter asks for it; an "
+        "attribute is a string, an integer, a double or a boolean: cast the column first"
+    )

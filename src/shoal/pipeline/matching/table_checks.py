@@ -1,0 +1,129 @@
+"""Whether tables of publications and subscriptions go together, before they are matched.
+
+Spark knows the columns' types; of a text column that filters compare with numbers the first rows
+are asked what keeps it from being one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    NumericType,
+    StringType,
+)
+
+from shoal.language import FilterSyntaxError, parse
+from shoal.model import Filter, Kind
+from shoal.pipeline.checks.kind_checks import NOUNS, PLURALS, SAMPLE, Asked
+from shoal.pipeline.matching.publication_tables import attribute_types, key_columns, quoted
+from shoal.pipeline.matching.subscription_tables import FILTER, ID_COLUMNS, attribute_of, id_column
+from shoal.pipeline.spelling import did_you_mean
+from shoal.pipeline.tables import TableError
+
+# Parsed here, one by one: fewer of them than rows are looked at.
+FILTERS = 1_000
+
+
+def demands(subscriptions: DataFrame, known: Collection[str]) -> Asked:
+    """What the filters of a table ask.
+
+    TableError for a column that demands an attribute which is not among the `known` ones of the
+    publications, if these have any.
+    """
+    id = id_column(subscriptions.columns)
+    if FILTER in subscriptions.columns:
+        texts = subscriptions.select(FILTER).limit(FILTERS).collect()
+        return Asked.of(_parsed(row[0] for row in texts))
+    tests = Asked()
+    for field in subscriptions.schema:
+        kind, attribute = _kind(field.dataType), attribute_of(field.name)
+        if field.name == id or kind is None:
+            continue
+        if known and attribute not in known:
+            if not _has_values(subscriptions, field.name):
+                continue  # it asks for nothing
+            hint = did_you_mean(attribute, [FILTER, *ID_COLUMNS, *known])
+            raise TableError(
+                f"subscriptions: column {field.name!r} demands the attribute {attribute!r}, which "
+                f"publications do not have{hint}"
+            )
+        tests.add(attribute, kind, field.name)
+    return tests
+
+
+def table_complaints(publications: DataFrame, subscriptions: DataFrame) -> Iterator[str]:
+    """What the subscriptions ask of the publications in vain, a line per attribute.
+
+    TableError as from `demands`, and for publications without a key.
+    """
+    types = attribute_types(publications, key_columns(publications))
+    tests = demands(subscriptions, types)
+    for attribute, asked in sorted(tests.by_attribute.items()):
+        yield from _complaint(publications, types, attribute, asked)
+
+
+def _parsed(texts: Iterator[str | None]) -> Iterator[Filter]:
+    """Those that parse; the others are told by who needs them all."""
+    for text in texts:
+        try:
+            yield parse(text or "TRUE")
+        except FilterSyntaxError:
+            continue
+
+
+def _has_values(table: DataFrame, column: str) -> bool:
+    return bool(table.where(F.col(quoted(column)).isNotNull()).limit(1).count())
+
+
+def _complaint(
+    publications: DataFrame,
+    types: Mapping[str, tuple[Column, DataType]],
+    attribute: str,
+    asked: Mapping[Kind, str],
+) -> Iterator[str]:
+    if attribute not in types:
+        test = next(iter(asked.values()))
+        hint = did_you_mean(attribute, types)
+        yield f"no publication has {attribute}, and `{test}` asks for it{hint}"
+        return
+    column, data_type = types[attribute]
+    found = _kind(data_type)
+    for kind, test in asked.items():
+        if found is None or found is kind:
+            continue
+        why = ""
+        if found is Kind.STRING and kind is Kind.NUMBER and not publications.isStreaming:
+            why = _not_numbers(publications, column)
+        yield f"{attribute} is {NOUNS[found]}{why}; `{test}` compares {PLURALS[kind]}"
+        return
+
+
+def _not_numbers(publications: DataFrame, column: Column) -> str:
+    """Which of the first values of a text column are no numbers."""
+    values = publications.select(column.alias("value")).limit(SAMPLE)
+    wrong = F.col("value").isNotNull() & F.col("value").try_cast("double").isNull()
+    row = values.agg(
+        F.count("value").alias("rows"),
+        F.count_if(wrong).alias("wrong"),
+        F.first(F.when(wrong, F.col("value")), ignorenulls=True).alias("first"),
+    ).first()
+    if row is None or not row["wrong"]:
+        return ""
+    return f" (in {row['wrong']:,} of {row['rows']:,} rows no number: {row['first']!r})"
+
+
+def _kind(data_type: DataType) -> Kind | None:
+    """The kind of a column's values; None where rows may differ, or nothing compares."""
+    match data_type:
+        case StringType():
+            return Kind.STRING
+        case BooleanType():
+            return Kind.BOOLEAN
+        case NumericType():
+            return Kind.NUMBER
+    return None

@@ -1,0 +1,175 @@
+"""Who may connect to a live broker, and what each user may publish and subscribe to.
+
+Who a client is: the name in its certificate, where it has one; else its user name, if the
+password is right; else nobody, who is let in only where the network file says so.  What a user
+may do: without any rules everything; with rules, what the rules for that user and those for
+everybody (`*`) grant.
+
+>>> rules = Rules((RuleSection(user="*", publish=("home/%u/#",), subscribe=("home/#",)),))
+>>> permissions = rules.of("ann", "c1")
+>>> permissions.may_publish("home/ann/lamp"), permissions.may_publish("home/bob/lamp")
+(True, False)
+>>> permissions.may_subscribe("home/+/lamp"), permissions.may_subscribe("#")
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from shoal.matching.topics.filters import topic_matches
+from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.reason_codes import ReasonCode
+from shoal.runtime.doors.password_checks import PasswordChecks
+from shoal.runtime.doors.passwords import PasswordHash, check_password, parse_passwords
+from shoal.runtime.network_file import AccessSection, RuleSection
+
+EVERYBODY = "*"
+# Characters that mean something in a topic filter; a name with one could widen a rule.
+_WILDCARDS = frozenset("+#/")
+_BAD_PASSWORD = Admission(
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD, reason="the user name or password is wrong"
+)
+_BUSY = Admission(ReasonCode.SERVER_BUSY, reason="too many passwords are being checked")
+_NOBODY = Admission(ReasonCode.NOT_AUTHORIZED, reason="this broker wants to know who you are")
+
+
+class AccessError(ValueError):
+    """A password file that cannot be read; says which and where."""
+
+
+class Rules:
+    """What the rules of a network grant."""
+
+    def __init__(self, rules: tuple[RuleSection, ...]) -> None:
+        self._rules = rules
+
+    def of(self, user: str, client_id: str) -> Permissions:
+        """What a user may do, under this client identifier."""
+        if not self._rules:
+            return ALL_PERMISSIONS
+        mine = [rule for rule in self._rules if rule.user in (user, EVERYBODY)]
+        return _Granted(
+            [
+                [filled for each in patterns if (filled := _fill(each, user, client_id))]
+                for patterns in (
+                    [each for rule in mine for each in rule.publish],
+                    [each for rule in mine for each in rule.subscribe],
+                )
+            ]
+        )
+
+
+class _Granted:
+    """Topic filters that are granted, to publish and to subscribe."""
+
+    def __init__(self, patterns: list[list[str]]) -> None:
+        self._publish, self._subscribe = patterns
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Granted) and (self._publish, self._subscribe) == (
+            other._publish,
+            other._subscribe,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def may_publish(self, topic: str) -> bool:
+        return any(topic_matches(pattern, topic) for pattern in self._publish)
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return any(_covers(pattern, topic_filter) for pattern in self._subscribe)
+
+
+def _fill(pattern: str, user: str, client_id: str) -> str | None:
+    """A rule's pattern for one client; None when its name cannot stand in a pattern."""
+    for mark, name in (("%u", user), ("%c", client_id)):
+        if mark in pattern:
+            if not name or _WILDCARDS & set(name):
+                return None
+            pattern = pattern.replace(mark, name)
+    return pattern
+
+
+def _covers(granted: str, wanted: str) -> bool:
+    """Whether every topic that matches `wanted` matches `granted`."""
+    if wanted[:1] == "$" and granted[:1] in ("+", "#"):
+        return False  # wildcards at the beginning do not match $SYS and the like
+    mine, theirs = granted.split("/"), wanted.split("/")
+    for place, level in enumerate(mine):
+        if level == "#":
+            return True
+        if place >= len(theirs) or theirs[place] == "#":
+            return False
+        if level not in ("+", theirs[place]):
+            return False
+    return len(mine) == len(theirs)
+
+
+class NetworkAccess:
+    """Lets in whom a network file lets in; passwords are checked off the loop."""
+
+    def __init__(self, section: AccessSection) -> None:
+        self._is_open = section.anonymous
+        self._rules = Rules(section.rules)
+        self._users = _read_users(section.passwords)
+        self._owed: Credentials | None = None
+        self._checks = PasswordChecks(partial(check_password, self._users))
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        """The answer, or None when a password must be checked first (see `answer`)."""
+        if credentials.certificate is not None:
+            return self._welcome(credentials.certificate, credentials)
+        if credentials.username is None:
+            return self._welcome("", credentials) if self._is_open else _NOBODY
+        if not self._users and self._is_open:
+            return self._welcome("", credentials)  # names mean nothing here
+        self._owed = credentials
+        return None
+
+    def take_owed(self) -> Credentials | None:
+        """Whom `admit` has just left without an answer."""
+        owed, self._owed = self._owed, None
+        return owed
+
+    async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
+        """Check a password, and answer; `is_gone` says whether the client has hung up."""
+        user, password = credentials.username or "", credentials.password or b""
+        right = await self._checks.check(user, password, credentials.address, is_gone)
+        if right is None:
+            return _BUSY
+        return self._welcome(user, credentials) if right else _BAD_PASSWORD
+
+    def agrees(self, other: NetworkAccess, credentials: Credentials) -> bool:
+        """Whether a client that this has let in is let in by the other, to do the same."""
+        return self._standing(credentials) == other._standing(credentials)
+
+    def _standing(self, credentials: Credentials) -> tuple[PasswordHash | None, Permissions] | None:
+        """What a client's password is, and what it may do; None if it is not let in."""
+        client_id, user = credentials.client_id, credentials.username
+        if credentials.certificate is not None:
+            return None, self._rules.of(credentials.certificate, client_id)
+        if user is None or (not self._users and self._is_open):
+            return (None, self._rules.of("", client_id)) if self._is_open else None
+        known = self._users.get(user)
+        return None if known is None else (known, self._rules.of(user, client_id))
+
+    def _welcome(self, user: str, credentials: Credentials) -> Admission:
+        return Admission(permissions=self._rules.of(user, credentials.client_id), user=user)
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        """What a user may do whose client is not here."""
+        return self._rules.of(user, client_id)
+
+
+def _read_users(path: str) -> Mapping[str, PasswordHash]:
+    if not path:
+        return {}
+    try:
+        return parse_passwords(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AccessError(f"access.passwords: {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise AccessError(f"access.passwords: {path}: {error}") from None

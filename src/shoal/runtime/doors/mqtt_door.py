@@ -1,0 +1,447 @@
+"""The MQTT clients of a live broker: sockets on one side, the pure MQTT broker on the other.
+
+`BrokerClients` decides; this carries bytes in and out.  What a client publishes goes to the broker
+machine at once.  What the machine delivers, and what is to be written, is gathered until the loop
+is through with the sockets that are ready: so clients are written to when all that they are told
+is as safe as it will be.  While the node holds requests back, connections keep what comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from socket import SO_KEEPALIVE, SOL_SOCKET
+from typing import Protocol, cast
+
+from shoal.broker.custody import Custody, is_assured
+from shoal.broker.effects import Deliver, Requested
+from shoal.broker.messages import Message, Publish, Subscribe
+from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+from shoal.mqtt.access import Access, Admission, Credentials
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.connection import Connection
+from shoal.mqtt.content import Json
+from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.runtime.addresses import Address
+from shoal.runtime.doors.farewell import Lingering
+from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.node import Node, Phase
+from shoal.runtime.pauses import Alarm
+from shoal.runtime.storage.journal_files import JournalFiles, Sync
+from shoal.runtime.storage.journal_writer import JournalWriter
+from shoal.runtime.tls import certified_names
+
+_MICROSECONDS = 1_000_000
+# How much may wait to be written to a client before its session keeps the rest; a client that
+# reads at all empties this in a moment.
+WRITE_BUFFER_BYTES = 256 * 1_024
+
+_log = logging.getLogger(__name__)
+
+
+class LateAccess(Access, Protocol):
+    """An `Access` whose answers may come later."""
+
+    def take_owed(self) -> Credentials | None:
+        """Whom `admit` has just left without an answer."""
+
+    async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
+        """The answer that `admit` owes; `is_gone` says whether the client has hung up."""
+
+
+class Socket(Protocol):
+    """A client's network connection, whatever it is wrapped in."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def half_close(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def is_gone(self) -> bool:
+        """Whether the client has hung up, even if what it said before is not read yet."""
+
+
+class MqttDoor:
+    """All MQTT clients of one node."""
+
+    def __init__(
+        self,
+        node: Node,
+        limits: Limits,
+        access: LateAccess | None = None,
+        *,
+        networked: bool = True,
+        publishers: LivePublishers | None = None,
+        servers: Mapping[BrokerId, str] | None = None,
+        files: JournalFiles | None = None,
+        sync: Sync = "never",
+        json: Json = "auto",
+    ) -> None:
+        """With `files` it is again what they say; JournalError if they cannot be read."""
+        self.node = node
+        self.clients = BrokerClients(
+            node.id,
+            node.clock.now_us(),
+            limits=limits,
+            access=access,
+            networked=networked,
+            json=json,
+        )
+        self._access = access
+        self._publishers = publishers
+        # Where clients that follow are sent: the other brokers' listeners.
+        self._elsewhere = servers if servers is not None else {}
+        self._delivered: list[Deliver] = []
+        self.journal = JournalWriter(node, self.clients, files, sync) if files else None
+        # A broker that has no neighbours and no disk has nothing to wait for; else this is
+        # written, and these are closed, once nobody hears of what could still be lost.
+        self._writes_at_once = not networked and files is None
+        self._gathered: dict[Socket, list[bytes]] = {}
+        self._closing: list[Callable[[], None]] = []
+        heard = self.journal.heard if self.journal is not None else {}
+        self._repeats: Taker = Repeats(heard) if node.machine.keeps_order else UnorderedRepeats()
+        self._sockets: dict[Connection, Socket] = {}
+        # Those of clients that were sent away, which may still say what they got.
+        self._half_closed: dict[Connection, Socket] = {}
+        # Clients from which nothing is read until they are let in, or not.
+        self._waiting: dict[Connection, None] = {}
+        # Those that hold something which may not be taken yet.
+        self._holding: dict[Connection, None] = {}
+        self._admissions: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+        self._timer: Alarm | None = None
+        self._timer_us: int | None = None
+        if self.clients.door is not None:
+            node.attach(self.clients.door.client, self)
+        if publishers is not None:
+            publishers.at_wait = self._slow_down
+            publishers.follows = self._follows
+            publishers.owes = self._owes
+            publishers.send_on = self._send_on
+            publishers.settled = self._settled
+        node.at_flush(Phase.DELIVER, self._hand_on)
+        if self.journal is not None:
+            node.at_flush(Phase.RECORD, self._record)
+        node.at_flush(Phase.CLIENTS, self._write)
+        node.at_hold.append(self._hold)
+        node.at_link.append(self._linked)
+
+    def start(self) -> None:
+        """Say to the machine what the door itself wants."""
+        if self.journal is not None:
+            self.journal.start()
+        self.carry_out(self.clients.take_effects())
+        self.node.schedule_flush()
+
+    async def listen(
+        self,
+        address: Address,
+        protocol: Callable[[MqttDoor], asyncio.Protocol],
+        tls: ssl.SSLContext | None = None,
+    ) -> Address:
+        """Take clients in at this address; where that is."""
+        server = await asyncio.get_running_loop().create_server(
+            lambda: protocol(self), address.host, address.port, ssl=tls, backlog=1_024
+        )
+        for listener in server.sockets:
+            # Inherited by its connections: a client without a keep alive that vanishes is noticed.
+            listener.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
+        self._servers.append(server)
+        return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def renew(
+        self, limits: Limits, access: LateAccess, stays: Callable[[Credentials], bool]
+    ) -> None:
+        """From now on these hold (see `BrokerClients.renew`)."""
+        self._access = access
+        self.carry_out(self.clients.renew(limits, access, stays, self.node.clock.now_us()))
+        self.node.schedule_flush()
+
+    def stop_listening(self) -> None:
+        """Take nobody in any more."""
+        for server in self._servers:
+            server.close()
+
+    def shut_down(self) -> None:
+        """Say goodbye to every client."""
+        self.stop_listening()
+        self.carry_out(self.clients.shut_down(self.node.clock.now_us()))
+        self.node.schedule_flush()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- sockets ------------------------------------------------------------------------------
+
+    def opened(self, socket: Socket, transport: asyncio.BaseTransport) -> Connection:
+        """A client connected."""
+        names = certified_names(transport.get_extra_info("peercert"))
+        peer = transport.get_extra_info("peername")
+        connection = self.clients.open(
+            self.node.clock.now_us(),
+            certificate=min(names, default=None),
+            address=str(Address(*peer[:2])) if isinstance(peer, tuple) else None,
+        )
+        self._sockets[connection] = socket
+        self.node.schedule_flush()
+        return connection
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        """Bytes of a client."""
+        self.carry_out(connection.receive(data, self.node.clock.now_us()))
+        if connection.holds:
+            self._holding[connection] = None
+        if not connection.wants_reading:
+            self._wait(connection)
+        if self._writes_at_once:
+            self._look_after()
+        else:
+            self.node.schedule_flush()
+
+    def lost(self, connection: Connection) -> None:
+        """A client's connection is gone."""
+        if self._forget(connection) is not None:
+            self.carry_out(connection.lost(self.node.clock.now_us()))
+            self.node.schedule_flush()
+
+    def resumed(self, connection: Connection) -> None:
+        """A client takes more again."""
+        self.carry_out(connection.resume(self.node.clock.now_us()))
+        self.node.schedule_flush()
+
+    def carry_out(self, effects: list[ClientEffect]) -> None:
+        """Ask at once, write and close with the next flush."""
+        for effect in effects:
+            if type(effect) is Ask:
+                self._ask(effect.input)
+            elif type(effect) is Write:
+                socket = self._sockets.get(effect.connection)
+                if socket is None:
+                    continue
+                if self._writes_at_once:
+                    socket.write(effect.data)
+                else:
+                    self._gathered.setdefault(socket, []).append(effect.data)
+            elif type(effect) is HalfClose:
+                socket = self._sockets.pop(effect.connection, None)
+                if socket is not None:
+                    self._half_closed[effect.connection] = socket
+                    self._close(socket.half_close)
+            elif type(effect) is Close:
+                socket = self._forget(effect.connection)
+                if socket is not None:
+                    self._close(socket.close)
+
+    def _forget(self, connection: Connection) -> Socket | None:
+        return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
+
+    def _close(self, close: Callable[[], None]) -> None:
+        """At once, or behind what is still to be written."""
+        if self._writes_at_once:
+            close()
+        else:
+            self._closing.append(close)
+
+    def _write(self) -> None:
+        """Write what was gathered, and what is owed since."""
+        self.carry_out(self.clients.take_effects())
+        gathered, self._gathered = self._gathered, {}
+        for socket, chunks in gathered.items():
+            socket.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        closing, self._closing = self._closing, []
+        for close in closing:
+            close()
+        self._look_after()
+
+    def _ask(self, requested: Requested) -> None:
+        client, request, door = requested.client, requested.request, self.clients.door
+        if self._publishers is not None and door is not None and client != door.client:
+            self._publishers.request(requested)
+        elif type(request) is Publish and is_assured(request):
+            custody = Custody(partial(self._settled, request.publications))
+            self.node.request(client, request, custody=custody)
+        elif type(request) is Subscribe:
+            custody = Custody(partial(self._stored, request.subscription.id))
+            self.node.request(client, request, custody=custody)
+        else:
+            self.node.request(client, request)
+
+    def _stored(self, subscription_id: SubscriptionId) -> None:
+        """No publication misses this subscription; clients hear it with the next flush."""
+        self.clients.stored(subscription_id)
+        self.node.schedule_flush()
+
+    def _settled(self, publications: Sequence[Publication]) -> None:
+        """Nothing can take these any more; their publishers hear it with the next flush."""
+        self.clients.settled(publications)
+        self.node.schedule_flush()
+
+    def _hold(self, full: bool) -> None:
+        self.clients.is_held = full
+        self.node.schedule_flush()
+
+    def _linked(self, neighbour: BrokerId, is_ready: bool) -> None:
+        self.clients.linked(neighbour, is_ready, self.node.clock.now_us())
+        self.node.schedule_flush()
+
+    def _slow_down(self, client: ClientId, wait: bool) -> None:
+        """A client's publisher cannot go on for now, or can again."""
+        for connection in self._sockets:
+            if connection.client_id == client:
+                connection.is_held = wait
+        self.node.schedule_flush()
+
+    def _follows(self, client: ClientId, broker: BrokerId) -> bool:
+        return broker in self._elsewhere and any(
+            connection.client_id == client and connection.terms and connection.terms.follows
+            for connection in self._sockets
+        )
+
+    def _owes(self, client: ClientId) -> bool:
+        return any(
+            connection.client_id == client and connection.owes for connection in self._sockets
+        )
+
+    def _send_on(self, client: ClientId, broker: BrokerId) -> None:
+        for connection in list(self._sockets):
+            if connection.client_id == client:
+                self.node.counts["sent_on"] += 1
+                now_us = self.node.clock.now_us()
+                self.carry_out(connection.redirect(self._elsewhere[broker], now_us))
+
+    # --- admission ----------------------------------------------------------------------------
+
+    def _wait(self, connection: Connection) -> None:
+        """Read nothing more until the connection wants it; answer what is owed to it."""
+        socket = self._sockets.get(connection)
+        if socket is None or connection in self._waiting:
+            return
+        self._waiting[connection] = None
+        socket.pause_reading()
+        credentials = self._access.take_owed() if self._access is not None else None
+        if self._access is not None and credentials is not None:
+            answer = self._access.answer(credentials, socket.is_gone)
+            task = asyncio.create_task(self._admit(connection, answer))
+            self._admissions.add(task)
+            task.add_done_callback(self._admissions.discard)
+
+    async def _admit(self, connection: Connection, answer: Awaitable[Admission]) -> None:
+        self.carry_out(connection.admitted(await answer, self.node.clock.now_us()))
+        self.node.schedule_flush()
+
+    def _take_held(self) -> None:
+        """Go on with what connections held."""
+        now_us = self.node.clock.now_us()
+        for connection in [each for each in self._holding if not each.must_wait]:
+            del self._holding[connection]
+            self.carry_out(connection.take_held(now_us))
+            self.node.schedule_flush()
+
+    def _go_on(self) -> None:
+        """Read on from those that want it."""
+        for connection in [each for each in self._waiting if each.wants_reading]:
+            del self._waiting[connection]
+            socket = self._sockets.get(connection)
+            if socket is not None:
+                socket.resume_reading()
+            if self._publishers is not None:
+                connection.is_held = self._publishers.is_waiting(connection.client_id)
+            if connection.holds:
+                self._holding[connection] = None
+
+    # --- the machine's side -------------------------------------------------------------------
+
+    def deliver(self, delivery: Deliver) -> None:
+        if self._repeats.take(delivery.routed.publication):
+            self._delivered.append(delivery)
+        else:
+            self.node.counts["repeats"] += 1
+
+    def notify(self, message: Message) -> None:
+        """What a broker tells a client's library; the door's own clients need not know."""
+        _log.debug("notice to the door", extra={"notice": type(message).__name__})
+
+    def _hand_on(self) -> None:
+        """Hand on what the machine has delivered: it is in the sessions before neighbours hear."""
+        if self._delivered:
+            delivered, self._delivered = self._delivered, []
+            self.carry_out(self.clients.deliver(delivered, self.node.clock.now_us()))
+
+    def _record(self) -> None:
+        """What happened is on disk before anyone hears."""
+        assert self.journal is not None
+        if not self.journal.write():
+            # Who hears nothing asks again, and is refused.
+            gathered, self._gathered = self._gathered, {}
+            for socket in gathered:
+                socket.close()
+
+    def _look_after(self) -> None:
+        """Read on from those that wait, and see to the time and to what must be said."""
+        if self.clients.problems:
+            for problem in self.clients.problems:
+                _log.error("not kept", extra={"problem": problem})
+            self.clients.problems.clear()
+        if self._waiting:
+            self._go_on()
+        if self._holding and not self.clients.is_held:
+            self._take_held()
+        deadline_us = self.clients.deadline_us
+        if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
+            self._set_timer(deadline_us)
+
+    def _set_timer(self, deadline_us: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = deadline_us
+        self._timer = Alarm(self.node.loop, self.node.clock, deadline_us, self._advance)
+
+    def _advance(self) -> None:
+        self._timer = self._timer_us = None
+        self.carry_out(self.clients.advance(self.node.clock.now_us()))
+        self.node.schedule_flush()
+
+
+class MqttSocket(Lingering):
+    """One client over TCP or TLS."""
+
+    def __init__(self, door: MqttDoor) -> None:
+        super().__init__()
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self.write = transport.write
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+        self._transport = transport
+        self._connection = self._door.opened(self, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_over:
+            self._door.received(self._connection, data)
+
+    def _say_goodbye(self) -> None:
+        self.write = self._write_nothing
+
+    def _write_nothing(self, data: bytes | bytearray | memoryview) -> None:
+        """The last word has been said."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._door.lost(self._connection)
+
+    def pause_writing(self) -> None:
+        self._connection.pause()
+
+    def resume_writing(self) -> None:
+        self._door.resumed(self._connection)

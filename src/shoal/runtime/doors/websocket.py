@@ -1,0 +1,154 @@
+"""MQTT clients over WebSocket: the same bytes, in binary messages (MQTT 5, section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import urlsplit
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    Pong,
+    RejectConnection,
+    Request,
+)
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from shoal.mqtt.connection import Connection
+from shoal.runtime.doors.farewell import Lingering
+from shoal.runtime.doors.mqtt_door import WRITE_BUFFER_BYTES, MqttDoor
+
+SUBPROTOCOL = "mqtt"
+# A handshake is one request; whoever takes longer is not about to become a client.
+HANDSHAKE_TIMEOUT_S = 10.0
+
+
+# Whether pages of an origin may connect to this host, as they name both.
+Allows = Callable[[str, str], bool]
+
+_log = logging.getLogger(__name__)
+
+
+def is_same_host(origin: str, host: str) -> bool:
+    """Whether a page comes from the host it connects to, at whatever port.
+
+    >>> is_same_host("https://example.org", "example.org:9001")
+    True
+    >>> is_same_host("https://example.com", "example.org"), is_same_host("null", "null")
+    (False, False)
+    """
+    try:
+        here, there = urlsplit(f"//{host}").hostname, urlsplit(origin).hostname
+    except ValueError:
+        return False
+    return there is not None and here == there
+
+
+class WebSocket(Lingering):
+    """One client over WebSocket.
+
+    Browsers say which page it is that connects, its origin; pages that `allows` does not know are
+    refused, so that no page can use what a browser's machine may reach.  Others say nothing.
+    """
+
+    def __init__(self, door: MqttDoor, allows: Allows = is_same_host) -> None:
+        super().__init__()
+        self._door = door
+        self._allows = allows
+        self._protocol = WSConnection(ConnectionType.SERVER)
+        self._connection: Connection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self._transport = transport
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+        loop = asyncio.get_running_loop()
+        self._timeout = loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_late)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        try:
+            self._protocol.receive_data(data)
+            for event in self._protocol.events():
+                self._handle(event)
+        except RemoteProtocolError as error:
+            if error.event_hint is not None:
+                self._send(error.event_hint)
+            self._transport.close()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Request():
+                self._answer(event)
+            case BytesMessage(data=data) if self._connection is not None:
+                self._door.received(self._connection, bytes(data))
+            case Ping():
+                if not self._is_half_closed:
+                    self._send(event.response())
+            case Pong():  # nobody asked: a heartbeat of the client's own [RFC 6455 5.5.3]
+                pass
+            case CloseConnection():
+                self._send(event.response())
+                self._transport.close()
+            case _:  # text is a protocol error [MQTT-6.0.0-1]
+                self._send(CloseConnection(CloseReason.UNSUPPORTED_DATA, "MQTT is binary"))
+                self._transport.close()
+
+    def _answer(self, request: Request) -> None:
+        self._timeout.cancel()
+        headers = {name.lower(): value for name, value in request.extra_headers}
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if SUBPROTOCOL not in request.subprotocols:
+            self._reject(400)
+        elif origin and not self._allows(origin, request.host):
+            _log.warning("refused", extra={"origin": origin, "host": request.host})
+            self._reject(403)
+        else:
+            self._send(AcceptConnection(subprotocol=SUBPROTOCOL))
+            self._connection = self._door.opened(self, self._transport)
+
+    def _reject(self, status: int) -> None:
+        self._send(RejectConnection(status_code=status))
+        self._transport.close()
+
+    def _too_late(self) -> None:
+        self._transport.close()
+
+    def _send(self, event: Event) -> None:
+        try:
+            self._transport.write(self._protocol.send(event))
+        except LocalProtocolError:  # the other end has closed meanwhile
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timeout.cancel()
+        if self._connection is not None:
+            self._door.lost(self._connection)
+
+    def pause_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.pause()
+
+    def resume_writing(self) -> None:
+        if self._connection is not None:
+            self._door.resumed(self._connection)
+
+    # --- the door's side ----------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if not self._is_half_closed:
+            self._send(BytesMessage(data))
+
+    def _say_goodbye(self) -> None:
+        self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))

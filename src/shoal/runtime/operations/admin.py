@@ -1,0 +1,98 @@
+"""A broker's admin port: is it alive, is it ready, what does it do; HTTP, for one machine.
+
+| path | answer |
+| --- | --- |
+| /health | 200 as long as the broker answers at all |
+| /ready | 200 when its links are up and it takes clients in, else 503 and what is missing |
+| /status | the broker, its links, clients and tables as JSON |
+| /metrics | the same figures for Prometheus |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from shoal.runtime.addresses import Address
+from shoal.runtime.operations.metrics import render
+
+Status = Callable[[], Mapping[str, Any]]
+# What is missing until the broker is ready; nothing when it is.
+Missing = Callable[[], list[str]]
+# What still holds a connection when the broker stops is left to the system after this.
+STOP_TIMEOUT_S = 1
+
+
+def admin_app(status: Status, missing: Missing) -> Starlette:
+    """The application behind the admin port."""
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"alive": True})
+
+    async def ready(request: Request) -> Response:
+        found = missing()
+        return JSONResponse({"ready": not found, "missing": found}, 503 if found else 200)
+
+    async def show_status(request: Request) -> Response:
+        return JSONResponse(dict(status()))
+
+    async def metrics(request: Request) -> Response:
+        return Response(render(status), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(
+        routes=[
+            Route("/health", health),
+            Route("/ready", ready),
+            Route("/status", show_status),
+            Route("/metrics", metrics),
+        ]
+    )
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own ideas about signals: the broker's process has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class AdminServer:
+    """Serves the admin port within the broker's loop."""
+
+    def __init__(self, status: Status, missing: Missing) -> None:
+        self._config = uvicorn.Config(
+            admin_app(status, missing),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=STOP_TIMEOUT_S,
+        )
+        self._server = _Server(self._config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self, address: Address) -> Address:
+        """Listen; where that is."""
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        listener = socket.create_server(
+            (address.host, address.port), family=family, backlog=128, reuse_port=False
+        )
+        port = listener.getsockname()[1]
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        return Address(address.host, port)
+
+    async def stop(self) -> None:
+        if self._serving is not None:
+            self._server.should_exit = True
+            self._server.force_exit = True
+            await self._serving

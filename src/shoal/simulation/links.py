@@ -1,0 +1,203 @@
+"""An exactly-once, in-order link over one that loses, doubles and reorders.
+
+A machine around a machine: it has the broker's own door, numbers what the broker sends to each
+neighbour, keeps it until it is acknowledged, sends it again when that takes too long, and hands
+on what comes in once and in order.  Drivers whose links are reliable by themselves (a simulated
+wire, one TCP connection) use the broker without it.
+
+The protocol is go-back-n with cumulative acknowledgements that ride on whatever goes the other
+way.  A link that comes up starts from nothing on both sides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from shoal.broker.effects import (
+    CancelTimer,
+    CloseLink,
+    Effect,
+    Input,
+    LinkChanged,
+    Received,
+    Record,
+    Send,
+    SetTimer,
+    TimerFired,
+    TimerKey,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Message
+from shoal.broker.records import RefusalRecord
+from shoal.broker.strategy import Strategy, unexpected
+from shoal.model import BrokerId
+
+# Frames under way on one link; more wait at the sender.  Covers a second at 1,000 messages/s.
+WINDOW = 1_024
+# Messages waiting behind the window; a link that far behind is closed, to start again from nothing.
+MAX_WAITING = 1_000_000
+RESEND_US = 500_000
+
+_TIMER = "link"
+
+
+class Frame(Message, frozen=True):
+    """A numbered message, or without one just an acknowledgement.
+
+    `sequence` counts the link's messages from 1; `acknowledged` is the last one the sender has
+    received in order.
+    """
+
+    sequence: int
+    acknowledged: int
+    message: Message | None
+
+
+class _Channel:
+    """Both directions of one link, seen from one end."""
+
+    __slots__ = (
+        "early",
+        "given_up",
+        "owes_acknowledgement",
+        "received",
+        "sent",
+        "unacknowledged",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.received = 0
+        self.unacknowledged: deque[tuple[int, Message]] = deque()
+        self.waiting: deque[Message] = deque()
+        self.early: dict[int, Message] = {}
+        self.owes_acknowledgement = False
+        self.given_up = False  # closed; the driver is about to say so
+
+
+class ReliableBroker:
+    """A broker behind reliable links; the same door, but `Send` carries frames."""
+
+    def __init__(self, broker: Broker, resend_us: int = RESEND_US) -> None:
+        self._broker = broker
+        self._resend_us = resend_us
+        self._channels: dict[BrokerId, _Channel] = {}
+
+    @property
+    def id(self) -> BrokerId:
+        return self._broker.id
+
+    @property
+    def strategy(self) -> Strategy:
+        return self._broker.strategy
+
+    def handle(self, input: Input, now_us: int) -> list[Effect]:
+        """As `Broker.handle`; what comes from neighbours must be frames."""
+        out: list[Effect] = []
+        match input:
+            case Received(neighbour, Frame() as frame):
+                self._receive(neighbour, frame, now_us, out)
+            case Received(neighbour, message):
+                error = unexpected(message, f"neighbour {neighbour}")
+                record = RefusalRecord(broker=self.id, sender=neighbour, reason=str(error))
+                out.append(Record(record))
+            case TimerFired((kind, neighbour)) if kind == _TIMER:
+                self._resend(neighbour, now_us, out)
+            case LinkChanged(neighbour):
+                if self._channels.pop(neighbour, None) is not None:
+                    out.append(CancelTimer((_TIMER, neighbour)))
+                self._carry_out(self._broker.handle(input, now_us), now_us, out)
+            case _:
+                self._carry_out(self._broker.handle(input, now_us), now_us, out)
+        self._acknowledge(out)
+        return out
+
+    def _channel(self, neighbour: BrokerId) -> _Channel:
+        return self._channels.setdefault(neighbour, _Channel())
+
+    def _receive(self, neighbour: BrokerId, frame: Frame, now_us: int, out: list[Effect]) -> None:
+        channel = self._channel(neighbour)
+        if channel.given_up or frame.acknowledged > channel.sent:
+            return  # the second is garbage: nothing that high was sent
+        self._acknowledged(neighbour, channel, frame.acknowledged, now_us, out)
+        if frame.message is None:
+            return
+        channel.owes_acknowledgement = True
+        if channel.received < frame.sequence <= channel.received + WINDOW:
+            channel.early[frame.sequence] = frame.message
+        while (message := channel.early.pop(channel.received + 1, None)) is not None:
+            channel.received += 1
+            effects = self._broker.handle(Received(neighbour, message), now_us)
+            self._carry_out(effects, now_us, out)
+
+    def _acknowledged(
+        self,
+        neighbour: BrokerId,
+        channel: _Channel,
+        acknowledged: int,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        pending = channel.unacknowledged
+        if not pending or pending[0][0] > acknowledged:
+            return
+        while pending and pending[0][0] <= acknowledged:
+            pending.popleft()
+        while channel.waiting and len(pending) < WINDOW:
+            self._transmit(neighbour, channel, channel.waiting.popleft(), out)
+        out.append(
+            SetTimer(_key(neighbour), now_us + self._resend_us)
+            if pending
+            else CancelTimer(_key(neighbour))
+        )
+
+    def _carry_out(self, effects: list[Effect], now_us: int, out: list[Effect]) -> None:
+        """Pass the broker's effects on, with its messages to neighbours in frames."""
+        for effect in effects:
+            if type(effect) is not Send:
+                out.append(effect)
+                continue
+            channel = self._channel(effect.neighbour)
+            if channel.given_up:
+                continue
+            if len(channel.waiting) >= MAX_WAITING:
+                self._give_up(effect.neighbour, channel, out)
+            elif len(channel.unacknowledged) >= WINDOW:
+                channel.waiting.append(effect.message)
+            else:
+                if not channel.unacknowledged:
+                    out.append(SetTimer(_key(effect.neighbour), now_us + self._resend_us))
+                self._transmit(effect.neighbour, channel, effect.message, out)
+
+    def _give_up(self, neighbour: BrokerId, channel: _Channel, out: list[Effect]) -> None:
+        channel.given_up = True
+        channel.unacknowledged.clear()
+        channel.waiting.clear()
+        channel.early.clear()
+        out.append(CloseLink(neighbour))
+
+    def _transmit(
+        self, neighbour: BrokerId, channel: _Channel, message: Message, out: list[Effect]
+    ) -> None:
+        channel.sent += 1
+        channel.unacknowledged.append((channel.sent, message))
+        channel.owes_acknowledgement = False
+        out.append(Send(neighbour, Frame(channel.sent, channel.received, message)))
+
+    def _resend(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        channel = self._channel(neighbour)
+        for sequence, message in channel.unacknowledged:
+            out.append(Send(neighbour, Frame(sequence, channel.received, message)))
+        if channel.unacknowledged:
+            out.append(SetTimer(_key(neighbour), now_us + self._resend_us))
+
+    def _acknowledge(self, out: list[Effect]) -> None:
+        for neighbour, channel in self._channels.items():
+            if channel.owes_acknowledgement:
+                channel.owes_acknowledgement = False
+                out.append(Send(neighbour, Frame(0, channel.received, None)))
+
+
+def _key(neighbour: BrokerId) -> TimerKey:
+    return _TIMER, neighbour

@@ -1,0 +1,149 @@
+"""A system of its own in about 100 lines: flooding on any connected graph, cycles allowed.
+
+The worked example of "write an overlay" (docs/write-an-overlay.md), and the proof that nothing else
+must change for one: named in `SHOAL_SYSTEMS` it is simulated, run live, judged and reported.  Every
+publication goes over every link; of those that come twice, the second is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+
+import msgspec
+
+from shoal.broker.effects import Deliver, Effect, LinkReady, Measured, Send, Started, TimerKey
+from shoal.broker.messages import (
+    Advertise,
+    Carrier,
+    Goodbye,
+    Message,
+    PublicationBatch,
+    Publish,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.matching import MatchIndex
+from shoal.model import BrokerId, ClientId, MessageId, Subscription, SubscriptionId
+from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.shapes import CONNECTED
+from shoal.overlays.system import Picture, System
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`remembered`: so many publications are known again when they come a second time."""
+
+    remembered: int = 100_000
+
+
+class Flooding:
+    """One broker: it knows its own clients, and hands all that is new to all its neighbours."""
+
+    is_ready = True
+    keeps_order = True  # a link carries each publication at most once, in the publisher's order
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._neighbours = dict.fromkeys(context.neighbours)
+        self._publishers = LocalPublishers(context.broker)
+        self._index = MatchIndex()
+        self._seen: dict[MessageId, None] = {}
+        self.subscriptions: dict[SubscriptionId, Subscription] = {}
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        return {"subscriptions": len(self.subscriptions), "seen": len(self._seen)}
+
+    @property
+    def searched(self) -> Sized:
+        return self.subscriptions
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
+
+    def measured(self, measured: Measured) -> None: ...
+
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+        if up:
+            self._neighbours.setdefault(neighbour)
+            out.append(LinkReady(neighbour))
+        else:
+            self._neighbours.pop(neighbour, None)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        """It went everywhere else already."""
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if neighbour not in self._neighbours:
+            raise ProtocolError(f"{neighbour} is not a neighbour")
+        if not isinstance(message, PublicationBatch):
+            raise unexpected(message, f"neighbour {neighbour}")
+        self._flood(message.publications, message.hops, neighbour, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                self._flood(self._publishers.accept(client, publications, out), 0, None, out)
+            case Advertise(advertisement):
+                self._publishers.attach(client, [advertisement])
+            case Unadvertise(advertisement_id):
+                self._publishers.take_back(client, advertisement_id)
+            case Subscribe(subscription):
+                self._remove(subscription.id)
+                self.subscriptions[subscription.id] = subscription
+                self._index.add(subscription.id, subscription.filter)
+            case Unsubscribe(subscription_id):
+                self._remove(subscription_id)
+            case Goodbye():
+                self._publishers.detach(client)
+                mine = [row.id for row in self.subscriptions.values() if row.client == client]
+                for subscription_id in mine:
+                    self._remove(subscription_id)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def _remove(self, subscription_id: SubscriptionId) -> None:
+        if self.subscriptions.pop(subscription_id, None) is not None:
+            self._index.remove(subscription_id)
+
+    def _flood(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        source: BrokerId | None,
+        out: list[Effect],
+    ) -> None:
+        """Deliver what is new here, and pass it on to everybody but its source."""
+        new = tuple(each for each in publications if each.message_id not in self._seen)
+        for routed in new:
+            self._seen[routed.message_id] = None
+            wanted: dict[ClientId, list[SubscriptionId]] = {}
+            for subscription_id in self._index.match(routed.publication.attributes):
+                client = self.subscriptions[subscription_id].client
+                wanted.setdefault(client, []).append(subscription_id)
+            for client, found in wanted.items():
+                out.append(Deliver(client, routed, tuple(found), hops))
+        while len(self._seen) > self._parameters.remembered:
+            del self._seen[next(iter(self._seen))]
+        if new:
+            batch = PublicationBatch(new, hops + 1)
+            out += [Send(each, batch) for each in self._neighbours if each != source]
+
+
+def problems(picture: Picture, brokers: Mapping[BrokerId, Flooding]) -> list[str]:
+    """A broker must know just the subscriptions that clients have there."""
+    there = sorted((home, subscription.id) for subscription, home in picture.subscriptions)
+    known = sorted((name, id) for name, broker in brokers.items() for id in broker.subscriptions)
+    return [] if known == there else [f"{known} should be {there}"]
+
+
+SYSTEM = System(
+    name="flooding", strategy=Flooding, shape=CONNECTED, parameters=Parameters, oracle=problems
+)
