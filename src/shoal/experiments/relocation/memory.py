@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from shoal.broker.routing_table import RoutingTable
-from shoal.broker.strategy import Strategy
 from shoal.language import format_filter
 from shoal.model import Filter
 
@@ -64,13 +63,15 @@ class PeakMemory:
         self.routing_bytes: int | None = None
         self._asked = 0
 
-    def observe(self, strategies: Sequence[Strategy]) -> None:
+    def observe(self, strategies: Sequence[object]) -> None:
         """Look, now and then, when asked to about once per virtual second."""
         self._asked += 1
         if self._asked % LOOK_EVERY:
             return
         if self.routing_bytes is None:
-            self.routing_bytes = sum(routing_bytes(one.tables) for one in strategies)
+            tables = [getattr(one, "tables", None) for one in strategies]
+            found = [each for each in tables if isinstance(each, RoutingTable)]
+            self.routing_bytes = sum(map(routing_bytes, found))
         held = tracing_bytes(strategies)
         if held is not None:
             self.peak_bytes = max(held, self.peak_bytes or 0)
