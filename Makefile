@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order clean
+.PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -37,20 +37,29 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: check tests ## style, types, layers, then every test (under 10 minutes on 2 cores)
 
+# What a change most likely breaks: the pure core, the codec, the simulator, one live network.
+QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests/overlays \
+  tests/simulation tests/contract tests/client/test_example.py
+
+quick: install ## the core's tests, the simulator's and a live network, with fewer examples (about a minute)
+	SHOAL_EXAMPLES=0.2 $(BIN)/pytest -n 2 $(QUICK)
+
 check: install ## style, types and layers only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two processes; one of them has all that needs Spark (tests/conftest.py).
+# One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
+# there are more processes than cores.
 tests: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 4
 
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
 
 soak: install ## the long tests: 1,000 random scenarios, 300 networks in chaos, 10,000 clients, a cable cut for 10 s
+	SHOAL_EXAMPLES=10 $(BIN)/pytest -n 2 $(QUICK)
 	$(BIN)/pytest -m soak
 
 bench-simulation: install ## message hops per second of a 63-broker run

@@ -8,9 +8,11 @@ index, the median of RUNS runs in events per second of wall time, and the ratio 
 A peer that errs is named and still timed (rule-engine 0.9 finds 75.6 <= 75.0); exits with 1 when
 shoal errs.
 
-W2 is also run one publication at a time, from dictionaries.  Two threads, and two processes that
-share nothing, answer W1 batches beside one: what two processes gain over one is what the machine
-can give, and the threads should gain as much.
+W1 is held against Boost's R-tree, too, where a C++ compiler and Boost's headers are (Debian:
+`apt install g++ libboost-dev`), in batches of 256 to 16,384.  NUMBA_CPU_NAME=haswell shows what
+shoal does without AVX-512.  W2 is also run one publication at a time, from dictionaries.  Two
+threads, and two processes that share nothing, answer W1 batches beside one: what two processes
+gain over one is what the machine can give, and the threads should gain as much.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import pyarrow as pa
 import rtree.index
 import rule_engine
 
+from boost_rtree import BoostTree, NotBuiltError
 from shoal.matching import MatchIndex
 
 RUNS = 5
@@ -37,6 +40,8 @@ CHECKED_EVENTS = 60
 
 # As one read of a busy broker would bring; also what keeps an answer in recycled memory.
 BATCH_EVENTS = 16_384
+# What a less busy one would bring, for the comparison with Boost.
+BATCHES = (256, 1_024, 4_096, BATCH_EVENTS)
 
 RANGE_NAMES = ("a0", "a1", "a2", "a3")
 RANGE_MEANS = (125, 375, 625, 875)
@@ -84,9 +89,9 @@ class Ours:
         offsets, _ = self.index.match_batch(part_of(self._columns, 0, BATCH_EVENTS))
         return float(offsets[-1]) / (len(offsets) - 1)
 
-    def run(self, events: int) -> None:
-        for begin in range(0, events, BATCH_EVENTS):
-            end = min(begin + BATCH_EVENTS, events)
+    def run(self, events: int, batch: int = BATCH_EVENTS) -> None:
+        for begin in range(0, events, batch):
+            end = min(begin + batch, events)
             self.index.match_batch(part_of(self._columns, begin, end))
 
 
@@ -176,7 +181,42 @@ def bench_ranges(subscriptions: int, events: int, slow_events: int) -> bool:
     right = compare(title, ours, peers, events, checked(CHECKED_EVENTS, brute))
     if subscriptions <= 100_000:
         bench_threads(ours.index, columns)
-    return right
+    return bench_boost(ours, low, high, points) and right
+
+
+def bench_boost(ours: Ours, low: np.ndarray, high: np.ndarray, points: np.ndarray) -> bool:
+    """W1 beside Boost's R-tree, by turns; whether both found the same."""
+    try:
+        tree = BoostTree(low, high)
+    except NotBuiltError as reason:
+        print(f"  Boost's R-tree: skipped, {reason}")
+        return True
+    points = points[:BATCH_EVENTS]
+
+    def answer() -> Answer:
+        offsets, ids = tree.find(points)
+        return checked(len(points), lambda event: ids[offsets[event] : offsets[event + 1]])
+
+    if answer() != ours.answer(len(points)):
+        print("  Boost's R-tree and shoal differ")
+        return False
+    for batch in BATCHES:
+        rates: dict[str, list[float]] = {"shoal": [], "Boost": []}
+        for _ in range(4 * RUNS):  # they are short
+            started = time.perf_counter()
+            for begin in range(0, len(points), batch):
+                tree.find(points[begin : begin + batch])
+            between = time.perf_counter()
+            ours.run(len(points), batch)
+            ended = time.perf_counter()
+            rates["Boost"].append(len(points) / (between - started))
+            rates["shoal"].append(len(points) / (ended - between))
+        shoal, boost = (statistics.median(rates[name]) for name in ("shoal", "Boost"))
+        print(
+            f"  batches of {batch:>6,}: shoal {shoal:>9,.0f}, Boost's R-tree {boost:>9,.0f}"
+            f" events/s; shoal / Boost: {shoal / boost:.1f}"
+        )
+    return True
 
 
 def stock_table(subscriptions: int, symbols: int) -> pa.Table:

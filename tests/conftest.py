@@ -9,29 +9,55 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.examples import examples
+
 # The toy overlay is one of the systems, as if its author had said so; so are others that are named.
 with pytest.MonkeyPatch.context() as environment:
     environment.setenv("SHOAL_SYSTEMS", f"tests.flooding,{os.environ.get('SHOAL_SYSTEMS', '')}")
     importlib.import_module("shoal.overlays.registry")
 
 # Same examples on every run and machine; a failure prints the example that failed.
-settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "shoal", max_examples=examples(50), derandomize=True, deadline=None, print_blob=True
+)
 settings.load_profile("shoal")
 
-NEED_SPARK = ("tests/pipeline/", "tests/cli/")
+# All that need Spark go to one process: starting it takes longer than most tests.
+NEED_SPARK = ("tests/pipeline/", "tests/cli/test_reproduce", "tests/cli/test_spark.py")
+# Starts a Spark of its own.
+ELSEWHERE = "tests/pipeline/test_java.py"
+# Networks of processes, whole random networks: they take longest.
+LONG = ("tests/live/", "tests/chaos/", "tests/runtime/", "tests/seeds/", "tests/cli/", ELSEWHERE)
+# Each of these tests has networks of its own, so that they need not stay together.
+APART = ("tests/chaos/", "tests/runtime/", "tests/seeds/")
+
+
+def _needs_spark(nodeid: str) -> bool:
+    return nodeid.startswith(NEED_SPARK) and not nodeid.startswith(ELSEWHERE)
+
+
+def _turn(item: pytest.Item) -> int:
+    if _needs_spark(item.nodeid):
+        return 0
+    return 1 if item.nodeid.startswith(LONG) else 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that all processes end at about the same time."""
+    items.sort(key=_turn)
 
 
 class Files(LoadScopeScheduling):
-    """Deals files out to several test processes; those that need Spark all to one.
-
-    Each process would start a Spark of its own, which takes longer than most tests.
-    """
+    """Deals files out to several test processes, some test by test, in their order."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if _needs_spark(nodeid):
+            return "spark"
         file, *_ = nodeid.partition("::")
-        return "spark" if file.startswith(NEED_SPARK) else file
+        return nodeid if file.startswith(APART) else file
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Files:
+    config.option.loadscopereorder = False
     return Files(config, log)

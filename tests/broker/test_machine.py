@@ -60,6 +60,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
+from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, eager
@@ -211,7 +212,7 @@ def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effe
 
 @pytest.mark.parametrize("system", TREES)
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 def test_no_input_raises(system: str, data: st.DataObject) -> None:
     machine = broker(system)
     effects = feed(machine, data.draw(inputs(ANY_MESSAGE)))
@@ -224,7 +225,7 @@ def test_no_input_raises(system: str, data: st.DataObject) -> None:
 
 
 @given(inputs(FRAMES))
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 def test_no_frame_raises(happenings: list[Input]) -> None:
     machine = ReliableBroker(broker("grape"))
     feed(machine, happenings)

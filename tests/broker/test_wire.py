@@ -38,6 +38,7 @@ from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.links import Frame
 from tests.broker.test_machine import IDS, MESSAGES, NAMES, ROUTED, tuples
+from tests.examples import examples
 from tests.strategies import filters
 
 SYSTEMS_MESSAGES: Vocabulary = tuple(
@@ -88,7 +89,7 @@ def test_every_message_is_in_a_vocabulary() -> None:
 
 @pytest.mark.parametrize("kind", WRITTEN)
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_message_is_the_same_after_the_wire(kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(WRITTEN[kind])
     there = decode(CODEC.encode(message))
@@ -244,7 +245,7 @@ def test_random_bytes_raise_nothing_else(body: bytes) -> None:
 
 
 @given(st.one_of(list(WRITTEN.values())), st.randoms(use_true_random=False))
-@settings(max_examples=200)
+@settings(max_examples=examples(80))
 def test_broken_messages_raise_nothing_else(message: Message, random: Random) -> None:
     body = bytearray(CODEC.encode(message)[4:])
     for _ in range(random.randint(1, 3)):

@@ -36,7 +36,13 @@ def play(plan: Plan, folder: Path) -> None:
     assert outcome.got > 0
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+# POP moves publishers by the same migration as GRAPE.
+ALIKE = {"pop": pytest.mark.soak}
+
+
+@pytest.mark.parametrize(
+    "system", [pytest.param(name, marks=ALIKE.get(name, ())) for name in SYSTEMS]
+)
 def test_a_little_of_everything(tmp_path: Path, system: str) -> None:
     actions = tuple(map(read_action, A_LITTLE.split("\n")[1:-1]))
     play(make_plan(system, 0, seconds=2.0)._replace(actions=actions), tmp_path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import permutations
 from random import Random
 
+import msgspec
 import pytest
 
 from shoal.broker.effects import Effect, Input, LinkChanged, Received, Requested, TimerFired
@@ -197,7 +198,7 @@ def test_deliveries_to_others_are_noticed(system: str, monkeypatch: pytest.Monke
     network.run()
     interests = [interest for interest, _ in network.interests]
     deliveries = network.world.trace.deliveries
-    deliveries[5] = deliveries[5]._replace(client="nobody")
+    deliveries[5] = msgspec.structs.replace(deliveries[5], client="nobody")
     assert verdict_of(network, interests).phantoms
 
 

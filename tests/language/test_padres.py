@@ -15,6 +15,7 @@ from shoal.language.padres import (
 )
 from shoal.model import And, Filter, FilterError, Operator, predicate
 from shoal.model.like import escape_literal
+from tests.examples import examples
 
 # The publication that the relocation paper prints (section 5.1), as PADRES writes it.
 YAHOO = (
@@ -133,7 +134,7 @@ FRAGMENTS = st.sampled_from(["[", "]", ",", "a", "eq", ">", "'", "'x'", "1", "is
 
 
 @given(st.one_of(st.text(), st.lists(FRAGMENTS).map("".join)))
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 def test_any_text_is_read_or_a_syntax_error(text: str) -> None:
     for read in (parse_subscription, parse_publication):
         with contextlib.suppress(FilterSyntaxError):

@@ -18,6 +18,7 @@ from shoal.model import (
     filters,
     predicate,
 )
+from tests.examples import examples
 from tests.strategies import ODD_NAMES, PLAIN_NAMES, expressions, predicates
 
 A1 = predicate("a", Operator.EQ, 1)
@@ -203,7 +204,7 @@ def test_the_deepest_filter_can_be_used() -> None:
         max_leaves=12,
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100))
 def test_printing_and_parsing_again_gives_the_same_filter(expression: object) -> None:
     made = Filter(expression)  # type: ignore[arg-type]
     try:
@@ -252,7 +253,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(FRAGMENTS).map(" ".join), st.lists(FRAGMENTS).map("".join)))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(150))
 def test_any_text_is_a_filter_or_a_syntax_error(text: str) -> None:
     result = outcome(text)
     if isinstance(result, FilterSyntaxError):

@@ -15,6 +15,7 @@ from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching.index import BATCH_MINIMUM
 from shoal.model import EVERYTHING, Filter, Value
+from tests.examples import examples
 from tests.matching.test_index import CHANGES, is_small
 from tests.strategies import attributes
 
@@ -42,7 +43,7 @@ def truth(filters: dict[object, Filter], publication: Publication) -> list[objec
     st.lists(attributes(), min_size=1, max_size=8),
     st.integers(1, 10),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80))
 def test_columns_agree_with_the_naive_truth_through_churn(
     changes: list[tuple[int, Filter | None]], publications: list[Publication], often: int
 ) -> None:

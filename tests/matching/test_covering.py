@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shoal.language import parse
 from shoal.matching import CoveringSet, covering_set, covers
 from shoal.model import And, Filter, FilterError, Operator, Or, predicate
+from tests.examples import examples
 from tests.strategies import conjunctions, filters
 
 
@@ -84,7 +85,7 @@ ANY_FILTERS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.one_of(st.none(), ANY_FILTERS)), max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100))
 def test_the_set_is_what_the_definition_says_through_churn(
     changes: list[tuple[int, Filter | None]],
 ) -> None:
@@ -92,7 +93,7 @@ def test_the_set_is_what_the_definition_says_through_churn(
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), SHAPED)), max_size=20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60))
 def test_patterns_are_found_though_no_bounds_tell_of_them(
     changes: list[tuple[int, Filter | None]],
 ) -> None:

@@ -12,6 +12,7 @@ from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching.index import BATCH_MINIMUM
 from shoal.model import EVERYTHING, Filter
+from tests.examples import examples
 from tests.matching.test_batches import Publication, columns_of
 from tests.matching.test_index import CHANGES, is_small
 from tests.strategies import attributes
@@ -25,7 +26,7 @@ DESTINATIONS = st.sampled_from([None, "north", "south", ("east", 1)])
     ),
     st.lists(attributes(), min_size=1, max_size=6),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60))
 def test_destinations_agree_with_the_naive_truth_through_churn(
     changes: list[tuple[tuple[int, Filter | None], object]], publications: list[Publication]
 ) -> None:

@@ -18,6 +18,7 @@ from shoal.matching import MatchIndex, matches
 from shoal.matching import index as index_module
 from shoal.matching.filed import FiledFilters
 from shoal.model import Filter, FilterError, Kind, Not, Operator, Or, Predicate, Value, predicate
+from tests.examples import examples
 from tests.strategies import attributes, conjunctions, filters
 
 Publication = dict[str, Value]
@@ -33,14 +34,14 @@ def is_small(filter: Filter | None) -> bool:
 
 
 def is_bare(index: MatchIndex) -> bool:
-    return len(index) == 0 and not index._tables and not index._scan and not index._filters
+    return len(index) == 0 and not index._tables and not index.scan and not index._filters
 
 
 @given(
     st.lists(CHANGES.filter(lambda change: is_small(change[1])), max_size=30),
     st.lists(attributes(), min_size=1, max_size=8),
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 def test_the_index_agrees_with_the_naive_truth_through_churn(
     changes: list[tuple[int, Filter | None]], publications: list[Publication]
 ) -> None:
@@ -303,7 +304,7 @@ def test_values_of_a_list_are_places_of_their_own() -> None:
     st.lists(attributes(), min_size=1, max_size=6),
     st.sampled_from([-1, 2, 1_000]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30))
 def test_where_much_is_tested_the_compiled_parts_find_the_same(
     changes: list[tuple[int, Filter | None]], publications: list[Publication], maximum: int
 ) -> None:

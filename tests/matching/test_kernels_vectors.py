@@ -16,8 +16,8 @@ from shoal.matching.compiled.kernels.vectors import (
 
 
 @kernel
-def within(codes: np.ndarray, at: int, above: int, least: int) -> int:
-    return lanes_within(codes, at, above, least)
+def within(codes: np.ndarray, at: int, most: np.ndarray, least: np.ndarray) -> int:
+    return lanes_within(codes, at, most, least)
 
 
 @kernel
@@ -28,14 +28,26 @@ def counted(lanes: int) -> int:
 EDGES = [0, 1, 40, 32_768, 65_534, 65_535]
 
 
-@pytest.mark.parametrize("above", EDGES)
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("most", EDGES)
 @pytest.mark.parametrize("least", EDGES)
-def test_comparisons_are_of_codes_without_a_sign(above: int, least: int) -> None:
-    codes = np.random.default_rng(above).choice([0, 1, 39, 40, 41, 32_767, 32_768, 65_535], 99)
-    for at in (0, 7, 99 - 2 * LANES):
-        lows, highs = (codes[begin : begin + LANES].tolist() for begin in (at, at + LANES))
-        expected = [lane for lane in range(LANES) if lows[lane] < above and highs[lane] >= least]
-        lanes = within(codes.astype(np.uint16), at, np.uint16(above), np.uint16(least))
+def test_comparisons_are_of_codes_without_a_sign(most: int, least: int, dimensions: int) -> None:
+    """The last dimension has these bounds, all before it others."""
+    random = np.random.default_rng(most)
+    size = dimensions * 2 * LANES
+    codes = random.choice([0, 1, 39, 40, 41, 32_767, 32_768, 65_535], size + 35)
+    mosts, leasts = (
+        [other] * (dimensions - 1) + [last] for other, last in ((40, most), (1, least))
+    )
+    for at in (0, 7, 35):
+        node = codes[at : at + size].reshape(dimensions, 2, LANES)
+        expected = [
+            lane
+            for lane in range(LANES)
+            if (node[:, 0, lane] <= mosts).all() and (node[:, 1, lane] >= leasts).all()
+        ]
+        bounds = np.array(mosts, np.uint16), np.array(leasts, np.uint16)
+        lanes = within(codes.astype(np.uint16), at, *bounds)
         assert [lane for lane in range(64) if int(lanes) >> lane & 1] == expected
 
 

@@ -12,6 +12,7 @@ from shoal.language import parse
 from shoal.matching import covers, matches, overlaps
 from shoal.matching.domains import Beyond, number_predecessor, number_successor
 from shoal.model import And, Filter, FilterError, Operator, Predicate, Value, predicate
+from tests.examples import examples
 from tests.strategies import NUMBERS, attributes, conjunctions, filters
 
 # --- worked cases -------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def test_overlapping(one: str, other: str) -> None:
 
 
 @given(filters(), filters(), st.lists(attributes(), min_size=1, max_size=10))
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 def test_never_wrong_about_a_publication(
     f: Filter, g: Filter, publications: list[dict[str, Value]]
 ) -> None:
@@ -221,7 +222,7 @@ def conjunction_of(tests: st.SearchStrategy[Predicate], size: int) -> st.SearchS
 
 
 @given(conjunction_of(number_tests("a"), 4), conjunction_of(number_tests("a"), 4))
-@settings(max_examples=500)
+@settings(max_examples=examples(150))
 def test_exact_for_numbers(f: Filter, g: Filter) -> None:
     values = telling_values([*f.normal_form[0], *g.normal_form[0]])
     expected = by_trying(f, g, publications_of("a", values))
@@ -229,7 +230,7 @@ def test_exact_for_numbers(f: Filter, g: Filter) -> None:
 
 
 @given(conjunction_of(string_tests("a"), 2), conjunction_of(string_tests("a"), 2))
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 def test_exact_for_strings_and_patterns(f: Filter, g: Filter) -> None:
     expected = by_trying(f, g, publications_of("a", SHORT_STRINGS))
     assert (covers(f, g), overlaps(f, g)) == expected
@@ -239,7 +240,7 @@ TWO_ATTRIBUTES = st.one_of(number_tests("a"), number_tests("b"))
 
 
 @given(conjunction_of(TWO_ATTRIBUTES, 3), conjunction_of(TWO_ATTRIBUTES, 3))
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 def test_exact_across_attributes(f: Filter, g: Filter) -> None:
     both = [*f.normal_form[0], *g.normal_form[0]]
     by_name = [

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from shoal.matching.topics.filters import TopicError, topic_matches
 from shoal.matching.topics.store import TopicStore
+from tests.examples import examples
 from tests.matching.test_topics import ANY_TOPIC_FILTERS, TOPICS
 
 
@@ -13,7 +14,7 @@ from tests.matching.test_topics import ANY_TOPIC_FILTERS, TOPICS
     st.lists(st.tuples(TOPICS, st.booleans()), max_size=30),
     st.lists(ANY_TOPIC_FILTERS, min_size=1, max_size=5),
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 def test_the_store_agrees_with_the_naive_truth_through_churn(
     changes: list[tuple[str, bool]], topic_filters: list[str]
 ) -> None:

@@ -15,6 +15,7 @@ from shoal.matching.topics import index as topics
 from shoal.matching.topics.filters import TopicError, read_topic_filter, topic_matches
 from shoal.matching.topics.index import TopicIndex
 from shoal.model import EVERYTHING, And, Filter, FilterError, Value
+from tests.examples import examples
 
 Publication = dict[str, Value]
 
@@ -92,7 +93,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=40))
-@settings(max_examples=400)
+@settings(max_examples=examples(120))
 def test_the_index_agrees_with_the_naive_truth_through_churn(steps: list[Any]) -> None:
     index, truth = TopicIndex(), NaiveTopics()
     for kind, *arguments in steps:

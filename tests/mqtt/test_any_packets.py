@@ -12,6 +12,7 @@ from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.packets import Subscribe, SubscriptionRequest
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
+from tests.examples import examples
 from tests.mqtt.house import House
 from tests.mqtt.network_house import Network
 from tests.mqtt.random_packets import connects, packets
@@ -21,7 +22,7 @@ VERSIONS = (MQTT_3_1_1, MQTT_5)
 
 @pytest.mark.parametrize("is_networked", [False, True])
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> None:
     house: House = Network("B1", "B2")["B1"] if is_networked else House()

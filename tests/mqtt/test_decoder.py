@@ -33,6 +33,7 @@ from shoal.mqtt.packets import (
 )
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
+from tests.examples import examples
 from tests.mqtt.random_packets import connects, packets, publishes
 
 VERSIONS = (MQTT_3_1_1, MQTT_5)
@@ -83,7 +84,7 @@ def test_pieces_make_no_difference(version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", [None, *VERSIONS])
-@settings(max_examples=200)
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_garbage_is_only_ever_a_failure(version: int | None, data: st.DataObject) -> None:
     """Also garbage that begins like a packet, whole and byte by byte."""

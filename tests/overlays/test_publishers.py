@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from shoal.broker.effects import Effect
 from shoal.broker.messages import Publish, Subscribe, Unadvertise
 from shoal.overlays.publishers import LocalPublishers
@@ -35,6 +38,19 @@ def test_in_a_batch_only_what_does_not_conform_is_refused() -> None:
     ]
     numbers = [effect.routed.message_id.number for _, effect in stage.deliveries]
     assert numbers == [0, 1]  # message identifiers are consecutive (4.1)
+
+
+def test_values_are_made_our_own_before_they_travel() -> None:
+    """Brokers on the way look no more at what values are: numpy's match as what they equal."""
+    stage = stage_with_publisher()
+    stage.ask("B4", "C", Subscribe(subscription("s", "x > 2")))
+    stage.heard()
+    stage.ask("B4", "P", publish(np.float64(3.0)))
+    assert stage.heard() == ["B4 : delivered P/3.0 to C (s)"]
+    ((_, delivered),) = stage.deliveries
+    assert type(delivered.routed.publication.attributes["x"]) is float
+    with pytest.raises(TypeError, match="bytes is not a value"):
+        stage.ask("B4", "P", publish(b"3"))
 
 
 def test_after_unadvertising_publications_are_refused() -> None:

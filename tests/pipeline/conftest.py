@@ -9,8 +9,15 @@ from pyspark.sql import SparkSession
 
 from shoal.pipeline.session import spark_session
 
+# Jobs of a second do not repay Java's second compiler, nor several threads that collect garbage.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with spark_session("tests", master="local[2]", memory="2g", shuffle_partitions=2) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", QUICK_JAVA)
+        with spark_session(
+            "tests", master="local[2]", memory="2g", shuffle_partitions=2
+        ) as session:
+            yield session

@@ -77,12 +77,25 @@ def test_the_command_prints_the_counts(
     (tmp_path / "sites.toml").write_text(SITES + 'site = "string"\nwind = "double"\n')
     (tmp_path / "sites.csv").write_text("site,at,wind\nkiel,1,2.5\nkiel,2,calm\nkiel,0,1\n")
     words = ("ingest", tmp_path / "sites.toml", tmp_path / "sites.csv", "--out", tmp_path / "out")
-    code, printed, _ = run(capsys, *words)
+    code, printed, said = run(capsys, *words)
     figures = [int(word) for word in printed.replace("│", " ").split() if word.isdigit()]
     assert (code, figures) == (0, [3, 2, 1, 1])
+    rejects = tmp_path / "out" / "rejects.parquet"
+    warning = f"shoal: warning: rows were rejected; which, and why: {rejects}\n"
+    assert said.endswith(warning)
     code, _, said = run(capsys, *words)
     assert code == 2
     assert said.startswith(f"shoal: {tmp_path / 'out'} exists already")
+
+
+def test_a_file_without_rows_is_told(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sites.toml").write_text(SITES + 'site = "string"\n')
+    (tmp_path / "sites.csv").write_text("site,at\n")
+    words = ("ingest", tmp_path / "sites.toml", tmp_path / "sites.csv", "--out", tmp_path / "out")
+    code, _, said = run(capsys, *words)
+    assert (code, said.splitlines()[-1]) == (0, "shoal: warning: there are no publications")
 
 
 def test_an_expression_that_fails_on_a_row_is_a_message(

@@ -145,3 +145,13 @@ def test_the_readings_under_the_pointer_are_the_timeline(tmp_path: Path) -> None
 
 def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
     assert render(runs_of(tmp_path / "a")) == render(runs_of(tmp_path / "b"))
+
+
+def test_no_table_is_wider_than_a_narrow_window(tmp_path: Path) -> None:
+    """Each stands alone in a box that scrolls."""
+    tags = Page(render(runs_of(tmp_path))).tags
+    tables = [at for at, (name, _) in enumerate(tags) if name == "table"]
+    assert len(tables) >= 3
+    for at in tables:
+        name, attributes = tags[at - 1]
+        assert (name, attributes.get("class")) in {("div", "wide"), ("div", "scroll")}

@@ -38,10 +38,24 @@ PATIENCE_S = 20.0
 _incarnations = count(1)
 
 
+UVLOOP_AT_LENGTH = pytest.param(uvloop.new_event_loop, marks=pytest.mark.soak)
+
+
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run a test on asyncio's own loop and on uvloop."""
+    return _on(test, [asyncio.new_event_loop, uvloop.new_event_loop])
 
-    @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+def on_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test that takes seconds on asyncio's own loop, and in the soak on uvloop.
+
+    The networks of processes run on uvloop.
+    """
+    return _on(test, [asyncio.new_event_loop, UVLOOP_AT_LENGTH])
+
+
+def _on(test: Callable[..., Coroutine[Any, Any, None]], loops: list[Any]) -> Callable[..., None]:
+    @pytest.mark.parametrize("loop", loops)
     @wraps(test)
     def run(*, loop: Callable[[], asyncio.AbstractEventLoop], **options: Any) -> None:
         with asyncio.Runner(loop_factory=loop) as runner:

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.overlays.tree import exchange
 from shoal.runtime.supervisor import get_json
-from tests.runtime.live import PATIENCE_S, on_loop, until
+from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.processes import Client, Processes, not_started, processes, wait_until
 from tests.runtime.test_broker_service import network as network_of
 from tests.runtime.test_broker_service import running
@@ -54,7 +54,7 @@ def test_nothing_is_acknowledged_while_a_former_neighbour_starts_late(tmp_path: 
             wait_until(lambda: len(away.payloads) == 20)
 
 
-@on_loop
+@on_asyncio
 async def test_a_neighbour_that_was_there_before_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.messages import SubscriptionStored
 from shoal.overlays.bluedove.parameters import Parameters
-from tests.runtime.live import PATIENCE_S, LiveNetwork, live, on_loop, until
+from tests.runtime.live import PATIENCE_S, LiveNetwork, live, on_asyncio, until
 
 MATCHERS = ("M1", "M2", "M3")
 PARAMETERS = Parameters(
@@ -36,7 +36,7 @@ def is_linked(network: LiveNetwork, broker: str) -> bool:
     return {row["neighbour"] for row in rows if row["state"] == "up"} >= set(MATCHERS)
 
 
-@on_loop
+@on_asyncio
 async def test_a_matcher_that_dies_under_load_loses_nothing() -> None:
     brokers = ("D1", "D2", *MATCHERS)
     async with live((), brokers=brokers, system="bluedove", parameters=PARAMETERS) as network:
@@ -65,7 +65,7 @@ async def test_a_matcher_that_dies_under_load_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@on_loop
+@on_asyncio
 async def test_links_that_break_all_the_time_come_up_and_stay_up(seed: int) -> None:
     """Both ends open them; connections break, links are given up, brokers die, at any moment."""
     random, brokers = Random(seed), ALL

@@ -178,7 +178,11 @@ def arrived(reader: Client, qos: int, owed: set[int]) -> None:
     wait_until(lambda: owed <= set(numbers(reader, qos)))
 
 
-@pytest.mark.parametrize("killed", [("B1",), ("B2",), ("B3",), ("B2", "B3")], ids=" ".join)
+@pytest.mark.parametrize(
+    "killed",
+    [("B1",), pytest.param(("B2",), marks=pytest.mark.soak), ("B3",), ("B2", "B3")],
+    ids=" ".join,
+)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, killed: tuple[str, ...]) -> None:
     """Publishers at one end, at QoS 1 and 2, a persistent subscriber at the other."""
 

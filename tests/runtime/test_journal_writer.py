@@ -23,7 +23,7 @@ from shoal.runtime.storage.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts
 from tests.mqtt.test_journal import Life, states
-from tests.runtime.live import PATIENCE_S, on_loop, until
+from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.test_broker_service import network
 
 KEPT = Properties(PacketTypes.CONNECT)
@@ -60,7 +60,7 @@ async def payloads(reader: aiomqtt.Client, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("sync", ["never", "second", "always"])
-@on_loop
+@on_asyncio
 async def test_a_broker_that_is_stopped_and_started_knows_all(tmp_path: Path, sync: str) -> None:
     async with broker(tmp_path, sync) as service:
         async with client(service, "r") as reader:
@@ -77,7 +77,7 @@ async def test_a_broker_that_is_stopped_and_started_knows_all(tmp_path: Path, sy
         assert status["journal"]["is_failing"] is False
 
 
-@on_loop
+@on_asyncio
 async def test_the_journal_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_writer, "SMALL_BYTES", 20_000)
     monkeypatch.setattr(journal_writer, "STEP_BYTES", 2_000)
@@ -105,7 +105,7 @@ async def test_the_journal_stays_short(tmp_path: Path, monkeypatch: pytest.Monke
         assert await payloads(away, 50) == list(range(50))
 
 
-@on_loop
+@on_asyncio
 async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_full = False
     write = JournalFiles._write
@@ -162,7 +162,7 @@ class SmallDisk:
         self._allocate(file, start, size)
 
 
-@on_loop
+@on_asyncio
 async def test_a_disk_that_the_journal_fills_is_written_again_when_its_queues_have_drained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from shoal.broker.effects import (
     SetTimer,
     Started,
     TimerFired,
+    Watch,
 )
 from shoal.broker.messages import (
     Message,
@@ -216,8 +217,8 @@ async def test_what_was_due_before_it_was_set_is_not_late(monkeypatch: pytest.Mo
 
 
 @on_loop
-async def test_the_machine_is_told_what_was_measured() -> None:
-    node, machine, _ = node_of(lambda input: [])
+async def test_a_machine_that_watches_is_told_what_was_measured() -> None:
+    node, machine, _ = node_of(lambda input: [Watch()] if input == Started() else [])
     node.start()
     node.receive("B2", [batch(1, 2)], since_us=node.clock.now_us() - 5_000)
     await until(lambda: any(isinstance(each, Measured) for each in machine.inputs))

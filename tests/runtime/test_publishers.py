@@ -18,7 +18,7 @@ from shoal.broker.messages import Message, MigrationAdvertisement, Ping, Pong, R
 from shoal.broker.records import MigrationRecord
 from shoal.broker.wire import Codec, FrameReader
 from shoal.model import MessageId
-from tests.runtime.live import PATIENCE_S, live, on_loop, until
+from tests.runtime.live import PATIENCE_S, live, on_asyncio, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt, payloads
 from tests.systems import calm, eager
@@ -46,7 +46,7 @@ async def told(network: MqttNetwork, broker: str, subscriptions: int) -> None:
 
 @pytest.mark.parametrize("system", MOVING)
 @pytest.mark.parametrize("qos", [0, 1])
-@on_loop
+@on_asyncio
 async def test_a_publisher_moves_while_its_client_stays(system: str, qos: int) -> None:
     async with (
         mqtt(LINE, system=system, parameters=eager(system, 20)) as network,
@@ -123,7 +123,7 @@ def send_away(network: MqttNetwork, *path: str) -> None:
 
 
 @pytest.mark.parametrize("system", MOVING)
-@on_loop
+@on_asyncio
 async def test_the_target_is_killed_while_the_publisher_moves_there(system: str) -> None:
     async with star(system) as (network, near, writer):
         asked = asyncio.Event()
@@ -150,7 +150,7 @@ async def test_the_target_is_killed_while_the_publisher_moves_there(system: str)
 
 @pytest.mark.parametrize("comes_back", [True, False])
 @pytest.mark.parametrize("system", MOVING)
-@on_loop
+@on_asyncio
 async def test_a_publisher_whose_broker_dies_loses_nothing(system: str, comes_back: bool) -> None:
     async with star(system) as (network, near, writer):
         await publish(writer, range(50))
@@ -169,7 +169,7 @@ async def test_a_publisher_whose_broker_dies_loses_nothing(system: str, comes_ba
         await arrived(near, 450)
 
 
-@on_loop
+@on_asyncio
 async def test_couriers_that_break_lose_nothing_and_end_with_their_clients() -> None:
     async with (
         mqtt(LINE[:2], system="pop", parameters=eager("pop"), courier_limits=SHORT) as network,
@@ -196,7 +196,7 @@ async def test_couriers_that_break_lose_nothing_and_end_with_their_clients() -> 
         assert network.publishers["B1"].status() == []
 
 
-@on_loop
+@on_asyncio
 async def test_a_door_that_dies_takes_its_clients_publishers_along() -> None:
     limits = LinkLimits(give_up_us=200_000)
     async with (
@@ -231,7 +231,7 @@ def promises(network: MqttNetwork, broker: str) -> list[str]:
         ),
     ],
 )
-@on_loop
+@on_asyncio
 async def test_couriers_of_strangers_are_refused(hello: Hello, reason: str) -> None:
     async with live(LINE[:1]) as network:
         codec = Codec(CONTROLS)
@@ -246,7 +246,7 @@ async def test_couriers_of_strangers_are_refused(hello: Hello, reason: str) -> N
         writer.close()
 
 
-@on_loop
+@on_asyncio
 async def test_every_door_of_a_client_that_moves_on_may_ask_how_far_a_broker_is() -> None:
     async with live(LINE) as network:
         session = MessageId("B1", "publisher", 1)

@@ -18,8 +18,8 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from tests.seeds.random_faults import FaultyNetwork, moves_without_faults
 from tests.seeds.test_random_networks import CHOSEN, _seeds
 
-QUICK = range(8)
-QUICK_MOVES = range(10)
+QUICK = range(4)
+QUICK_MOVES = range(5)
 SOAK = range(300)
 MOVING = ["grape", "pop"]
 

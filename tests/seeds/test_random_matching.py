@@ -13,7 +13,7 @@ import pytest
 from tests.seeds.random_index import RandomIndex
 
 CHOSEN = os.environ.get("SHOAL_SEEDS", "")
-QUICK = range(6)
+QUICK = range(3)
 SOAK = range(400)
 
 

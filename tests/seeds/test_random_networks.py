@@ -13,8 +13,8 @@ import pytest
 from shoal.broker.records import MigrationRecord
 from tests.seeds.random_network import RandomNetwork
 
-QUICK = range(40)
-LOSSY = range(12)
+QUICK = range(16)
+LOSSY = range(6)
 SOAK = range(1_000)
 
 

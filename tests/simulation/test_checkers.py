@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from shoal.broker.routing_table import RoutingTable
 from shoal.model import Publication
 from shoal.overlays.tree.oracle import check_tables, expected_tables
+from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.nodes import Delivery
 from tests.broker.transcript import advertisement, publication, subscription

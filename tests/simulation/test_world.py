@@ -25,9 +25,14 @@ COSTS = ServiceCosts(processing_us=10, matching_us=20, transmission_us=5, client
 SETTLED_US = 50_000
 
 
-def world(costs: ServiceCosts = COSTS, links: object = (("B1", "B2"),), **options) -> World:  # type: ignore[no-untyped-def]
+def world(  # type: ignore[no-untyped-def]
+    costs: ServiceCosts = COSTS,
+    links: object = (("B1", "B2"),),
+    system: str = "tree",
+    **options,
+) -> World:
     """P at B1 and C at B2, everything 1,000 us from everything."""
-    made = World(links, strategy_factory("tree"), ConstantUnderlay(1_000), costs=costs, **options)  # type: ignore[arg-type]
+    made = World(links, strategy_factory(system), ConstantUnderlay(1_000), costs=costs, **options)  # type: ignore[arg-type]
     made.add_publisher("P", "B1", "home of P")
     made.add_subscriber("C", "home of C")
     made.advertise(0, advertisement("a"))
@@ -124,7 +129,7 @@ def test_refusals_are_seen() -> None:
     assert row.reason == "publication -4 matches no advertisement of P"
 
 
-def test_the_monitor_reports_what_messages_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_watches_is_told_what_messages_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[tuple[str, Measured]] = []
     bring = BrokerNode.bring
 
@@ -134,7 +139,7 @@ def test_the_monitor_reports_what_messages_waited(monkeypatch: pytest.MonkeyPatc
         bring(self, now_us, input)  # type: ignore[arg-type]
 
     monkeypatch.setattr(BrokerNode, "bring", listen)
-    made = world()
+    made = world(system="grape")
     made.request(SETTLED_US, "P", publish(1))
     made.request(SETTLED_US, "P", publish(2))
     made.request(MONITOR_INTERVAL_US, "P", publish(3))
@@ -143,6 +148,13 @@ def test_the_monitor_reports_what_messages_waited(monkeypatch: pytest.MonkeyPatc
         ("B1", Measured(15, 30, {"B2": 1_005}, None)),  # 0 and 30 waited; control waits uncounted
         ("B2", Measured(0, 30, {"B1": 1_005}, 1_003)),
     ]
+
+
+def test_who_does_not_watch_is_told_nothing() -> None:
+    made = world()
+    made.request(MONITOR_INTERVAL_US, "P", publish(1))
+    made.run()
+    assert [node._monitor for node in made.brokers.values()] == [None, None]
 
 
 # --- laws -------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """The driver's monitor: averages of the broker's delays since the last report, in µs.
+    """For who asked to `Watch`: averages of the broker's delays since the last report, in µs.
 
     `output_us` is queueing, transmission and link delay to each neighbour that was sent
     something; `client_output_us` the same to the clients.  None: nothing to average.
@@ -159,6 +159,10 @@ class CloseLink(msgspec.Struct, frozen=True):
     neighbour: BrokerId
 
 
+class Watch(msgspec.Struct, frozen=True):
+    """Measure this broker's delays from now on, and report them (`Measured`) about every second."""
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """This input is not done when it is handled: who waits for it waits until `Settled`.
 
@@ -189,6 +193,7 @@ Effect = (
     | OpenLink
     | LinkReady
     | CloseLink
+    | Watch
     | Unsettled
     | Settled
     | Record

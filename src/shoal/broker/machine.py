@@ -23,10 +23,10 @@ from shoal.broker.effects import (
     Started,
     TimerFired,
 )
-from shoal.broker.messages import Ping, Pong, Rejected
+from shoal.broker.messages import Message, Ping, Pong, Rejected
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
-from shoal.model import BrokerId
+from shoal.model import BrokerId, ClientId
 
 
 class Broker:
@@ -82,15 +82,23 @@ class Broker:
                 self._receive(input.neighbour, input.message, now_us, out)  # type: ignore[union-attr]
             except ProtocolError as error:
                 out.append(self._refusal(input.neighbour, error))  # type: ignore[union-attr]
-            return out
+        elif kind is Requested:
+            self._request(input.client, input.request, now_us, out)  # type: ignore[union-attr]
+        else:
+            self._notice(input, now_us, out)
+        return out
+
+    def _request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Ping:
+            out.append(Notify(client, Pong(request.session)))
+            return
+        try:
+            self._strategy.request(client, request, now_us, out)
+        except ProtocolError as error:
+            out += [self._refusal(client, error), Notify(client, Rejected(str(error)))]
+
+    def _notice(self, input: Input, now_us: int, out: list[Effect]) -> None:
         match input:
-            case Requested(client, Ping(session)):
-                out.append(Notify(client, Pong(session)))
-            case Requested(client, request):
-                try:
-                    self._strategy.request(client, request, now_us, out)
-                except ProtocolError as error:
-                    out += [self._refusal(client, error), Notify(client, Rejected(str(error)))]
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
             case LinkChanged(neighbour, up):
@@ -101,7 +109,6 @@ class Broker:
                 self._strategy.measured(input)
             case Started():
                 self._strategy.start(input, now_us, out)
-        return out
 
     def _refusal(self, sender: str, error: ProtocolError) -> Record:
         return Record(RefusalRecord(broker=self.id, sender=sender, reason=str(error)))

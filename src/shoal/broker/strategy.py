@@ -84,7 +84,7 @@ class Strategy(Protocol):
         """
 
     def measured(self, measured: Measured) -> None:
-        """The monitor reports the broker's recent delays."""
+        """The monitor reports the broker's recent delays, to who asked (`Watch`)."""
 
 
 StrategyFactory = Callable[[BrokerContext], Strategy]

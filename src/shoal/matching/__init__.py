@@ -3,6 +3,7 @@
 from shoal.matching.explain import Explanation, Verdict, explain
 from shoal.matching.index import MatchIndex
 from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
+from shoal.matching.outcomes import Outcomes
 from shoal.matching.relations.covering import CoveringSet, covering_set
 from shoal.matching.relations.decisions import covers, overlaps
 from shoal.matching.semantics import evaluate, matches
@@ -16,6 +17,7 @@ __all__ = [
     "CoveringSet",
     "Explanation",
     "MatchIndex",
+    "Outcomes",
     "TopicError",
     "TopicIndex",
     "TopicStore",

@@ -105,7 +105,19 @@ _Ladders = dict[type, tuple[list[Any], list[Hashable], list[Test]]]
 class _Bucket:
     """All conjunctions with the same equalities."""
 
-    __slots__ = ("always", "falling", "ladders", "others", "rising", "tested", "types")
+    __slots__ = (
+        "always",
+        "falling",
+        "is_plain",
+        "ladders",
+        "others",
+        "plain",
+        "rising",
+        "tested",
+        "tests",
+        "types",
+        "ways",
+    )
 
     def __init__(self, place: _Place) -> None:
         # A dictionary finds the bucket of 1 under TRUE too; such a find is checked by type.
@@ -119,6 +131,13 @@ class _Bucket:
         self.rising: tuple[tuple[str, _Ladders], ...] = ()
         self.falling: tuple[tuple[str, _Ladders], ...] = ()
         self.tested: tuple[tuple[bool, str, _Ladders], ...] = ()
+        # The ladders that say all by themselves, and how many conjunctions are to be tested too.
+        self.plain: tuple[tuple[str, _Ladders], ...] = ()
+        self.tests = 0
+        # Whether neither kinds nor tests are to be looked at.
+        self.is_plain = self.types is None
+        # What somebody knows of the bucket as it is (see `outcomes`).
+        self.ways: Any = None
 
     def suits(self, values: Any) -> bool:
         """Whether the values a look-up was made with are of the bucket's own kinds."""
@@ -130,6 +149,7 @@ class _Bucket:
         return not (self.always or self.ladders or self.others)
 
     def add(self, id: Hashable, number: int, place: _Place, test: Test | None) -> None:
+        self._count(test is not None)
         if place.step is not None:
             ladder = self.ladders.get(place.step)
             if ladder is None:
@@ -142,6 +162,7 @@ class _Bucket:
             self.always[id] = None
 
     def remove(self, id: Hashable, number: int, place: _Place) -> None:
+        self._count(-bool(place.rest))
         if place.step is not None:
             ladder = self.ladders[place.step]
             ladder.remove(place.threshold, id)
@@ -152,6 +173,11 @@ class _Bucket:
             del self.others[id, number]
         else:
             del self.always[id]
+
+    def _count(self, tests: int) -> None:
+        self.tests += tests
+        self.is_plain = self.types is None and not self.tests
+        self.ways = None
 
     def _arrange(self) -> None:
         """Group the ladders by attribute and direction, as matching walks through them."""
@@ -165,6 +191,7 @@ class _Bucket:
             (name, g) for (name, up, test), g in groups.items() if not up and not test
         )
         self.tested = tuple((up, name, g) for (name, up, test), g in groups.items() if test)
+        self.plain = self.rising + self.falling
 
 
 class FiledFilters:
@@ -185,7 +212,7 @@ class FiledFilters:
         self._tested = 0
         self._tables: dict[_Signature, dict[_Values, _Bucket]] = {}
         # What a table's values are of: no attribute (None), one, or several.
-        self._scan: tuple[
+        self.scan: tuple[
             tuple[str | None, Callable[[Any], _Values] | None, dict[_Values, _Bucket]], ...
         ] = ()
 
@@ -265,6 +292,11 @@ class FiledFilters:
         return bool(self._walk(checked(attributes), bool))
 
     @property
+    def has_tests(self) -> bool:
+        """Whether some filters are tested one by one where their equalities are met."""
+        return self._tested > 0
+
+    @property
     def matches_everything(self) -> bool:
         """Whether some filter asks for nothing, so that no publication need be looked at."""
         bucket = self._tables.get((), {}).get(())
@@ -318,7 +350,7 @@ class FiledFilters:
         """The ids of the conjunctions that match, or the first of them that are enough."""
         get = attributes.get
         found: list[Hashable] = []
-        for first, values_of, table in self._scan:
+        for first, values_of, table in self.scan:
             values: _Values = ()
             if first is not None:
                 # Most tables ask for something that most publications do not have.
@@ -379,7 +411,7 @@ class FiledFilters:
             names = [name for name, _ in signature]
             values_of = itemgetter(*names) if len(names) > 1 else None
             scan.append((names[0] if names else None, values_of, table))
-        self._scan = tuple(scan)
+        self.scan = tuple(scan)
 
 
 def _kind(tested: Predicate) -> Kind:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
+import msgspec
+
 from shoal.broker.effects import Effect, Notify
 from shoal.broker.messages import Rejected, RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import MatchIndex
+from shoal.matching.given import checked
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -67,7 +70,8 @@ class LocalPublishers:
     ) -> tuple[RoutedPublication, ...]:
         """Number the publications that their publisher's advertisements promise.
 
-        The others are refused one by one.
+        The others are refused one by one.  Here values are checked, for all brokers on the way:
+        TypeError or ValueError for one that no attribute can have.
         """
         promises = self._promises.get(client)
         if not promises:
@@ -76,10 +80,13 @@ class LocalPublishers:
         accepted = []
         promises_all = promises.matches_everything
         for publication in publications:
+            attributes = checked(publication.attributes)
+            if attributes is not publication.attributes:
+                publication = msgspec.structs.replace(publication, attributes=attributes)
             if publication.publisher != client:
                 owner = publication.publisher
                 reason = f"publication {publication.sequence} belongs to {owner}, not to {client}"
-            elif promises_all or promises.matches_any(publication.attributes):
+            elif promises_all or promises.matches_any(attributes):
                 message_id = MessageId(self._broker, client, number)
                 accepted.append(RoutedPublication(publication, message_id))
                 number += 1

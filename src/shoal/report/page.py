@@ -359,7 +359,11 @@ def _differences(runs: Sequence[Run]) -> Markup | None:
             "The runs have other values for these settings, and the same for all others:",
             class_="note",
         ),
-        tag("table", tag("thead", head), tag("tbody", rows), class_="settings"),
+        tag(
+            "div",
+            tag("table", tag("thead", head), tag("tbody", rows), class_="settings"),
+            class_="wide",
+        ),
     )
 
 

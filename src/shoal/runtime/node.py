@@ -50,6 +50,7 @@ from shoal.broker.effects import (
     TimerFired,
     TimerKey,
     Unsettled,
+    Watch,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
@@ -165,7 +166,8 @@ class Node:
         self._deliveries = 0
         self._delivered_us = 0
         self._last_us = 0
-        self._monitor = Monitor()
+        # For a machine that watches its delays.
+        self._monitor: Monitor | None = None
         self._reports: asyncio.TimerHandle | None = None
 
     @property
@@ -173,9 +175,8 @@ class Node:
         return asyncio.get_running_loop()
 
     def start(self, started: Started | None = None) -> None:
-        """Begin: the machine starts, the monitor reports."""
+        """Begin: the machine starts."""
         self.bring(started or Started())
-        self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
 
     def stop(self) -> None:
         """Fire no timers any more."""
@@ -248,9 +249,10 @@ class Node:
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            done_us = self.clock.now_us()
-            waited_us = 0 if since_us is None else max(0, now_us - since_us)
-            self._monitor.handled(publications, waited_us, done_us - now_us)
+            if self._monitor is not None:
+                done_us = self.clock.now_us()
+                waited_us = 0 if since_us is None else max(0, now_us - since_us)
+                self._monitor.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
         if custody is not None:
             custody.settle()
@@ -264,7 +266,13 @@ class Node:
             self.request(client, request, custody=custody)
         self.hold(False, "not ready")
 
+    def _watch(self) -> None:
+        if self._monitor is None:
+            self._monitor = Monitor()
+            self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
+
     def _report(self) -> None:
+        assert self._monitor is not None
         delays_us = self.links.delays_us() if self.links is not None else {}
         self.bring(self._monitor.report(delays_us))
         self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
@@ -332,6 +340,8 @@ class Node:
                     timer.cancel()
             case Record(row):
                 self.record(row)
+            case Watch():
+                self._watch()
             case LinkReady(neighbour) if self.links is not None:
                 self.links.ready(neighbour)
                 self._tell_of_link(neighbour, True)
@@ -378,8 +388,9 @@ class Node:
         for _, call in self._at_flush:
             call()
         if self._deliveries:
-            waited_us = max(0, self.clock.now_us() - self._delivered_us)
-            self._monitor.delivered(self._deliveries, waited_us)
+            if self._monitor is not None:
+                waited_us = max(0, self.clock.now_us() - self._delivered_us)
+                self._monitor.delivered(self._deliveries, waited_us)
             self.counts["deliveries"] += self._deliveries
             self._deliveries = self._delivered_us = 0
 

@@ -41,8 +41,12 @@ class EventQueue:
     def run_until(self, until_us: float) -> None:
         """Run the events due by then, also those that they bring about."""
         heap = self.heap
-        while heap and heap[0][0] <= until_us:
-            at_us, _, action, argument = heappop(heap)
+        while heap:
+            event = heappop(heap)
+            at_us, _, action, argument = event
+            if at_us > until_us:
+                heappush(heap, event)
+                return
             self.now_us = at_us
             action(at_us, argument)
 

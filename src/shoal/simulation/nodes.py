@@ -28,6 +28,7 @@ from shoal.broker.effects import (
     SetTimer,
     TimerFired,
     TimerKey,
+    Watch,
 )
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, Rejected
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
@@ -53,7 +54,7 @@ class Machine(Protocol):
     def handle(self, input: Input, now_us: int) -> list[Effect]: ...
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True):
     """A publication reached a subscriber."""
 
     publication: Publication
@@ -64,7 +65,7 @@ class Delivery(NamedTuple):
     hops: int
 
 
-class Published(NamedTuple):
+class Published(msgspec.Struct, frozen=True):
     """A publisher handed a publication to the network, at this broker."""
 
     publication: Publication
@@ -150,8 +151,12 @@ class BrokerNode:
         self.meter = meter
         self._queue = queue
         self._costs = costs
+        self._processing_us = costs.processing_us
+        self._matching_us = costs.matching_us
+        self._search_ns = costs.matching_per_subscription_ns
+        self._client_transmission_us = costs.client_transmission_us
         self._trace = trace
-        self._monitor = Monitor()
+        self._monitor: Monitor | None = None
         self._client_latency_us = client_latency_us
         self._publishers = publishers
         self._open_link = open_link
@@ -183,28 +188,28 @@ class BrokerNode:
         if kind is Frame:
             message = message.message
             kind = type(message)
-        costs = self._costs
-        free_us = self._free_us
-        start_us = free_us if free_us > now_us else now_us
+        start_us = self._free_us
+        if start_us < now_us:
+            start_us = now_us
         meter = self.meter
         if start_us >= meter.window_end_us:
             meter.roll(start_us)
         if kind is PublicationBatch or kind is Publish or issubclass(kind, Carrier):
             units = len(message.publications)
-            matching_us = units * (
-                costs.matching_us
-                + costs.matching_per_subscription_ns * len(self._subscriptions) // 1_000
-            )
+            matching_us = self._matching_us
+            if self._search_ns:
+                matching_us += self._search_ns * len(self._subscriptions) // 1_000
+            service_us = self._processing_us + units * matching_us
             meter.messages_in += units
-            service_us = costs.processing_us + matching_us
             monitor = self._monitor
-            monitor.handled += 1
-            monitor.input_queue_us += start_us - now_us
-            monitor.matching_us += service_us
+            if monitor is not None:
+                monitor.handled += 1
+                monitor.input_queue_us += start_us - now_us
+                monitor.matching_us += service_us
         else:
+            service_us = self._processing_us
             meter.messages_in += 1
             meter.control_in += 1
-            service_us = costs.processing_us
         meter.input_busy_us += service_us
         self._free_us = done_us = start_us + service_us
         self._carry_out(self._handle(input, done_us), done_us)
@@ -225,9 +230,10 @@ class BrokerNode:
             self.bring(now_us, TimerFired(key))
 
     def report(self, now_us: int) -> None:
-        """Tell the machine its recent delays, as a monitor beside it would."""
-        output_us = {name: link.measure_us() for name, link in self.links.items()}
-        self.bring(now_us, self._monitor.report(output_us))
+        """Tell the machine its recent delays, if it watches them, as a monitor beside it would."""
+        if self._monitor is not None:
+            output_us = {name: link.measure_us() for name, link in self.links.items()}
+            self.bring(now_us, self._monitor.report(output_us))
 
     # --- effects ------------------------------------------------------------------------------
 
@@ -235,50 +241,49 @@ class BrokerNode:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect, now_us)  # type: ignore[arg-type]
+                message: Any = effect.message  # type: ignore[union-attr]
+                received = Received(self.id, message)
+                kind = type(message)
+                if kind is Frame:
+                    message = message.message
+                    kind = type(message)
+                meter = self.meter
+                units = 1
+                if kind is PublicationBatch or issubclass(kind, Carrier):
+                    units = len(message.publications)
+                else:
+                    meter.control_out += 1
+                meter.messages_out += units
+                link = self.links.get(effect.neighbour)  # type: ignore[union-attr]
+                if link is not None:  # a broker may still send while it learns that a link is down
+                    meter.output_busy_us += link.send(received, units, now_us)
             elif kind is Deliver:
                 self._deliver(effect, now_us)  # type: ignore[arg-type]
             else:
                 self._control(effect, now_us)
 
-    def _send(self, effect: Send, now_us: int) -> None:
-        message: Any = effect.message
-        received = Received(self.id, message)
-        meter = self.meter
-        kind = type(message)
-        if kind is Frame:
-            message = message.message
-            kind = type(message)
-        if kind is PublicationBatch or issubclass(kind, Carrier):
-            units = len(message.publications)
-        else:
-            units = 1
-            meter.control_out += 1
-        meter.messages_out += units
-        link = self.links.get(effect.neighbour)
-        if link is not None:  # a broker may still send while it learns that a link is down
-            meter.output_busy_us += link.send(received, units, now_us)
-
     def _deliver(self, effect: Deliver, now_us: int) -> None:
-        transmission_us = self._costs.client_transmission_us
-        free_us = self._client_free_us
-        start_us = free_us if free_us > now_us else now_us
+        transmission_us = self._client_transmission_us
+        start_us = self._client_free_us
+        if start_us < now_us:
+            start_us = now_us
         self._client_free_us = end_us = start_us + transmission_us
         meter = self.meter
         meter.messages_out += 1
         meter.output_busy_us += transmission_us
         client = effect.client
-        way_us = self._client_latency_us[self.id, client]
+        delivered_us = end_us + self._client_latency_us[self.id, client]
         monitor = self._monitor
-        monitor.delivered += 1
-        monitor.client_output_us += end_us - now_us + way_us
+        if monitor is not None:
+            monitor.delivered += 1
+            monitor.client_output_us += delivered_us - now_us
         self._trace.deliveries.append(
             Delivery(
                 effect.routed.publication,
                 effect.subscriptions,
                 client,
                 self.id,
-                end_us + way_us,
+                delivered_us,
                 effect.hops,
             )
         )
@@ -301,6 +306,8 @@ class BrokerNode:
                 self._timers.pop(key, None)
             case Record(record):
                 self._trace.records.append(record)
+            case Watch():
+                self._monitor = self._monitor or Monitor()
             case OpenLink(neighbour):
                 self._open_link(self.id, neighbour)
             case CloseLink(neighbour):
@@ -362,11 +369,9 @@ class PublisherNode:
         for effect in effects:
             match effect:
                 case ToBroker(broker, request):
-                    if isinstance(request, Publish):
-                        self._trace.published += [
-                            Published(publication, broker, now_us)
-                            for publication in request.publications
-                        ]
+                    if type(request) is Publish:
+                        for publication in request.publications:
+                            self._trace.published.append(Published(publication, broker, now_us))
                     at_us = now_us + self._client_latency_us[broker, client]
                     node = self._brokers[broker]
                     self._queue.push(at_us, node.receive, Requested(client, request))

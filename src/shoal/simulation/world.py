@@ -59,7 +59,6 @@ class World:
                   that is back waits for its neighbours' tables: as on the live network
     seed          all randomness comes from it
     window_us     width of the load counters' windows
-    is_monitored  whether brokers are told their delays; some systems have no use for them
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class World:
         is_patient: bool = False,
         seed: int = 0,
         window_us: int = 1_000_000,
-        is_monitored: bool = True,
     ) -> None:
         self.queue = EventQueue()
         self.trace = Trace()
@@ -108,7 +106,6 @@ class World:
         for broker, neighbours in self._neighbours.items():
             for neighbour in neighbours:
                 self._connect(broker, neighbour)
-        self._is_monitored = is_monitored
         self._next_report_us = MONITOR_INTERVAL_US
         self._cuts: set[Ends] = set()
         # How often each link went down or was about to come up: only the newest word counts.
@@ -326,9 +323,8 @@ class World:
         """The monitors' reports of the last full interval before the event at `at_us`."""
         now_us = at_us - at_us % MONITOR_INTERVAL_US
         self._next_report_us = now_us + MONITOR_INTERVAL_US
-        if self._is_monitored:
-            for node in self.brokers.values():
-                node.report(now_us)
+        for node in self.brokers.values():
+            node.report(now_us)
         if progress is not None:
             progress(now_us)
 

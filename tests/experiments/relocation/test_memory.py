@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shoal.broker.routing_table import RoutingTable
 from shoal.experiments.relocation.memory import (
     LOOK_EVERY,
     PeakMemory,
@@ -11,6 +10,7 @@ from shoal.experiments.relocation.memory import (
 )
 from shoal.language import parse
 from shoal.model import Advertisement, Subscription
+from shoal.overlays.tree.routing_table import RoutingTable
 
 
 class Tracer:

@@ -23,6 +23,7 @@ from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters
 from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
+from tests.examples import examples
 
 BROKERS = ("B0", "B1", "B2", "B3")
 TWO = (Dimension(attribute="a", low=-1, high=5), Dimension(attribute="b", low="a", high="z"))
@@ -80,7 +81,7 @@ class Driver:
 
 @pytest.mark.parametrize("role", SETTINGS)
 @given(HAPPENINGS)
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 def test_no_input_raises(role: str, happenings: list[object]) -> None:
     factory = strategy_factory("bluedove", SETTINGS[role])
     driver = Driver(Broker("B1", ("B0", "B2"), factory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,12 @@ def ingest(
         spark,
         status,
     ):
-        from shoal.pipeline.ingest import ingest_flights, ingest_mapped, ingest_quotes
+        from shoal.pipeline.ingest import (
+            REJECTS,
+            ingest_flights,
+            ingest_mapped,
+            ingest_quotes,
+        )
 
         status.update(f"reading {source}")
         if source == "flights":
@@ -66,3 +72,8 @@ def ingest(
             "publishers": counts.publishers,
         },
     )
+    if counts.rejected:
+        why = f"which, and why: {out / REJECTS}"
+        print(f"shoal: warning: rows were rejected; {why}", file=sys.stderr)
+    if not counts.kept:
+        print("shoal: warning: there are no publications", file=sys.stderr)

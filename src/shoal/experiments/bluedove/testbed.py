@@ -204,7 +204,6 @@ class LoadedCluster:
             brokers=[*self.parameters.dispatchers, *self.parameters.matchers, *spares],
             seed=setting.seed,
             costs=self.costs,
-            is_monitored=False,  # matchers measure for themselves
         )
         self._sequence = 0
         self._stored = 0

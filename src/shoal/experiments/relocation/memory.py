@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from shoal.broker.routing_table import RoutingTable
 from shoal.language import format_filter
 from shoal.model import Filter
+from shoal.overlays.tree.routing_table import RoutingTable
 
 # Tables grow with every publication for minutes; looking costs as much as a few messages.
 LOOK_EVERY = 10

@@ -71,8 +71,8 @@ class BoxTree:
         self._slack = np.array([not coding.is_exact for coding in codings], np.uint16)
         below, above = np.empty(low.shape, np.uint16), np.empty(low.shape, np.uint16)
         for at in range(len(attributes)):
-            self._lows[at].write(low[:, at], 0, below, at)
-            self._highs[at].write(high[:, at], 0, above, at)
+            self._lows[at].write(low[:, at], below, at)
+            self._highs[at].write(high[:, at], above, at)
         demanded = len(self._vocabularies)
         self._packed = demanded + _selective(low[:, demanded:], high[:, demanded:])
         middles = below[:, self._packed].astype(np.int64) + above[:, self._packed]
@@ -98,20 +98,20 @@ class BoxTree:
     def _search(self, pairs: Sequence[tuple[Doubles, Doubles]]) -> Search:
         """Of points with these numbers, rounded down and up, in each dimension."""
         size = len(pairs[0][0])
-        above = np.zeros((size, len(pairs)), np.uint16)
-        least = np.full(above.shape, NOTHING, np.uint16)
+        most = np.zeros((size, len(pairs)), np.uint16)
+        least = np.full(most.shape, NOTHING, np.uint16)  # more than any box has
         for at, (down, up) in enumerate(pairs):
-            self._lows[at].write(down, 1, above, at)  # 0: above no box
-            self._highs[at].write(up, 0, least, at)
+            self._lows[at].write(down, most, at)
+            self._highs[at].write(up, least, at)
         downs = ups = np.empty((size, 0))
         if self._slack.any():
             downs = np.column_stack([down for down, _ in pairs])
             ups = np.column_stack([up for _, up in pairs])
-        points = (above, least, downs, ups)
+        points = (most, least, downs, ups)
         boxes = (self._slack, self._bounds, self._nodes, self._levels)
 
         def find(begin: int, end: int, rooms: Rooms) -> Found:
-            order = self._order(above[begin:end])
+            order = self._order(most[begin:end])
             given = (order, *(each[begin:end] for each in points), *boxes)
             return run_kernel(self, rooms, order, match_boxes, given)
 
@@ -123,13 +123,13 @@ class BoxTree:
         codes = batch.codes(self._attributes[at], self._vocabularies[at]).astype(np.float64)
         return codes, codes
 
-    def _order(self, above: _Codes) -> Numbers:
+    def _order(self, codes: _Codes) -> Numbers:
         """The points, close ones together if the tree is large."""
         if self._nodes.nbytes <= CACHED_BYTES:
-            return np.arange(len(above))
-        close = np.zeros(len(above), np.uint16)
+            return np.arange(len(codes))
+        close = np.zeros(len(codes), np.uint16)
         for at in (*range(len(self._vocabularies)), *self._packed)[:PACKED_DIMENSIONS]:
-            share = (above[:, at].astype(np.uint32) << _CLOSE_BITS) // (self._lows[at].size + 2)
+            share = (codes[:, at].astype(np.uint32) << _CLOSE_BITS) // (self._lows[at].size + 1)
             close = close << _CLOSE_BITS | share.astype(np.uint16)
         return np.argsort(close, kind="stable")
 
@@ -168,10 +168,10 @@ class _Coding:
         self._origin, self._scale = _scale(edges)
         self._steps = step_table(edges, self._origin, self._scale)
 
-    def write(self, values: Doubles, first: int, codes: _Codes, column: int) -> None:
-        """`first` + the code of each value; a NaN leaves what was there."""
+    def write(self, values: Doubles, codes: _Codes, column: int) -> None:
+        """The code of each value; a NaN leaves what was there."""
         edges = (self._edges, self._steps, self._origin, self._scale)
-        code_points(np.ascontiguousarray(values), *edges, first, codes, column)
+        code_points(np.ascontiguousarray(values), *edges, codes, column)
 
 
 def _scale(edges: Doubles) -> tuple[float, float]:

@@ -26,13 +26,13 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.routing_table import RoutingTable
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing_table import RoutingTable
 
 
 class Relocation(ABC):
@@ -75,6 +75,8 @@ class Relocation(ABC):
         if type(message) is PublicationBatch:
             self._forward(message.publications, message.hops, neighbour, now_us, out)
             return
+        if self._told(neighbour, message, now_us, out):
+            return
         match message:
             case MigrationUpdate():
                 self._migrations.update(neighbour, message, now_us, out)
@@ -98,15 +100,15 @@ class Relocation(ABC):
                 if not self._migrations.unsubscribed(neighbour, subscription_id):
                     self._tree.receive(neighbour, message, now_us, out)
             case _:
-                if not self._told(neighbour, message, now_us, out):
-                    self._tree.receive(neighbour, message, now_us, out)
+                self._tree.receive(neighbour, message, now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Publish:
+            accepted = self._tree.publishers.accept(client, request.publications, out)
+            if accepted:
+                self._publish(client, accepted, now_us, out)
+            return
         match request:
-            case Publish(publications):
-                accepted = self._tree.publishers.accept(client, publications, out)
-                if accepted:
-                    self._publish(client, accepted, now_us, out)
             case Paused():
                 self._migrations.paused(client, request, now_us, out)
                 self._forget(client, out)

@@ -10,7 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.broker.routing_table import RoutingTable
 from shoal.matching import overlaps
 from shoal.model import (
     Advertisement,
@@ -20,6 +19,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.system import Picture
+from shoal.overlays.tree.routing_table import RoutingTable
 
 
 def table_problems(picture: Picture, brokers: Mapping[BrokerId, HasTables]) -> list[str]:

@@ -17,7 +17,6 @@ from collections.abc import Container, Iterable
 
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
-from shoal.broker.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -26,6 +25,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 
 
 class Propagation:

@@ -34,7 +34,6 @@ from shoal.model import (
     Filter,
     FilterError,
     Subscription,
-    SubscriptionId,
 )
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
@@ -48,9 +47,10 @@ class TreeRouting:
     def __init__(self, context: BrokerContext) -> None:
         self.broker = context.broker
         self.propagation = Propagation(context.neighbours)
+        self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
-        self._match, self._match_each = self.tables.match, self.tables.match_each
+        self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -78,7 +78,8 @@ class TreeRouting:
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        self.check_neighbour(neighbour)
+        if neighbour not in self._neighbours:
+            self.check_neighbour(neighbour)
         if type(message) is PublicationBatch:
             self.forward(message.publications, message.hops, neighbour, out)
             return
@@ -109,10 +110,11 @@ class TreeRouting:
                 raise unexpected(message, f"neighbour {neighbour}")
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Publish:
+            accepted = self.publishers.accept(client, request.publications, out)
+            self.forward(accepted, 0, None, out)
+            return
         match request:
-            case Publish(publications):
-                accepted = self.publishers.accept(client, publications, out)
-                self.forward(accepted, 0, None, out)
             case Advertise(advertisement, moves):
                 self.check_advertisement(client, advertisement)
                 self._check_not_elsewhere(advertisement.id, moves)
@@ -172,7 +174,7 @@ class TreeRouting:
 
     def check_neighbour(self, neighbour: BrokerId) -> None:
         """ProtocolError unless there is a link to this broker."""
-        if neighbour not in self.propagation.neighbours:
+        if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
@@ -211,41 +213,32 @@ class TreeRouting:
         out: list[Effect],
     ) -> None:
         """Send publications to each neighbour with a match but `hop`, deliver to local clients."""
+        if len(publications) == 1:
+            routed = publications[0]
+            neighbours, clients = self._route(routed.publication.attributes)
+            for client, subscriptions in clients:
+                out.append(Deliver(client, routed, subscriptions, hops))
+            batch = None
+            for neighbour in neighbours:
+                if neighbour != hop:
+                    batch = batch or PublicationBatch(publications, hops + 1)
+                    out.append(Send(neighbour, batch))
+            return
         remote: dict[BrokerId, list[RoutedPublication]] = {}
-        match, answers = self._match, None
-        if len(publications) > 1:
-            each = [routed.publication.attributes for routed in publications]
-            answers = iter(self._match_each(each))
-        for routed in publications:
-            found = next(answers) if answers else match(routed.publication.attributes)
-            if not found:
-                continue
-            local: dict[ClientId, list[SubscriptionId]] = {}
-            reached = [hop]  # a handful of neighbours: a list beats a set
-            for entry in found:
-                neighbour = entry.last_hop
-                if neighbour is None:
-                    known = local.get(entry.client)
-                    if known is None:
-                        local[entry.client] = [entry.id]
-                    else:
-                        known.append(entry.id)
-                elif neighbour not in reached:
-                    reached.append(neighbour)
-                    if neighbour in remote:
-                        remote[neighbour].append(routed)
-                    else:
-                        remote[neighbour] = [routed]
-            if local:
-                for client, subscriptions in local.items():
-                    out.append(Deliver(client, routed, tuple(subscriptions), hops))
-        if remote:
-            hops += 1
-            whole = PublicationBatch(publications, hops)
-            for neighbour, part in remote.items():
-                is_whole = len(part) == len(publications)
-                batch = whole if is_whole else PublicationBatch(tuple(part), hops)
-                out.append(Send(neighbour, batch))
+        routes = self._routes([routed.publication.attributes for routed in publications])
+        for routed, (neighbours, clients) in zip(publications, routes, strict=True):
+            for client, subscriptions in clients:
+                out.append(Deliver(client, routed, subscriptions, hops))
+            for neighbour in neighbours:
+                if neighbour in remote:
+                    remote[neighbour].append(routed)
+                elif neighbour != hop:
+                    remote[neighbour] = [routed]
+        whole = PublicationBatch(publications, hops + 1)
+        for neighbour, part in remote.items():
+            is_whole = len(part) == len(publications)
+            batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
+            out.append(Send(neighbour, batch))
 
 
 def _check_filter(filter: Filter, what: str, name: str) -> None:

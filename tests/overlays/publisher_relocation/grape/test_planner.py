@@ -18,6 +18,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     select,
     shortlist,
 )
+from tests.examples import examples
 from tests.overlays.publisher_relocation.grape.naive_planner import (
     naive_delay,
     naive_rate,
@@ -132,7 +133,7 @@ def test_ties_stay_then_go_near_then_to_the_smaller_identifier() -> None:
     assert select(around, Priority.LOAD, 100, unreachable_current).target == "B"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**32),
     brokers=st.integers(1, 60),

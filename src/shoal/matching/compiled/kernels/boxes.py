@@ -1,8 +1,8 @@
 """Compiled loops of a tree of boxes: which of any number of boxes hold each point.
 
 A box is a closed interval per dimension.  32 boxes that lie close together share a node, 32 nodes
-a node above them, up to one root; a node has what each of its 32 children spans, so that eight
-vector instructions test all of them in four dimensions.  Bounds are numbered in 16 bits, in their
+a node above them, up to one root; a node has what each of its 32 children spans, so that a few
+vector instructions test all of them in a dimension.  Bounds are numbered in 16 bits, in their
 order: exactly while a dimension has few enough of them, else a box that numbers cannot decide is
 looked at in full.
 
@@ -10,9 +10,9 @@ looked at in full.
 >>> edges = np.array([1.0, 2.0, 4.0])
 >>> codes = np.zeros((4, 1), np.uint16)
 >>> code_points(np.array([0.5, 2.0, 9.0, np.nan]), padded(edges), step_table(edges, 1.0, 2.0),
-...             1.0, 2.0, 1, codes, 0)
+...             1.0, 2.0, codes, 0)
 >>> codes.tolist()
-[[1], [2], [4], [0]]
+[[0], [1], [3], [0]]
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from shoal.matching.compiled.kernels.compiler import kernel
 from shoal.matching.compiled.kernels.vectors import (
-    ALL_LANES,
     LANES,
     PUT_MARGIN,
     Lanes,
@@ -55,11 +54,8 @@ def padded(edges: _Doubles) -> _Doubles:
 def _step_of(value: float, origin: float, scale: float) -> int:
     """The step of a value: never falls as the value rises, whatever the rounding."""
     position = (value - origin) * scale
-    if position >= STEPS - 1:
-        return STEPS - 1
-    if position > 0.0:  # not so either where infinity met a scale of 0
-        return int(position)
-    return 0
+    position = position if position > 0.0 else 0.0  # not so either where infinity met a scale of 0
+    return int(position if position < STEPS - 1.0 else STEPS - 1.0)
 
 
 @kernel
@@ -81,11 +77,10 @@ def code_points(
     steps: _Codes,
     origin: float,
     scale: float,
-    first: int,
     codes: _Codes,
     column: int,
 ) -> None:
-    """Number the values, into a column of `codes`: `first` + how many edges are below each.
+    """Number the values, into a column of `codes`: how many edges are below each.
 
     Codes of NaN stay what they were.  `edges` are `padded`; `steps` begin at `origin`, `scale` of
     them in a unit.
@@ -101,17 +96,7 @@ def code_points(
             for at in range(code, code + _RUN):
                 run += edges[at] < value
             code += run
-        codes[place, column] = first + code
-
-
-@kernel
-def _test(nodes: _Codes, at: int, above: _Codes, least: _Codes) -> Lanes:
-    """The children of a node with all low codes below `above` and high codes from `least` on."""
-    lanes = ALL_LANES
-    for dimension in range(above.size):
-        lanes &= lanes_within(nodes, at, above[dimension], least[dimension])
-        at += 2 * LANES
-    return lanes
+        codes[place, column] = code
 
 
 @kernel
@@ -133,7 +118,7 @@ def _surely(
 @kernel
 def match_boxes(
     order: _Numbers,
-    above: _Codes,
+    most: _Codes,
     least: _Codes,
     down: _Doubles,
     up: _Doubles,
@@ -151,16 +136,16 @@ def match_boxes(
 
     `nodes` is flat: per node and dimension LANES low codes, then LANES high codes; `levels` has
     the number of the first node of each level, boxes first, and ends with the root's.  A point
-    with its low code below `above` and its high code from `least` on may be held, and is held if
+    may be in boxes with low codes up to `most` and high codes from `least` on, and is in one if
     `slack` more on either side (0, or 1 where codes are coarser than bounds) changes nothing;
     else `bounds`, (boxes, 2 x dimensions), decide.  Stops before a point whose boxes might not
     fit in `found`, and returns how many points of the order are done and how much of `found` is
     used.
     """
-    dimensions = above.shape[1]
+    dimensions = most.shape[1]
     size = 2 * dimensions * LANES
     is_coarse = slack.any()
-    sure_above, sure_least = np.empty_like(above[0]), np.empty_like(least[0])
+    sure_most, sure_least = np.empty_like(most[0]), np.empty_like(least[0])
     room = levels[1] + PUT_MARGIN if levels.size > 1 else 1
     here, below = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
     for place in range(done, order.size):
@@ -172,7 +157,7 @@ def match_boxes(
             first = levels[level]
             children = 0
             for number in here[:count]:
-                lanes = _test(nodes, (first + number) * size, above[point], least[point])
+                lanes = lanes_within(nodes, (first + number) * size, most[point], least[point])
                 children = put_lanes(lanes, number * LANES, below, children)
             here, below = below, here
             count = children
@@ -180,13 +165,14 @@ def match_boxes(
             return place, at
         if is_coarse:
             for dimension in range(dimensions):
-                sure = max(above[point, dimension], slack[dimension]) - slack[dimension]
-                sure_above[dimension] = sure
+                sure_most[dimension] = most[point, dimension] - slack[dimension]
                 sure_least[dimension] = least[point, dimension] + slack[dimensions + dimension]
+                if most[point, dimension] < slack[dimension]:
+                    sure_most[dimension], sure_least[dimension] = 0, NOTHING
         for number in here[:count]:
-            lanes = _test(nodes, number * size, above[point], least[point])
+            lanes = lanes_within(nodes, number * size, most[point], least[point])
             if is_coarse and lanes:
-                surely = _test(nodes, number * size, sure_above, sure_least)
+                surely = lanes_within(nodes, number * size, sure_most, sure_least)
                 if surely != lanes:
                     lanes = _surely(bounds, lanes, surely, number * LANES, down[point], up[point])
             at = put_lanes(lanes, number * LANES, found, at)

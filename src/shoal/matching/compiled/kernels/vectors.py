@@ -9,10 +9,11 @@ whole number, lane 0 its lowest bit.
 >>> import numpy as np
 >>> from shoal.matching.compiled.kernels.compiler import kernel
 >>> @kernel
-... def small(codes: np.ndarray, out: np.ndarray) -> int:
-...     return put_lanes(lanes_within(codes, 0, 3, 33), 0, out, 0)
->>> out = np.zeros(LANES + PUT_MARGIN, np.uint32)
->>> small(np.arange(2 * LANES, dtype=np.uint16), out), out[:2].tolist()
+... def small(codes: np.ndarray, most: np.ndarray, least: np.ndarray, out: np.ndarray) -> int:
+...     return put_lanes(lanes_within(codes, 0, most, least), 0, out, 0)
+>>> codes, out = np.arange(2 * LANES, dtype=np.uint16), np.zeros(LANES + PUT_MARGIN, np.uint32)
+>>> bounds = np.array([2], np.uint16), np.array([33], np.uint16)
+>>> small(codes, *bounds, out), out[:2].tolist()
 (2, [1, 2])
 """
 
@@ -32,8 +33,6 @@ from shoal.matching.compiled.kernels.compiler import kernel
 LANES = 32
 # A set of lanes.
 Lanes = np.uint64
-
-ALL_LANES = Lanes(2**LANES - 1)
 
 # Lanes that are written at once; for each byte, the places of its ones, a byte each.
 _GROUP = 8
@@ -65,25 +64,48 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any, vector:
     return builder.bitcast(builder.gep(start, [at]), vector.as_pointer())
 
 
-def _within(typing_context: Any, codes: Any, at: Any, above: Any, least: Any) -> Any:
+def _within(typing_context: Any, codes: Any, at: Any, most: Any, least: Any) -> Any:
+    """Saturated differences are 0 where a test is passed, so that no instruction set needs more
+    than two instructions for a test, and all tests together one for their masks."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, place, *bounds = arguments
         vector = ir.VectorType(_WORD, LANES)
-        address = _address(context, builder, signature.args[0], array, place, vector)
-        behind = builder.gep(address, [ir.Constant(_INDEX, 1)])
-        lows, highs = (builder.load(each, align=2) for each in (address, behind))
-        below, least = (_spread(builder, each, LANES) for each in bounds)
-        held = builder.and_(
-            builder.icmp_unsigned("<", lows, below), builder.icmp_unsigned(">=", highs, least)
+        nothing = ir.Constant(vector, [0] * LANES)
+        difference = builder.module.declare_intrinsic(
+            f"llvm.usub.sat.v{LANES}i16", (), ir.FunctionType(vector, [vector, vector])
         )
+        address = _address(context, builder, signature.args[0], array, place, vector)
+        upper, lower = (
+            context.make_array(kind)(context, builder, each)
+            for kind, each in zip(signature.args[2:], bounds, strict=True)
+        )
+        size = builder.extract_value(upper.shape, 0)
+        failed = cgutils.alloca_once_value(builder, nothing)  # type: ignore[no-untyped-call]
+        with cgutils.for_range(builder, size) as loop:
+            first = builder.mul(loop.index, ir.Constant(loop.index.type, 2))
+            behind = builder.add(first, ir.Constant(loop.index.type, 1))
+            lows, highs = (
+                builder.load(builder.gep(address, [each]), align=2) for each in (first, behind)
+            )
+            high_end, low_end = (
+                _spread(builder, builder.load(builder.gep(each.data, [loop.index])), LANES)
+                for each in (upper, lower)
+            )
+            beyond = builder.call(difference, [lows, high_end])
+            short = builder.call(difference, [low_end, highs])
+            builder.store(builder.or_(builder.load(failed), builder.or_(beyond, short)), failed)
+        held = builder.icmp_unsigned("==", builder.load(failed), nothing)
         return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
 
-    return types.uint64(codes, types.intp, types.uint16, types.uint16), generate
+    return types.uint64(codes, types.intp, most, least), generate
 
 
-lanes_within = cast(Callable[[_Codes, int, int, int], Lanes], intrinsic(_within))
-"""`lanes_within(codes, at, above, least)`: the lanes of `codes[at : at + LANES]` below `above` of
-which those of the next LANES codes are not below `least`."""
+lanes_within = cast(Callable[[_Codes, int, _Codes, _Codes], Lanes], intrinsic(_within))
+"""`lanes_within(codes, at, most, least)`: the lanes that pass in every dimension.
+
+Per dimension `codes` has LANES low codes, which may be at most `most`, and LANES high codes, which
+must be at least `least`; those of the first dimension are at `at`."""
 
 
 def _count(typing_context: Any, lanes: Any) -> Any:

@@ -28,7 +28,9 @@ from shoal.broker.effects import (
     Notify,
     Record,
     SetTimer,
+    Started,
     TimerKey,
+    Watch,
 )
 from shoal.broker.messages import (
     Message,
@@ -110,6 +112,10 @@ class Grape(Relocation):
         publisher = key[1]
         self._tracing.forget(publisher)
         self._sessions.pop(publisher, None)
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        super().start(started, now_us, out)
+        out.append(Watch())
 
     def measured(self, measured: Measured) -> None:
         self._tracing.measured(measured)

@@ -88,21 +88,23 @@ class Tracing:
         """Note what became of traced publications: the effects that forwarded them say it."""
         for effect in effects:
             if type(effect) is Deliver:
-                session = effect.routed.trace_session
+                routed = effect.routed
+                session = routed.trace_session
                 if session is not None:
                     trace = self._trace(session)
-                    offset = effect.routed.message_id.number - session.number
+                    offset = routed.message_id.number - session.number
                     if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
                         trace.bits |= 1 << offset
                     trace.deliveries += 1
             elif type(effect) is Send and type(effect.message) is PublicationBatch:
                 for routed in effect.message.publications:
-                    if routed.trace_session is not None:
-                        self._trace(routed.trace_session).downstream.add(effect.neighbour)
+                    session = routed.trace_session
+                    if session is not None:
+                        self._trace(session).downstream.add(effect.neighbour)
 
     def _trace(self, session: MessageId) -> _Trace:
         trace = self._traces.get(session.publisher)
-        if trace is None or trace.session != session:
+        if trace is None or (trace.session is not session and trace.session != session):
             # A newer session: whatever was being gathered about an older one was given up.
             self._retrievals.pop(session.publisher, None)
             trace = self._traces[session.publisher] = _Trace(session)

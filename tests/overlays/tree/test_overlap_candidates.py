@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.broker.overlap_candidates import OverlapCandidates
 from shoal.language import parse
 from shoal.matching import overlaps
 from shoal.model import Filter
+from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 from tests.strategies import conjunctions, filters
 
 # Mostly alike, so that an attribute is often fixed by all: values equal across kinds, OR, nothing.

@@ -3,24 +3,25 @@
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
 back from exactly those.  Entries that overlap know each other, so that a change touches only
-what it concerns.  The publication index holds every subscription's filter under its entry, so a
-match yields the entries themselves.
+what it concerns.  `routes` holds every subscription's filter under its entry, and makes one route
+of the entries that match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from shoal.broker.overlap_candidates import OverlapCandidates
-from shoal.matching import MatchIndex, overlaps
+from shoal.matching import Outcomes, overlaps
 from shoal.model import (
     Advertisement,
     AdvertisementId,
-    Attributes,
     BrokerId,
+    ClientId,
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 
 class AdvertisementEntry:
@@ -84,21 +85,28 @@ class SubscriptionEntry:
         return any(row.last_hop == hop for row in self.overlapping)
 
 
+class Route(NamedTuple):
+    """Where a publication goes: the neighbours, and the local clients with their subscriptions.
+
+    Both in the order of their first entries in the match.
+    """
+
+    neighbours: tuple[BrokerId, ...]
+    clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...]
+
+
 class RoutingTable:
-    """SRT and PRT of one broker."""
+    """SRT and PRT of one broker.
+
+    `routes` says where a publication with certain attributes goes.
+    """
 
     def __init__(self) -> None:
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
-        self._index = MatchIndex()
+        self.routes: Outcomes[Route] = Outcomes(_route)
         self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
-        # The entries whose filters match attributes, in an order that depends on history only;
-        # and those for each of several publications.
-        self.match: Callable[[Attributes], list[SubscriptionEntry]] = self._index.match
-        self.match_each: Callable[[Sequence[Attributes]], list[list[SubscriptionEntry]]] = (
-            self._index.match_each
-        )
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -131,7 +139,7 @@ class RoutingTable:
         """Store a subscription whose id is not in the table."""
         entry = SubscriptionEntry(subscription, last_hop)
         self.subscriptions[entry.id] = entry
-        self._index.add(entry, subscription.filter)
+        self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
         for row in self._rows.of(subscription.filter):
             _meet(row, entry)
@@ -139,10 +147,21 @@ class RoutingTable:
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
-        self._index.remove(entry)
+        self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
         for row in entry.overlapping:
             del row.overlapping[entry]
+
+
+def _route(entries: Iterable[SubscriptionEntry]) -> Route:
+    neighbours: dict[BrokerId, None] = {}
+    clients: dict[ClientId, list[SubscriptionId]] = {}
+    for entry in entries:
+        if entry.last_hop is None:
+            clients.setdefault(entry.client, []).append(entry.id)
+        else:
+            neighbours[entry.last_hop] = None
+    return Route(tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()))
 
 
 def _meet(row: AdvertisementEntry, entry: SubscriptionEntry) -> None:

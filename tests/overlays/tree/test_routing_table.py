@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from shoal.broker.routing_table import RoutingTable
 from shoal.matching import matches, overlaps
+from shoal.overlays.tree.routing_table import Route, RoutingTable
 from tests.broker.transcript import advertisement, subscription
+
+NOWHERE = Route((), ())
 
 
 def test_rows_know_the_rows_they_overlap() -> None:
@@ -26,23 +28,32 @@ def test_rows_know_the_rows_they_overlap() -> None:
     table.remove_advertisement(both)
     assert not entry.is_wanted_by("B3")
     table.remove_subscription(entry)
-    assert (list(low.overlapping), table.subscriptions, table.match({"x": 3})) == ([], {}, [])
+    assert (list(low.overlapping), table.subscriptions, table.routes.of({"x": 3})) == (
+        [],
+        {},
+        NOWHERE,
+    )
 
 
-def test_a_match_yields_the_entries_themselves() -> None:
+def test_a_route_names_each_neighbour_and_client_once() -> None:
     table = RoutingTable()
-    first = table.add_subscription(subscription("first", "x > 1 OR y = 1"), "B2")
-    second = table.add_subscription(subscription("second", "x > 2"), None)
-    assert table.match({"x": 2, "y": 1}) == [first]
-    assert set(table.match({"x": 3})) == {first, second}
+    table.add_subscription(subscription("first", "x > 1 OR y = 1"), "B2")
+    table.add_subscription(subscription("second", "x > 2"), None)
+    table.add_subscription(subscription("third", "x > 2"), "B3")
+    table.add_subscription(subscription("fourth", "x > 3"), "B2")
+    table.add_subscription(subscription("fifth", "x > 3"), None)
+    assert table.routes.of({"x": 2, "y": 1}) == Route(("B2",), ())
+    assert table.routes.of({"x": 3}) == Route(("B2", "B3"), (("C", ("second",)),))
+    assert table.routes.of({"x": 4}) == Route(("B2", "B3"), (("C", ("second", "fifth")),))
 
 
 def test_two_entries_of_one_id_in_turn() -> None:
     table = RoutingTable()
     old = table.add_subscription(subscription("s", "x > 1"), "B2")
+    assert table.routes.of({"x": 2}) == Route(("B2",), ())
     table.remove_subscription(old)
-    new = table.add_subscription(subscription("s", "x < 1"), "B3")
-    assert (table.match({"x": 0}), table.match({"x": 2})) == ([new], [])
+    table.add_subscription(subscription("s", "x < 1"), "B3")
+    assert (table.routes.of({"x": 0}), table.routes.of({"x": 2})) == (Route(("B3",), ()), NOWHERE)
 
 
 def test_after_any_history_the_table_equals_one_made_anew() -> None:
@@ -68,6 +79,5 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
         }
         assert all(entry in row.overlapping for row in entry.overlapping)
     for x in range(-1, 7):
-        found = table.match({"x": x})
-        assert set(found) == {e for e in entries if matches(e.subscription.filter, {"x": x})}
-        assert len(found) == len(set(found))
+        found = [e for e in entries if matches(e.subscription.filter, {"x": x})]
+        assert sorted(table.routes.of({"x": x}).neighbours) == sorted({e.last_hop for e in found})

@@ -1,0 +1,146 @@
+"""What comes of publications, made once for all between which no filter can tell a difference.
+
+Whoever routes makes something of the filters that match: where a publication goes.  That takes
+longer than the match, and there are far fewer such outcomes than publications: two that meet the
+same equalities and pass the same thresholds match the same filters.  So a publication is led
+through what `filed` has for it, and each way is remembered with the outcome at its end.  After a
+change of filters it is led another way where these are filed.
+
+>>> from shoal.language import parse
+>>> outcomes = Outcomes(lambda ids: " and ".join(ids))
+>>> outcomes.add("s1", parse("carrier = 'UA' AND dep_delay > 30"))
+>>> outcomes.add("s2", parse("carrier = 'UA' AND dep_delay > 40"))
+>>> late, later = ({"carrier": "UA", "dep_delay": delay} for delay in (45, 55))
+>>> outcomes.of(late), outcomes.of(late) is outcomes.of(later)
+('s1 and s2', True)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from shoal.matching.index import MatchIndex
+from shoal.model import Attributes, Filter
+
+Outcome = TypeVar("Outcome")
+
+# Steps, and ids in outcomes, that are remembered: some MB.  Beyond that all begins anew.
+MAX_REMEMBERED = 100_000
+
+
+class _Place(Generic[Outcome]):
+    """Where a way has led: the steps from here on, and the outcome when it ends here."""
+
+    __slots__ = ("outcome", "steps")
+
+    def __init__(self) -> None:
+        self.steps: dict[Hashable, _Place[Outcome]] = {}
+        self.outcome: Outcome | None = None
+
+
+class Outcomes(Generic[Outcome]):
+    """Filters by id, and what `make` makes of the ids of those that match.
+
+    It depends on these ids alone, in the order in which `MatchIndex.match` has them, and is never
+    None.
+    """
+
+    def __init__(self, make: Callable[[list[Any]], Outcome]) -> None:
+        self._make = make
+        self._index = MatchIndex()
+        self._start: _Place[Outcome] = _Place()
+        # Where filters had to be tested one by one, by what was found.
+        self._by_ids: dict[tuple[Hashable, ...], Outcome] = {}
+        self._remembered = 0
+
+    def add(self, id: Hashable, filter: Filter) -> None:
+        """File a filter under an id, in place of the one that was there."""
+        self._index.add(id, filter)
+
+    def remove(self, id: Hashable) -> None:
+        """Forget a filter; KeyError if there is none under this id."""
+        self._index.remove(id)
+
+    def of(self, attributes: Attributes) -> Outcome:
+        """What comes of a publication with these attributes.
+
+        Their values are of our own types (see `given`); nobody looks whether they are.
+        """
+        place = start = self._start
+        get = attributes.get
+        for first, values_of, table in self._index.scan:  # as `FiledFilters` walks through them
+            values: Any = ()
+            if first is not None:
+                values = get(first)
+                if values is None:
+                    continue
+                if values_of is not None:
+                    try:
+                        values = values_of(attributes)
+                    except KeyError:
+                        continue
+            bucket = table.get(values)
+            if bucket is None:
+                continue
+            if not bucket.is_plain:
+                if bucket.types is not None and not bucket.suits(values):
+                    continue
+                if bucket.tests:
+                    return self._of_ids(self._index.match(attributes))
+            own = bucket.ways or self._begin(bucket)
+            place = own if place is start else place.steps.get(own) or self._lead(place, own)
+            for name, by_type in bucket.plain:
+                value = get(name)
+                kind = type(value)
+                ladder = by_type.get(kind)
+                step = None
+                if ladder is not None:
+                    step = bisect_right(ladder[0], value)
+                    if kind is str:  # a ladder of strings beside one of numbers
+                        step = ~step
+                place = place.steps.get(step) or self._lead(place, step)
+        if place.outcome is None:
+            place.outcome = self._made(self._index.match(attributes))
+        return place.outcome
+
+    def of_each(self, publications: Sequence[Attributes]) -> list[Outcome]:
+        """As `of`, for each of many, in whichever way is faster."""
+        if self._index.has_tests:
+            return [self._of_ids(ids) for ids in self._index.match_each(publications)]
+        return [self.of(attributes) for attributes in publications]
+
+    def _begin(self, bucket: Any) -> _Place[Outcome]:
+        """Where ways begin at the bucket's own filters, until these change."""
+        self._remember(1)
+        bucket.ways = _Place()
+        return bucket.ways  # type: ignore[no-any-return]
+
+    def _lead(self, place: _Place[Outcome], step: Hashable) -> _Place[Outcome]:
+        self._remember(1)
+        further: _Place[Outcome] = _Place()
+        place.steps[step] = further
+        return further
+
+    def _of_ids(self, ids: list[Any]) -> Outcome:
+        key = tuple(ids)
+        outcome = self._by_ids.get(key)
+        if outcome is None:
+            outcome = self._made(ids)
+            self._by_ids[key] = outcome
+        return outcome
+
+    def _made(self, ids: list[Any]) -> Outcome:
+        self._remember(1 + len(ids))
+        return self._make(ids)
+
+    def _remember(self, size: int) -> None:
+        self._remembered += size
+        if self._remembered > MAX_REMEMBERED:
+            self._remembered = size
+            self._start = _Place()
+            self._by_ids.clear()
+            for _, _, table in self._index.scan:
+                for bucket in table.values():
+                    bucket.ways = None
