@@ -1,4 +1,6 @@
-"""One client sends the worst of every kind; another's ping is answered within 100 ms."""
+"""One client sends the worst of every kind; another's ping is answered within 100 ms, and the
+broker needs no more memory than its limits say.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,16 @@ from shoal.mqtt.encoder import encode
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.packets import Connect
 from tests.live.processes import Processes, up
-from tests.mqtt.hostile import Hostile, hostile_inputs
+from tests.mqtt.hostile import Hostile, floods, hostile_inputs
 from tests.runtime.live import PATIENCE_S
 
 MOST_S = 0.1
+# What a client may have under way: packets as objects take some ten times their bytes.
+MOST_MORE_MB = 120
+# What is left when it is gone, of all of them together: allocators give back less than they got.
+MOST_LEFT_MB = 80
+# As many reads of each flood.
+FLOOD_READS = 16
 # What only the machine was slow at does not come again.
 ATTEMPTS = 3
 PAUSE_S = 0.005
@@ -58,6 +67,20 @@ class Pings:
             await asyncio.sleep(PAUSE_S)
 
 
+def resident_mb(process: int) -> float:
+    text = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    row = next(each for each in text.splitlines() if each.startswith("VmRSS"))
+    return int(row.split()[1]) / 1_024
+
+
+def worst_of_all() -> Iterator[Hostile]:
+    yield from hostile_inputs()
+    for name, data in floods():
+        for is_connected in (False, True):
+            who = "" if is_connected else ", by a stranger"
+            yield Hostile(f"flood: {name}{who}", is_connected, (data * FLOOD_READS,), lasts_s=1)
+
+
 async def _connect(host: str, port: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection(host, int(port))
 
@@ -69,6 +92,13 @@ async def _send(host: str, port: str, hostile: Hostile) -> None:
         if hostile.is_connected:
             writer.write(encode(Connect("hostile"), MQTT_5))
             assert await reader.read(65_536)
+        if hostile.name.startswith("flood"):
+            writer.write(hostile.packets[0])
+            # It reads on, so that what it sends is taken; some of it nobody answers.
+            with contextlib.suppress(TimeoutError):
+                while await asyncio.wait_for(reader.read(65_536), hostile.lasts_s):
+                    pass
+            return
         async with asyncio.timeout(PATIENCE_S):
             for packet in hostile.packets:
                 writer.write(packet)
@@ -100,13 +130,21 @@ def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers", "3") as network:
         asyncio.run(network.whole())
         process = asyncio.run(network.statuses())["B2"]["pid"]
-        slow = {}
-        for hostile in hostile_inputs():
+        slow, large = {}, {}
+        before_mb = resident_mb(process)
+        for hostile in worst_of_all():
+            began_mb = most_mb = resident_mb(process)
             found_s = MOST_S
             for _ in range(ATTEMPTS):
                 found_s = min(found_s, asyncio.run(longest_ping(network, hostile)))
+                most_mb = max(most_mb, resident_mb(process))
                 if found_s < MOST_S:
                     break
             else:
                 slow[hostile.name] = found_s
+            if most_mb - began_mb > MOST_MORE_MB:
+                large[hostile.name] = most_mb - began_mb
+        left_mb = resident_mb(process) - before_mb
+    assert large == {}
+    assert left_mb < MOST_LEFT_MB
     assert slow == {}

@@ -2,12 +2,12 @@
 
 Each is a name, whether its client is connected when it sends it, and the bytes of the packet, or of
 a few that belong together.  A broker that serves others meanwhile may spend no more than a moment
-on any of them.
+on any of them.  `floods` are the smallest packets of each kind, as many as a socket brings at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from shoal.mqtt.encoder import encode
@@ -15,15 +15,27 @@ from shoal.mqtt.fields import MAX_SKIPPED, write_string, write_variable
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import (
+    Auth,
+    Connack,
     Connect,
+    Disconnect,
     Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
     Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
     Subscribe,
     SubscriptionRequest,
+    Unsuback,
     Unsubscribe,
     Will,
 )
 from shoal.mqtt.properties import MAX_USER_PROPERTIES, Properties
+from shoal.mqtt.reason_codes import ReasonCode
 
 # Room for what surrounds what is large.
 PACKET_BYTES = DEFAULT_LIMITS.maximum_packet_size - 200
@@ -31,6 +43,10 @@ STRING_BYTES = 65_000
 FILTER_BYTES = DEFAULT_LIMITS.maximum_filter_bytes
 TOPIC_FILTERS = DEFAULT_LIMITS.maximum_topic_filters
 TESTS = DEFAULT_LIMITS.maximum_filter_tests
+
+
+# What a socket may bring at once.
+READ_BYTES = 65_536
 
 
 class Hostile(NamedTuple):
@@ -49,6 +65,12 @@ def hostile_inputs() -> Iterator[Hostile]:
     for name, properties, payload in _publications():
         publish = Publish("hostile", payload, 1, packet_id=1, properties=properties)
         yield Hostile(f"PUBLISH: {name}", True, (_encode(publish),))
+    for packet in _every_kind():
+        # Before anybody has said who it is, and again from one that has.
+        yield Hostile(f"{type(packet).__name__}, by a stranger", False, (_encode(packet),))
+    for name, data in _odd_bytes():
+        yield Hostile(f"{name}, by a stranger", False, (data,))
+        yield Hostile(name, True, (data,))
     for count, size, name in (
         (MAX_SKIPPED + TOPIC_FILTERS, 1, "more topic filters than are read"),
         (PACKET_BYTES // 4, 1, "far more topic filters than are read"),
@@ -66,6 +88,66 @@ def hostile_inputs() -> Iterator[Hostile]:
     ]
     subscribe = _encode(_subscribe(["kept/#"], dict(filters())["tests"]))
     yield Hostile("tests of retained messages", True, (*kept, subscribe), lasts_s=2)
+
+
+def _every_kind() -> Iterator[Packet]:
+    """All that a client or a server may send, as long as they may be, but for CONNECT."""
+    long = Properties(reason_string="x" * STRING_BYTES)
+    yield Publish("a" * STRING_BYTES, bytes(PACKET_BYTES - STRING_BYTES), 2, packet_id=1)
+    yield Subscribe(1, (SubscriptionRequest("a" * STRING_BYTES),))
+    yield Unsubscribe(1, ("a" * STRING_BYTES,))
+    yield Connack(ReasonCode.SUCCESS, properties=long)
+    yield Suback(1, (ReasonCode.SUCCESS,) * (PACKET_BYTES - 10))
+    yield Unsuback(1, (ReasonCode.SUCCESS,) * (PACKET_BYTES - 10))
+    for kind in (Puback, Pubrec, Pubrel, Pubcomp):
+        yield kind(1, ReasonCode.SUCCESS, long)
+    yield Disconnect(ReasonCode.SUCCESS, long)
+    method = Properties(authentication_method="x", authentication_data=bytes(STRING_BYTES))
+    yield Auth(ReasonCode.CONTINUE_AUTHENTICATION, method)
+    yield Pingreq()
+    yield Pingresp()
+
+
+def _odd_bytes() -> Iterator[tuple[str, bytes]]:
+    """What is no packet, or none of this version."""
+    yield "a packet of type 0", _raw(0x00, bytes(PACKET_BYTES))
+    for kind in range(1, 16):
+        yield f"a packet of type {kind} full of zeroes", _raw(kind << 4, bytes(PACKET_BYTES))
+        yield f"a packet of type {kind} with wrong flags", _raw(kind << 4 | 0x0F, b"\0\1\0")
+        yield (
+            f"a packet of type {kind} that claims 256 MB",
+            bytes((kind << 4,)) + b"\xff\xff\xff\x7f",
+        )
+        yield f"a packet of type {kind}, its length without end", bytes((kind << 4,)) + b"\xff" * 8
+
+
+def floods() -> Iterator[tuple[str, bytes]]:
+    """The smallest packets of each kind, and those that are most work, by name."""
+    one = Subscribe(1, (SubscriptionRequest("a"),))
+    numbered = range(READ_BYTES // 8)
+    kinds: dict[str, Iterable[Packet]] = {
+        "PINGREQ": [Pingreq()],
+        "PUBACK of nothing": [Puback(1)],
+        "PUBREC of nothing": [Pubrec(1)],
+        "PUBREL of nothing": [Pubrel(1)],
+        "PUBCOMP of nothing": [Pubcomp(1)],
+        "PUBLISH": [Publish("a", b"")],
+        "PUBLISH, QoS 1": [Publish("a", b"", 1, packet_id=1)],
+        "PUBLISH, retained": [Publish("a", b"x", 1, True, packet_id=1)],
+        "PUBLISH, topics": [Publish(f"{number:x}", b"") for number in numbered],
+        "SUBSCRIBE": [one],
+        "SUBSCRIBE, topic filters": [
+            Subscribe(1, (SubscriptionRequest(f"{number:x}/#"),)) for number in numbered
+        ],
+        "SUBSCRIBE, groups": [
+            Subscribe(1, (SubscriptionRequest(f"$share/g/{number:x}"),)) for number in numbered
+        ],
+        "UNSUBSCRIBE": [Unsubscribe(1, ("a",))],
+        "SUBSCRIBE and UNSUBSCRIBE": [one, Unsubscribe(1, ("a",))],
+    }
+    for name, packets in kinds.items():
+        data = b"".join(map(_encode, packets))
+        yield name, (data * (READ_BYTES // len(data) + 1))[:READ_BYTES]
 
 
 def _retained(number: int) -> Publish:

@@ -134,6 +134,8 @@ class Client:
         """Bytes, or their hexadecimal text."""
         raw = bytes.fromhex(data) if isinstance(data, str) else data
         self.house.carry_out(self.connection.receive(raw, self.house.now_us))
+        while self.connection.holds and not self.connection.must_wait:
+            self.house.carry_out(self.connection.take_held(self.house.now_us))
 
     def lose(self) -> None:
         """The network connection breaks."""

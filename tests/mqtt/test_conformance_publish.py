@@ -440,6 +440,7 @@ def test_a_slow_client_gets_what_waited_and_no_more_than_is_kept() -> None:
     subscriber.connection.pause()
     for number in range(5):
         publisher.publish("a", b"%d" % number, qos=number % 2)
+        house.after(3)  # nobody waits for one who hangs
     assert subscriber.take() == []
     house.carry_out(subscriber.connection.resume(house.now_us))
     assert subscriber.take_payloads() == [b"0", b"1", b"2"]
@@ -453,6 +454,7 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     subscriber.connection.pause()
     for _ in range(4):
         publisher.publish("a", bytes(100), qos=1)
+        house.after(3)
     house.carry_out(subscriber.connection.resume(house.now_us))
     assert len(subscriber.take_payloads()) == 2
     subscriber.connection.pause()

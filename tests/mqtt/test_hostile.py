@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.mqtt.hostile import Hostile, hostile_inputs
+from shoal.mqtt.packets import Subscribe, SubscriptionRequest
+from tests.mqtt.hostile import Hostile, floods, hostile_inputs
 from tests.mqtt.house import House
+from tests.mqtt.network_house import Network
 
 # Calls of functions, written in Python or not: on an idle machine some 5,000,000 a second.
 MOST_CALLS = 600_000
@@ -47,3 +49,52 @@ def test_no_packet_takes_long(hostile: Hostile) -> None:
         assert time.process_time() - started_s < MOST_S
         # Answered, or closed: nothing is left out because it is large.
         assert client.take() or client.closed
+
+
+@pytest.mark.parametrize("is_networked", [False, True])
+@pytest.mark.parametrize("flood", list(floods()), ids=lambda flood: flood[0])
+def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> None:
+    """Before there were turns, a read of small SUBSCRIBEs held a broker for more than a second."""
+    house = House() if not is_networked else Network("B1", "B2")["B1"]
+    house.after(1)
+    client = house.connect("c")
+    client.is_listening = False
+    with Calls() as calls:
+        house.carry_out(client.connection.receive(flood[1], house.now_us))
+    assert calls.count < MOST_CALLS
+    turns = 0
+    while client.connection.holds and not client.connection.must_wait:
+        turns += 1
+        with Calls() as calls:
+            house.carry_out(client.connection.take_held(house.now_us))
+        assert calls.count < MOST_CALLS
+        assert turns < 1_000
+    assert client.connection.wants_reading
+
+
+def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
+    network = Network("B1", "B2")
+    network.after(1)
+    house = network["B1"]
+    client, other = house.connect("c"), house.connect("o")
+    for number in range(3_000):
+        client.send(Subscribe(1, (SubscriptionRequest(f"{number}/#"),)))
+    other.subscribe("7/#")
+    assert house.clients.subscriptions.count == 3_001
+    with Calls() as calls:
+        client.lose()
+    assert calls.count < MOST_CALLS
+    other.publish("2999/a", b"x", qos=1)  # for nobody
+    house.connect("c").subscribe("2999/#")
+    while house.clients.subscriptions.count > 2:
+        before = house.clients.subscriptions.count
+        deadline_us = house.clients.deadline_us
+        assert deadline_us is not None
+        assert deadline_us <= house.now_us + 10
+        house.now_us += 10
+        with Calls() as calls:
+            house.carry_out(house.clients.advance(house.now_us))
+        assert calls.count < MOST_CALLS
+        assert house.clients.subscriptions.count < before
+    assert house.clients.backlog.bytes == 0
+    assert sorted(each for each, _ in house.clients.door._subscriptions) == ["2999/#", "7/#"]

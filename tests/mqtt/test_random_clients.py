@@ -15,6 +15,7 @@ from shoal.matching import topic_matches
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.properties import Properties
+from tests.mqtt.backlogs import counted_again
 from tests.mqtt.house import Client, House
 
 SEEDS = range(30)
@@ -147,6 +148,7 @@ def test_random_clients(seed: int) -> None:
                     asked = [q for f, q in each.filters.items() if topic_matches(f, topic)]
                     if asked:
                         expected.append((topic, payload, min(qos, max(asked))))
+        assert house.clients.backlog.bytes == counted_again(house.clients)
     for subscriber, expected in zip(subscribers, due, strict=True):
         subscriber.settle()
         assert subscriber.client is not None
@@ -154,6 +156,7 @@ def test_random_clients(seed: int) -> None:
         assert session is not None
         assert (session.inflight, session.queued) == (0, 0)
         check(subscriber, expected)
+    assert house.clients.backlog.bytes == 0
 
 
 def check(subscriber: Subscriber, expected: list[tuple[str, bytes, int]]) -> None:

@@ -86,6 +86,7 @@ def test_a_flood_of_live_messages_is_bounded_by_the_queue() -> None:
     client.connection.pause()
     for _ in range(200):
         publisher.publish("a", bytes(SIZE), qos=1)
+        house.after(3)  # nobody waits for one who hangs
     assert client.connection.session.queued == 50
     assert client.connection.session.dropped == 150
     house.carry_out(client.connection.resume(house.now_us))

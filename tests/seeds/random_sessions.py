@@ -21,6 +21,7 @@ from shoal.broker.effects import (
     LinkReady,
     Received,
     Requested,
+    Returned,
     Send,
     SetTimer,
     Started,
@@ -54,6 +55,7 @@ from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined
+from tests.mqtt.backlogs import counted_again
 from tests.mqtt.house import SECOND, Client, House
 
 LIMITS = LinkLimits(silence_us=2**60)
@@ -147,6 +149,9 @@ class Site(House):
     def changed(self, changes: list[LinkChanged]) -> None:
         for change in changes:
             self.bring(change)
+        for other, link in self.links.items():
+            for carrier, custody in link.returned():
+                self.bring(Returned(other, carrier), custody)
 
     # --- a flush ------------------------------------------------------------------------------
 
@@ -533,6 +538,8 @@ class Life:
         self._come_in(30)
 
     def check(self) -> None:
+        for site in self.network.sites.values():
+            assert site.clients.backlog.bytes == counted_again(site.clients)
         for person in self.people:
             assert person.is_in, f"{person.name} was not let in"
         for publisher in self.publishers:

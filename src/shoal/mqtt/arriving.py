@@ -108,7 +108,7 @@ class Arriving:
         move = session.diversion
         if isinstance(move, Move) and move.arrival is not None:
             move.known.update(dict.fromkeys(came))
-            move.held += held
+            move.hold(held)
 
     def make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
         """Fill a session with what was sent."""
@@ -132,7 +132,8 @@ class Arriving:
                 move.note(key)
                 session.restore(outgoing)
         if given is not None:
-            move.held, given.held = given.held, []
+            held, given.held = given.held, []
+            move.hold(held)
             for each in move.held:
                 each.serial = 0
         may_subscribe = waiting.admission.permissions.may_subscribe

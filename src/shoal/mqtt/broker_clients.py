@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
+from shoal.mqtt.backlog import Backlog
 from shoal.mqtt.connecting import Terms
 from shoal.mqtt.connection import Connection
 from shoal.mqtt.content import Json
@@ -33,12 +34,14 @@ from shoal.mqtt.fan_out import FanOut
 from shoal.mqtt.federation import Federation
 from shoal.mqtt.homes import Home, Homes
 from shoal.mqtt.incoming import Owed
-from shoal.mqtt.journal import Journal
+from shoal.mqtt.journal import CANNOT_WRITE, Journal
 from shoal.mqtt.journal_records import GroupPut, TookPut
+from shoal.mqtt.leaving import LEAVING_TIMER, Leaving
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.packets import Connect
+from shoal.mqtt.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.retained import RetainedStore
 from shoal.mqtt.session import Outgoing, Session
@@ -47,6 +50,9 @@ from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.subscribing import Subscribing
 from shoal.mqtt.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
+
+# Why publications above QoS 0 are refused while they would have to wait.
+QUEUES_ARE_FULL = "what waits for clients has no room for more"
 
 _SILENCE_TIMER = "silence"
 _STATISTICS_TIMER = "statistics"
@@ -79,8 +85,10 @@ class BrokerClients:
         # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
         self.is_held = False
         self.held_bytes = 0
-        # Why publications above QoS 0 are refused; empty while they are not.
+        # Why the disk has publications above QoS 0 refused; empty while it does not.
         self.refusal = ""
+        # What is on its way to all clients.
+        self.backlog = Backlog(limits.maximum_all_queued_bytes, self._backlog_changed)
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
@@ -90,7 +98,8 @@ class BrokerClients:
         self._fan_out = FanOut(self.subscriptions, self.statistics)
         self._access = access or Everyone()
         self._timers = Timers()
-        self._sessions = Sessions(limits, self._timers, self.publish, self._forget)
+        self._leaving = Leaving(self.subscriptions, self._timers)
+        self._sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._forget)
         self._federation: Federation | None = None
         if self.door is not None:
             hand = self._fan_out.hand
@@ -121,6 +130,30 @@ class BrokerClients:
         """Refuse publications above QoS 0 for this reason, or with an empty text do not."""
         self.refusal = refusal
 
+    def reason_to_refuse(self, now_us: int) -> str:
+        """Why publications above QoS 0 are refused; empty while they are not."""
+        if self.journal is not None:
+            if self.journal.is_failing:
+                return CANNOT_WRITE
+            if self.refusal:
+                return self.refusal
+        if self.backlog.is_full:
+            return QUEUES_ARE_FULL
+        if self._federation is not None:
+            broker = self._federation.crowding.full(now_us)
+            if broker is not None:
+                return f"{QUEUES_ARE_FULL} at {broker}"
+        return ""
+
+    def _backlog_changed(self) -> None:
+        if self._federation is not None:
+            self._federation.crowding.changed()
+
+    @property
+    def patience(self) -> Patience:
+        """Who waits for clients that are behind."""
+        return self._sessions.patience
+
     @property
     def deadline_us(self) -> int | None:
         """When `advance` is to be called next, whatever else happens until then."""
@@ -137,10 +170,14 @@ class BrokerClients:
                 case (str(kind), Connection() as connection) if kind == _MORE_TIMER:
                     if connection.session is not None and not connection.is_closed:
                         connection.session.pump(now_us)
+                case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
+                    self.patience.go_on(connection, now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     self._sessions.end(self._sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
                     self._sessions.publish_will(self._sessions[client_id], now_us)
+                case (str(kind),) if kind == LEAVING_TIMER:
+                    self._leaving.due(now_us)
                 case (str(kind), about) if self._federation is not None:
                     self._federation.due(kind, about, now_us)
                 case _:
@@ -155,6 +192,7 @@ class BrokerClients:
         What a client was told when it connected holds as long as it is connected.
         """
         self.limits = self.subscribing.limits = self._sessions.limits = limits
+        self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
         self._access = access
@@ -244,6 +282,7 @@ class BrokerClients:
     def left(self, connection: Connection, now_us: int, with_will: bool) -> None:
         """A connection ended."""
         self._timers.cancel((_SILENCE_TIMER, connection))
+        self.patience.left(connection, now_us)
         session = connection.session
         if session is not None:
             self.statistics.connected -= 1
@@ -254,9 +293,10 @@ class BrokerClients:
 
     def _forget(self, session: Session, now_us: int) -> None:
         self._dropped += session.dropped
-        self.subscriptions.forget(session)
+        session.forget_all()
         if self._federation is not None:
             self._federation.roaming.ended(session, now_us)
+        self._leaving.add(session)
 
     # --- sessions move between brokers --------------------------------------------------------
 
@@ -326,7 +366,8 @@ class BrokerClients:
     def drop(self, session: Session, *, had: bool) -> None:
         """Another broker has the session; `had`: it is remembered that it was here."""
         self._dropped += session.dropped
-        self.subscriptions.forget(session)
+        session.forget_all()
+        self._leaving.add(session)
         self._sessions.drop(session)
         if self.journal is not None:
             self.journal.ended(session)
@@ -483,12 +524,16 @@ class BrokerClients:
 
     # --- statistics ---------------------------------------------------------------------------
 
+    @property
+    def dropped(self) -> int:
+        """Publications that sessions could not keep."""
+        return self._dropped + sum(session.dropped for session in self._sessions)
+
     def _publish_statistics(self, now_us: int) -> None:
         """Publish the $SYS topics, which stay on this broker."""
         statistics = self.statistics
         statistics.sessions = len(self._sessions)
-        dropped = sum(session.dropped for session in self._sessions)
-        statistics.publications_dropped = self._dropped + dropped
+        statistics.publications_dropped = self.dropped
         statistics.subscriptions = self.subscriptions.count
         statistics.retained = len(self.retained)
         for topic, text in statistics.texts(now_us).items():

@@ -14,8 +14,9 @@ ends this connection with the reason code that says why, and no other.
 | closed | dropped | dropped | dropped |
 
 While a client is owed too many answers, or publications must wait for some other reason, what it
-sends is held, in its order; but PINGREQ is answered, and what it says of publications that it got,
-or that were acknowledged to it, is heard.
+sends is held, in its order; so is the rest when it has sent more at once than others should wait
+for.  But PINGREQ is answered, and what it says of publications that it got, or that were
+acknowledged to it, is heard.
 
 A client that is sent to another broker gets nothing more here, but what it says about publications
 it got before counts, until it closes: so its next broker does not send them again.
@@ -79,6 +80,11 @@ MAX_HELD = 10_000
 MAX_HELD_BYTES = 262_144
 MAX_ALL_HELD_BYTES = 64 * 1_048_576
 
+# What one client has handled before others have their turn, in publications; a SUBSCRIBE or
+# UNSUBSCRIBE is as much work as so many, and each of its topic filters as much as one more.
+TURN = 2_000
+REQUEST_WORK = 20
+
 _PINGRESP = bytes((0xD0, 0))
 
 
@@ -107,6 +113,7 @@ class Connection:
         "certificate",
         "credentials",
         "is_held",
+        "is_waiting",
         "last_received_us",
         "outlet",
         "owner",
@@ -143,6 +150,8 @@ class Connection:
         self._connect: Connect | None = None
         # Whether the driver wants nothing taken for now.
         self.is_held = False
+        # Whether it waits for clients that read more slowly than it sends (see `patience`).
+        self.is_waiting = False
         self._held: list[Packet] = []
         self._held_bytes = 0
         self._is_lost = False
@@ -179,7 +188,7 @@ class Connection:
         """Whether what the client sends is not taken now, since it is owed too many answers or the
         driver says so.
         """
-        if self.is_held or self._clients.is_held:
+        if self.is_held or self.is_waiting or self._clients.is_held:
             return True
         return self._incoming is not None and self._incoming.is_full
 
@@ -214,15 +223,15 @@ class Connection:
         elif self.state is State.CONNECTED and (self._held or self.must_wait):
             self._hold(packets, len(data), now_us)
         else:
-            self._handle_all(packets, now_us)
+            self._handle_all(packets, now_us, len(data))
         return self._clients.take_effects()
 
     def take_held(self, now_us: int) -> list[ClientEffect]:
         """Take what was held, now that nothing must wait any more."""
         if self.state is State.CONNECTED:
-            held = self._let_go()
-            self._handle_all(held, now_us)
-            if self._is_lost:
+            size = self._held_bytes
+            self._handle_all(self._let_go(), now_us, size)
+            if self._is_lost and not self._held:
                 self.leave(now_us, with_will=True)
         return self._clients.take_effects()
 
@@ -253,6 +262,11 @@ class Connection:
         if self.session is not None:
             self.session.pump(now_us)
         return self._clients.take_effects()
+
+    def took(self, now_us: int) -> None:
+        """Some of what was written has gone out to the client."""
+        if self.session is not None:
+            self.session.took_us = now_us
 
     def redirect(self, server_reference: str, now_us: int) -> list[ClientEffect]:
         """Send the client to another broker, for now; what it had here is kept as agreed."""
@@ -329,10 +343,17 @@ class Connection:
 
     # --- what comes in ------------------------------------------------------------------------
 
-    def _handle_all(self, packets: list[Packet], now_us: int) -> None:
+    def _handle_all(self, packets: list[Packet], now_us: int, size: int = 0) -> None:
+        """Handle these, of so many bytes; what is too much for one turn is held."""
         has_published = False
+        work = 0
         try:
             for number, packet in enumerate(packets, start=1):
+                if work >= TURN and type(packet) not in _PASSING:
+                    rest = packets[number - 1 :]
+                    self._hold(rest, size * len(rest) // len(packets), now_us)
+                    return
+                work += 1
                 if type(packet) is Publish:
                     assert self._incoming is not None
                     self._incoming.on_publish(packet, now_us)
@@ -344,6 +365,8 @@ class Connection:
                     handler = _HANDLERS.get(type(packet))
                     if handler is None:
                         raise protocol_error(f"only a server sends {type(packet).__name__}")
+                    if type(packet) is Subscribe or type(packet) is Unsubscribe:
+                        work += REQUEST_WORK + _filters(packet)
                     handler(self, packet, now_us)
                     if type(packet) is Connect and self.state is State.CONNECTED and self.must_wait:
                         self._hold(packets[number:], 0, now_us)
@@ -523,6 +546,10 @@ class Connection:
 
     def _on_auth(self, packet: Auth, now_us: int) -> None:
         raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
+
+
+def _filters(packet: Subscribe | Unsubscribe) -> int:
+    return len(packet.requests if isinstance(packet, Subscribe) else packet.topic_filters)
 
 
 # What is handled though publications must wait.

@@ -1,6 +1,6 @@
 """What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
-about retained messages when one joins (see `joining`), about whose turn it is (see `sharing`), and
-about how far what they want has come (see `granting`).
+about retained messages when one joins (see `joining`), about whose turn it is (see `sharing`),
+about how far what they want has come (see `granting`), and about full queues (see `crowding`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -219,6 +219,13 @@ class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
     broker: BrokerId
 
 
+class Full(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whether this broker's queues have no room for more that must be kept."""
+
+    broker: BrokerId
+    is_full: bool
+
+
 class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message for a member of a group, from the broker that it was published at.
 
@@ -263,6 +270,7 @@ Control = (
     | Kept
     | Told
     | Mark
+    | Full
     | Members
     | Shared
     | Took

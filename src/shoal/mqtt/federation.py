@@ -1,8 +1,9 @@
 """What the MQTT side of one broker does together with those of the others in its network.
 
 Sessions follow their clients (`roaming`), shared subscriptions take turns (`sharing`), SUBACK comes
-when all have heard of a subscription (`granting`), and whoever joins is told what it missed
-(`joining`).  They speak through the door by controls; each goes to the part that it concerns.
+when all have heard of a subscription (`granting`), whoever joins is told what it missed
+(`joining`), and whose queues are full says so (`crowding`).  They speak through the door by
+controls; each goes to the part that it concerns.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shoal.model import SubscriptionId
 from shoal.mqtt.controls import (
+    Full,
     Hello,
     Here,
     Kept,
@@ -23,6 +25,7 @@ from shoal.mqtt.controls import (
     Took,
     decode_control,
 )
+from shoal.mqtt.crowding import CROWDING_TIMER, Crowding
 from shoal.mqtt.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.joining import Joining
 from shoal.mqtt.messages import Message
@@ -57,6 +60,8 @@ class Federation:
         tellers = (self.roaming.tell_clients, self.sharing.tell)
         self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
         self.joining.join(now_us)
+        backlog = clients.backlog
+        self.crowding = Crowding(broker_id, door, timers, lambda: backlog.is_full)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""
@@ -77,6 +82,8 @@ class Federation:
                 self.sharing.due(what, now_us)
             case int() if kind == GRANTING_TIMER:
                 self.granting.due(now_us)
+            case () if kind == CROWDING_TIMER:
+                self.crowding.due(now_us)
             case ():
                 self.joining.due(kind, now_us)
 
@@ -89,5 +96,7 @@ class Federation:
             self.sharing.hear(control, now_us)
         elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):
             self.joining.hear(control, now_us)
+        elif isinstance(control, Full):
+            self.crowding.hear(control, now_us)
         else:
             self.roaming.hear(control, now_us)

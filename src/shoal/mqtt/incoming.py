@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.encoder import encode_acknowledgement
 from shoal.mqtt.errors import MqttError, protocol_error
-from shoal.mqtt.journal import CANNOT_WRITE
 from shoal.mqtt.messages import Message, message_of_publish
 from shoal.mqtt.outlet import Outlet
 from shoal.mqtt.packet_types import MQTT_5
@@ -156,9 +155,8 @@ class Incoming:
                     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
                     f"{len(self._receiving)} publications of QoS 2 are not released yet",
                 )
-        journal = self._clients.journal
-        if qos and journal is not None:
-            refusal = CANNOT_WRITE if journal.is_failing else self._clients.refusal
+        if qos:
+            refusal = self._clients.reason_to_refuse(now_us)
             if refusal:
                 self._refuse(qos, packet_id, refusal)
                 return

@@ -36,6 +36,7 @@ class Message:
         "attributes",
         "epoch",
         "expires_us",
+        "keepers",
         "key",
         "number",
         "payload",
@@ -77,6 +78,8 @@ class Message:
         # Where it is written, if anywhere (see `journal`).
         self.number = 0
         self.epoch = 0
+        # How many sessions have it on its way (see `backlog`).
+        self.keepers = 0
         self._halves: dict[Any, Halves] | None = None
         if properties.message_expiry_interval_s is not None:
             self.expires_from(published_us)

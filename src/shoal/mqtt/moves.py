@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId
@@ -135,13 +135,22 @@ class Move:
     ) -> None:
         """This broker got something for the session."""
         if self.is_holding:
+            if not qos and self.session.backlog.is_full:
+                self.session.dropped += 1
+                return
             outgoing = Outgoing(message, qos, retain, identifiers)
             outgoing.is_held = True
-            self.held.append(outgoing)
+            self.hold((outgoing,))
             if qos and self.session.journal is not None:
                 self.session.journal.item(self.session, outgoing)
         else:
             self._pass_own(message, qos, retain, identifiers, now_us)
+
+    def hold(self, held: Iterable[Outgoing]) -> None:
+        """Hold these back, too."""
+        for outgoing in held:
+            self.session.backlog.enter(outgoing.message)
+            self.held.append(outgoing)
 
     def came(self, item: Item, now_us: int) -> None:
         """The broker where the session was sends something on."""
@@ -163,6 +172,7 @@ class Move:
         self.is_holding = False
         held, self.held = self.held, []
         for each in held:
+            self.session.backlog.leave(each.message)
             if self.session.journal is not None:
                 self.session.journal.item_done(self.session, each)
             self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us)

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, BrokerId, Filter
+from shoal.mqtt.backlog import ENTRY_BYTES, Backlog
 from shoal.mqtt.errors import protocol_error
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
 from shoal.mqtt.packets import Will
+from shoal.mqtt.patience import Patience
 from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
 
 if TYPE_CHECKING:
@@ -158,12 +160,15 @@ class Session:
     __slots__ = (
         "_feeds",
         "_inflight",
+        "_is_behind",
         "_last_id",
+        "_patience",
         "_queued_bytes",
         "_resend",
         "_waiting",
         "_waiting_at_0",
         "arriving_us",
+        "backlog",
         "began_us",
         "client_id",
         "diversion",
@@ -178,12 +183,19 @@ class Session:
         "outlet",
         "received",
         "subscriptions",
+        "took_us",
         "unsettled",
         "user",
         "will",
     )
 
-    def __init__(self, client_id: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        limits: Limits,
+        backlog: Backlog | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.client_id = client_id
         # Whose it is; nobody else may connect to it.
         self.user = ""
@@ -210,6 +222,12 @@ class Session:
         # Where messages go while the session moves between brokers (see `roaming`).
         self.diversion: Diversion | None = None
         self.limits = limits
+        # What is on its way in all sessions, counted.
+        self.backlog = backlog if backlog is not None else Backlog()
+        # Who waits for it while it is behind, and when it last took something that waited.
+        self._patience = patience
+        self._is_behind = False
+        self.took_us = 0
         self._last_id = 0
         # By packet identifier, oldest first; those of `_resend` were not sent on this connection.
         self._inflight: dict[int, Outgoing] = {}
@@ -233,6 +251,11 @@ class Session:
     @property
     def queued(self) -> int:
         return len(self._waiting) if self._waiting is not None else 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the client, and is not in flight."""
+        return self._queued_bytes + ENTRY_BYTES * self.queued
 
     @property
     def takes_at_once(self) -> bool:
@@ -264,10 +287,13 @@ class Session:
                 outlet.send_now(message, retain, identifiers, now_us)
                 return
             if qos and not (self._waiting or self._resend) and len(self._inflight) < outlet.window:
+                self.backlog.enter(message)
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
                 return
         elif qos == 0 and outlet is None:
             return
+        if outlet is not None:
+            self._falls_behind(message, now_us)
         self._keep(Outgoing(message, qos, retain, identifiers))
 
     def feed(self, name: str, messages: Iterator[Outgoing | None], now_us: int) -> None:
@@ -278,16 +304,16 @@ class Session:
     def attach(self, outlet: Outlet, now_us: int) -> None:
         """The client is back: all that is in flight is sent again [MQTT-4.4.0-1]."""
         self.outlet = outlet
+        self.took_us = now_us
         self._resend = dict.fromkeys(self._inflight)
         self.pump(now_us)
 
-    def detach(self) -> None:
+    def detach(self, now_us: int) -> None:
         """The client is gone; what waits at QoS 0 goes with it."""
         self.outlet = None
-        if self._waiting:
-            self._waiting = deque(each for each in self._waiting if each.qos)
-            self._waiting_at_0 = 0
-            self._queued_bytes = sum(each.message.size for each in self._waiting)
+        self._has_caught_up(now_us)
+        self.drop_at_0(0, is_lost=False)
+        self.backlog.forget(self)
 
     def pump(self, now_us: int) -> None:
         """Send what can be sent now: again what was in flight, then what has waited."""
@@ -307,17 +333,47 @@ class Session:
                 self._is_done(outgoing)
         while self._waiting and outlet.writable:
             if self._waiting[0].qos and len(self._inflight) - len(self._resend) >= outlet.window:
-                return
+                break
             outgoing = self._waiting.popleft()
             message = outgoing.message
             self._queued_bytes -= message.size
-            self._waiting_at_0 -= not outgoing.qos
             if message.has_expired(now_us):
+                self._waiting_at_0 -= not outgoing.qos
                 self._is_done(outgoing)
-                continue
-            self._send(outgoing, outlet, now_us)
+            elif outgoing.qos:
+                self._send_new(outgoing, outlet, now_us)
+            else:
+                self._waiting_at_0 -= 1
+                self.backlog.leave(message)
+                outlet.send_now(message, outgoing.retain, outgoing.identifiers, now_us)
+            self.took_us = now_us
+        if self._is_behind and not self._is_filled(4):
+            self._has_caught_up(now_us)
         if self._feeds:
             self._pump_feeds(outlet, now_us)
+
+    # --- who waits for it ---------------------------------------------------------------------
+
+    def _is_filled(self, part: int) -> bool:
+        """Whether at least half, a quarter, … of what may wait does."""
+        limits = self.limits
+        return (
+            part * self.queued > limits.maximum_queued_messages
+            or part * self._queued_bytes > limits.maximum_queued_bytes
+        )
+
+    def _falls_behind(self, message: Message, now_us: int) -> None:
+        """A message is about to wait for a client that is there."""
+        if not self._waiting:
+            self.took_us = now_us
+        if self._patience is not None and (self._is_behind or self._is_filled(2)):
+            self._is_behind = True
+            self._patience.sent(self, message.publisher, now_us)
+
+    def _has_caught_up(self, now_us: int) -> None:
+        if self._is_behind and self._patience is not None:
+            self._is_behind = False
+            self._patience.caught_up(self, now_us)
 
     def _pump_feeds(self, outlet: Outlet, now_us: int) -> None:
         assert self._feeds is not None
@@ -331,13 +387,11 @@ class Session:
             if outgoing is None:
                 outlet.pump_again()
                 return
-            self._send(outgoing, outlet, now_us)
-
-    def _send(self, outgoing: Outgoing, outlet: Outlet, now_us: int) -> None:
-        if outgoing.qos:
-            self._send_new(outgoing, outlet, now_us)
-        else:
-            outlet.send_now(outgoing.message, outgoing.retain, outgoing.identifiers, now_us)
+            if outgoing.qos:
+                self.backlog.enter(outgoing.message)
+                self._send_new(outgoing, outlet, now_us)
+            else:
+                outlet.send_now(outgoing.message, outgoing.retain, outgoing.identifiers, now_us)
 
     # --- moving to another broker -------------------------------------------------------------
 
@@ -349,6 +403,7 @@ class Session:
     def restore(self, outgoing: Outgoing) -> None:
         """Take over what was on its way; in flight if it has a packet identifier."""
         if outgoing.packet_id:
+            self.backlog.enter(outgoing.message)
             self._inflight[outgoing.packet_id] = outgoing
             self._last_id = outgoing.packet_id
         else:
@@ -413,8 +468,7 @@ class Session:
 
     def _finish(self, packet_id: int, now_us: int) -> None:
         outgoing = self._inflight.pop(packet_id)
-        if self.journal is not None:
-            self.journal.item_done(self, outgoing)
+        self._is_done(outgoing)
         self._resend.pop(packet_id, None)
         if self._resend or self._waiting or self._feeds:
             self.pump(now_us)
@@ -445,15 +499,54 @@ class Session:
         if (
             len(self._waiting) >= self.limits.maximum_queued_messages
             or self._queued_bytes + size > self.limits.maximum_queued_bytes
+            or (self.backlog.is_full and not outgoing.qos)
         ):
             self.dropped += 1
             return
         self._queued_bytes += size
-        self._waiting_at_0 += not outgoing.qos
         self._waiting.append(outgoing)
-        if self.journal is not None and outgoing.qos:
+        if not outgoing.qos:
+            self._waiting_at_0 += 1
+            self.backlog.waits_at_0(self)
+        elif self.journal is not None:
             self.journal.item(self, outgoing)
+        self.backlog.enter(outgoing.message)
+
+    def drop_at_0(self, level: int, *, is_lost: bool = True) -> bool:
+        """Drop what waits at QoS 0, the newest first, until no more bytes wait than this.
+
+        Whether any of QoS 0 is left.
+        """
+        waiting, kept, waiting_bytes = self._waiting, [], self.waiting_bytes
+        while waiting and self._waiting_at_0 and waiting_bytes > level:
+            outgoing = waiting.pop()
+            if outgoing.qos:
+                kept.append(outgoing)
+                continue
+            size = outgoing.message.size
+            waiting_bytes -= size + ENTRY_BYTES
+            self._queued_bytes -= size
+            self._waiting_at_0 -= 1
+            self.dropped += is_lost
+            self.backlog.leave(outgoing.message)
+        if waiting is not None:
+            waiting.extend(reversed(kept))
+        return self._waiting_at_0 > 0
+
+    def forget_all(self) -> None:
+        """The session is over, or elsewhere: nothing is on its way here."""
+        for outgoing in self.on_its_way():
+            self.backlog.leave(outgoing.message)
+        if self.diversion is not None:
+            for outgoing in self.diversion.held:
+                self.backlog.leave(outgoing.message)
+        self.backlog.forget(self)
+        self._inflight.clear()
+        self._resend.clear()
+        self._waiting = self._feeds = None
+        self._waiting_at_0 = self._queued_bytes = 0
 
     def _is_done(self, outgoing: Outgoing) -> None:
+        self.backlog.leave(outgoing.message)
         if self.journal is not None:
             self.journal.item_done(self, outgoing)

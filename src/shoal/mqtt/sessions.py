@@ -19,9 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from shoal.mqtt.backlog import Backlog
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
 from shoal.mqtt.packets import Connect
+from shoal.mqtt.patience import Patience
 from shoal.mqtt.reason_codes import ReasonCode
 from shoal.mqtt.session import Session
 from shoal.mqtt.timers import Timers
@@ -46,12 +48,15 @@ class Sessions:
     def __init__(
         self,
         limits: Limits,
+        backlog: Backlog,
         timers: Timers,
         publish: Callable[[Message, int], object],
         forget: Callable[[Session, int], None],
     ) -> None:
         self.limits = limits
+        self._backlog = backlog
         self._timers = timers
+        self.patience = Patience(timers, self.get)
         self._publish = publish
         self._forget = forget
         self._sessions: dict[str, Session] = {}
@@ -75,7 +80,9 @@ class Sessions:
 
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
-        session = self._sessions[client_id] = Session(client_id, self.limits)
+        session = self._sessions[client_id] = Session(
+            client_id, self.limits, self._backlog, self.patience
+        )
         return session
 
     def suspend(self, session: Session) -> None:
@@ -113,7 +120,7 @@ class Sessions:
 
     def left(self, session: Session, now_us: int, *, with_will: bool) -> None:
         """The session's client is gone."""
-        session.detach()
+        session.detach(now_us)
         if not with_will:
             session.will = None
         expiry_s = session.expiry_interval_s

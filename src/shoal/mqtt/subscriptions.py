@@ -10,6 +10,7 @@ Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from shoal.matching import TopicIndex
@@ -77,14 +78,20 @@ class Subscriptions:
             self.count -= 1
         return known
 
-    def forget(self, session: Session) -> list[ClientSubscription]:
-        """Take out all subscriptions of a session."""
-        known = list(session.subscriptions.values())
-        for subscription in known:
+    def forget(self, session: Session, most: int) -> bool:
+        """Take out subscriptions of a session, all that are shared and so many others.
+
+        Whether none is left.
+        """
+        known = session.subscriptions
+        leaving = [each for each in known.values() if each.shared]
+        plain = (each for each in known.values() if not each.shared)
+        leaving += islice(plain, most)
+        for subscription in leaving:
             self._take_out(subscription)
-        self.count -= len(known)
-        session.subscriptions.clear()
-        return known
+            del known[subscription.text]
+        self.count -= len(leaving)
+        return not known
 
     def presence_changed(self, session: Session) -> None:
         """The session's client came or left: its groups choose among others now."""

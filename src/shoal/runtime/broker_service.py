@@ -24,6 +24,7 @@ from shoal.broker.link_controls import CONTROLS
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
+from shoal.mqtt.broker_clients import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.clock import Clock
@@ -218,6 +219,8 @@ class BrokerService:
             found.append("a disk that takes the journal")
         if self.door.clients.refusal:
             found.append(f"room on disk: {self.door.clients.refusal}")
+        if self.door.clients.backlog.is_full:
+            found.append(f"room: {QUEUES_ARE_FULL}")
         listeners = self.section.listeners()
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
@@ -246,6 +249,10 @@ class BrokerService:
                 "retained": len(self.door.clients.retained),
                 "publications": statistics.publications_received,
                 "deliveries": statistics.deliveries,
+                "dropped": self.door.clients.dropped,
+                "refused": statistics.publications_refused,
+                "queued_bytes": self.door.clients.backlog.bytes,
+                "queues_are_full": self.door.clients.backlog.is_full,
             },
             "journal": self.door.journal.status if self.door.journal is not None else None,
             "publishers": self.publishers.status(),

@@ -12,6 +12,8 @@ import asyncio
 import select
 from collections.abc import Callable
 
+from shoal.runtime.doors.reading import Reading
+
 # Long enough for a client to read what was said and close; one that does not is cut off.
 LINGER_S = 1.0
 # Linux alone says that the other end has said its last word; elsewhere a reset counts.
@@ -22,11 +24,23 @@ class Lingering(asyncio.Protocol):
     """A client's connection, which the broker ends on its side first."""
 
     _transport: asyncio.Transport
+    _reading: Reading
     pause_reading: Callable[[], None]
+    resume_reading: Callable[[], None]
 
     def __init__(self) -> None:
         self._is_half_closed = False
         self._is_over = False
+
+    def _begin(self, transport: asyncio.Transport, take: Callable[[bytes], None]) -> None:
+        """The client is there; what it says goes to `take`."""
+        self._transport = transport
+        self._reading = Reading(transport, take)
+        self.pause_reading = self._reading.pause
+        self.resume_reading = self._reading.resume
+
+    def data_received(self, data: bytes) -> None:
+        self._reading.received(data)
 
     def half_close(self) -> None:
         """Say no more behind what was written, and read on."""
@@ -36,7 +50,7 @@ class Lingering(asyncio.Protocol):
             self.pause_reading = self._go_on_reading
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-            self._transport.resume_reading()
+            self._reading.resume()
 
     def close(self) -> None:
         """Say no more, and hear no more."""
@@ -53,6 +67,10 @@ class Lingering(asyncio.Protocol):
         poll = select.poll()
         poll.register(connection.fileno(), _HANGUPS)
         return bool(poll.poll(0))
+
+    def unwritten(self) -> int:
+        """How many bytes are still to be written to the client."""
+        return self._transport.get_write_buffer_size()
 
     def _say_goodbye(self) -> None:
         """What is said last."""

@@ -40,6 +40,11 @@ _MICROSECONDS = 1_000_000
 # How much may wait to be written to a client before its session keeps the rest; a client that
 # reads at all empties this in a moment.
 WRITE_BUFFER_BYTES = 256 * 1_024
+# What is delivered before the loop is through with what is ready: who must wait for readers is
+# known before a socket has brought megabytes.
+MOST_DELIVERED = 1_000
+# How often it is seen whether clients that are behind read.
+SEE_US = 100_000
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +74,9 @@ class Socket(Protocol):
 
     def is_gone(self) -> bool:
         """Whether the client has hung up, even if what it said before is not read yet."""
+
+    def unwritten(self) -> int:
+        """How many bytes are still to be written to the client."""
 
 
 class MqttDoor:
@@ -118,6 +126,11 @@ class MqttDoor:
         # Those that hold something which may not be taken yet.
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
+        # How much was still to be written to clients that are behind, and when that was seen.
+        self._unwritten: dict[Connection, int] = {}
+        self._seen_us = 0
+        # Whether the log knows that the queues are full.
+        self._is_full = False
         self._servers: list[asyncio.Server] = []
         self._timer: Alarm | None = None
         self._timer_us: int | None = None
@@ -198,6 +211,8 @@ class MqttDoor:
     def received(self, connection: Connection, data: bytes) -> None:
         """Bytes of a client."""
         self.carry_out(connection.receive(data, self.node.clock.now_us()))
+        if len(self._delivered) >= MOST_DELIVERED:
+            self._hand_on()
         if connection.holds:
             self._holding[connection] = None
         if not connection.wants_reading:
@@ -341,10 +356,26 @@ class MqttDoor:
     def _take_held(self) -> None:
         """Go on with what connections held."""
         now_us = self.node.clock.now_us()
-        for connection in [each for each in self._holding if not each.must_wait]:
-            del self._holding[connection]
-            self.carry_out(connection.take_held(now_us))
-            self.node.schedule_flush()
+        for connection in list(self._holding):
+            if not connection.must_wait:  # now: what was taken before it may have changed that
+                del self._holding[connection]
+                self.carry_out(connection.take_held(now_us))
+                if connection.holds:
+                    self._holding[connection] = None
+                self.node.schedule_flush()
+
+    def _see_who_reads(self) -> None:
+        """Of clients that are behind, whether they take something; asked now and then."""
+        now_us = self.node.clock.now_us()
+        if now_us - self._seen_us < SEE_US:
+            return
+        self._seen_us, before, self._unwritten = now_us, self._unwritten, {}
+        for connection in self.clients.patience.behind:
+            socket = self._sockets.get(connection)
+            if socket is not None:
+                size = self._unwritten[connection] = socket.unwritten()
+                if size < before.get(connection, size):
+                    connection.took(now_us)
 
     def _go_on(self) -> None:
         """Read on from those that want it."""
@@ -391,6 +422,9 @@ class MqttDoor:
             for problem in self.clients.problems:
                 _log.error("not kept", extra={"problem": problem})
             self.clients.problems.clear()
+        if self.clients.backlog.is_full != self._is_full:
+            self._tell_of_queues()
+        self._see_who_reads()
         if self._waiting:
             self._go_on()
         if self._holding and not self.clients.is_held:
@@ -398,6 +432,15 @@ class MqttDoor:
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
             self._set_timer(deadline_us)
+
+    def _tell_of_queues(self) -> None:
+        backlog = self.clients.backlog
+        self._is_full = backlog.is_full
+        extra = {"bytes": backlog.bytes, "dropped": self.clients.dropped}
+        if self._is_full:
+            _log.warning("queues are full; publications above QoS 0 are refused", extra=extra)
+        else:
+            _log.warning("queues have room again", extra=extra)
 
     def _set_timer(self, deadline_us: int) -> None:
         if self._timer is not None:
@@ -422,12 +465,10 @@ class MqttSocket(Lingering):
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         self.write = transport.write
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
-        self._transport = transport
+        self._begin(transport, self._take)
         self._connection = self._door.opened(self, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         if not self._is_over:
             self._door.received(self._connection, data)
 

@@ -69,13 +69,11 @@ class WebSocket(Lingering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._transport = transport
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
+        self._begin(transport, self._take)
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_late)
 
-    def data_received(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
         if self._is_over:
             return
         try:

@@ -34,6 +34,12 @@ _MQTT = {
     "sessions": ("shoal_mqtt_sessions", "MQTT sessions, of clients here and away."),
     "subscriptions": ("shoal_mqtt_subscriptions", "Subscriptions of MQTT clients."),
     "retained": ("shoal_mqtt_retained_messages", "Retained messages."),
+    "queued_bytes": ("shoal_mqtt_queued_bytes", "On the way to all MQTT clients."),
+    "queues_are_full": ("shoal_mqtt_queues_full", "1 while QoS 1 and 2 are refused for that."),
+}
+_MQTT_COUNTERS = {
+    "dropped": ("shoal_mqtt_dropped", "Deliveries that queues had no room for."),
+    "refused": ("shoal_mqtt_refused", "Publications of MQTT clients that were refused."),
 }
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),
@@ -61,7 +67,9 @@ class Metrics(Collector):
             yield GaugeMetricFamily(f"shoal_routing_{key}", f"Rows: {key}.", value=value)
         mqtt = status.get("mqtt") or {}
         for key, (name, text) in _MQTT.items():
-            yield GaugeMetricFamily(name, text, value=mqtt.get(key, 0))
+            yield GaugeMetricFamily(name, text, value=float(mqtt.get(key, 0)))
+        for key, (name, text) in _MQTT_COUNTERS.items():
+            yield CounterMetricFamily(name, text, value=mqtt.get(key, 0))
         journal = status.get("journal")
         if journal:
             for key, (name, text) in _JOURNAL.items():

@@ -3,7 +3,8 @@
 Each table is a folder, such as `deliveries.parquet`, to which every broker of the network may add
 files.  Rows are gathered in memory and written, off the loop, as a file of their own when there
 are enough of them or they are old enough; a file is there whole or not at all.  What a broker
-that is killed had not written yet is lost: a trace is for learning, not for accounting.
+that is killed had not written yet is lost: a trace is for learning, not for accounting.  Arrow is
+imported when there are rows to write.
 
 | table | one row for |
 | --- | --- |
@@ -22,11 +23,9 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Publish
@@ -34,29 +33,49 @@ from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
 from shoal.model import BrokerId
 from shoal.runtime.network_file import TraceSection
 
-_TYPES = {"text": pa.string(), "integer": pa.int64(), "double": pa.float64()}
-_COLUMNS = {
-    "publications": ("publisher text, sequence integer, published_us integer, first_broker text"),
-    "deliveries": (
-        "publisher text, sequence integer, subscription text, client text, broker text, "
-        "published_us integer, delivered_us integer, hops integer"
-    ),
-    "selections": (
-        "publisher text, broker text, started_us integer, requested_us integer, "
-        "answered_us integer, decided_us integer, candidates integer, target text, "
-        "rate_now double, rate_target double, delay_now_us double, delay_target_us double"
-    ),
-    "migrations": (
-        "publisher text, source text, target text, path_hops integer, paused_us integer, "
-        "resumed_us integer"
-    ),
-    "refusals": "broker text, sender text, reason text",
-}
-TRACE_TABLES: Mapping[str, Any] = {
-    name: pa.schema(
-        [(column, _TYPES[kind]) for column, kind in (each.split() for each in text.split(", "))]
-    )
-    for name, text in _COLUMNS.items()
+if TYPE_CHECKING:
+    from shoal.runtime.operations.trace_files import Columns
+
+TRACE_TABLES: Mapping[str, Columns] = {
+    "publications": {
+        "publisher": "text",
+        "sequence": "integer",
+        "published_us": "integer",
+        "first_broker": "text",
+    },
+    "deliveries": {
+        "publisher": "text",
+        "sequence": "integer",
+        "subscription": "text",
+        "client": "text",
+        "broker": "text",
+        "published_us": "integer",
+        "delivered_us": "integer",
+        "hops": "integer",
+    },
+    "selections": {
+        "publisher": "text",
+        "broker": "text",
+        "started_us": "integer",
+        "requested_us": "integer",
+        "answered_us": "integer",
+        "decided_us": "integer",
+        "candidates": "integer",
+        "target": "text",
+        "rate_now": "double",
+        "rate_target": "double",
+        "delay_now_us": "double",
+        "delay_target_us": "double",
+    },
+    "migrations": {
+        "publisher": "text",
+        "source": "text",
+        "target": "text",
+        "path_hops": "integer",
+        "paused_us": "integer",
+        "resumed_us": "integer",
+    },
+    "refusals": {"broker": "text", "sender": "text", "reason": "text"},
 }
 _RECORDS: Mapping[type, str] = {
     SelectionRecord: "selections",
@@ -121,7 +140,7 @@ class TraceWriter:
         table = _RECORDS.get(type(record))
         if table is not None:
             fields = msgspec.structs.asdict(record)
-            self._add(table, [tuple(fields[name] for name in TRACE_TABLES[table].names)])
+            self._add(table, [tuple(fields[name] for name in TRACE_TABLES[table])])
 
     def _add(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         gathered = self._rows[table]
@@ -158,14 +177,11 @@ class TraceWriter:
             _log.error("trace not written", extra={"path": str(path), "problem": str(error)})
 
     def _write_now(self, table: str, rows: list[tuple[Any, ...]], path: Path) -> None:
-        schema = TRACE_TABLES[table]
-        columns = [
-            pa.array(values, type=field.type)
-            for field, values in zip(schema, zip(*rows, strict=True), strict=True)
-        ]
+        from shoal.runtime.operations.trace_files import write_rows
+
         # Spark reads no file whose name begins with a dot.
         partial = path.with_name(f".{path.name}.partial")
-        pq.write_table(pa.Table.from_arrays(columns, schema=schema), partial)
+        write_rows(partial, TRACE_TABLES[table], rows)
         partial.rename(path.with_name(path.name + _SUFFIX))
         ours = re.compile(rf"{re.escape(self._broker)}-\d+-\d+{re.escape(_SUFFIX)}")
         files = sorted(each for each in path.parent.iterdir() if ours.fullmatch(each.name))

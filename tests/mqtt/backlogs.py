@@ -1,0 +1,17 @@
+"""What a broker's backlog must come to, counted again from what its sessions hold."""
+
+from __future__ import annotations
+
+from shoal.mqtt.backlog import ENTRY_BYTES, MESSAGE_BYTES
+from shoal.mqtt.broker_clients import BrokerClients
+
+
+def counted_again(clients: BrokerClients) -> int:
+    messages = []
+    for session in clients._sessions:
+        messages += [each.message for each in session.on_its_way()]
+        if session.diversion is not None:
+            messages += [each.message for each in session.diversion.held]
+    each_once = {id(message): message for message in messages}.values()
+    kept = sum(MESSAGE_BYTES + message.size for message in each_once)
+    return kept + ENTRY_BYTES * len(messages)

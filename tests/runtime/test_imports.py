@@ -1,0 +1,64 @@
+"""A broker's process imports what a broker needs, and not 90 MB more, 15 times on a machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# What pipelines, notebooks, reports and large indexes need.
+TOO_LARGE = ("bokeh", "llvmlite", "matplotlib", "numba", "pandas", "pyarrow", "pyspark", "scipy")
+STARTED = """
+import asyncio, sys
+from pathlib import Path
+import shoal.cli.main
+import shoal.cli.commands.serve
+import shoal.runtime.serving
+from shoal.broker.messages import Publish
+from shoal.model import Publication
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.network_file import parse_network
+
+async def run():
+    address = "127.0.0.1:0"
+    brokers = [{"name": "B1", "peers": address, "mqtt": address, "admin": address}]
+    access = {"anonymous": True}
+    trace = {"folder": sys.argv[1]}
+    network = parse_network({"name": "n", "brokers": brokers, "access": access, "trace": trace})
+    service = BrokerService(network, "B1")
+    await service.start()
+    before = sorted(set(sys.modules))
+    first = Publication(publisher="p", sequence=1, published_us=1, attributes={"a": 1})
+    service.trace.published(Publish((first,)))
+    await service.stop()
+    after = sorted(set(sys.modules))
+    print(" ".join(before))
+    print(" ".join(after))
+
+asyncio.run(run())
+"""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str]]:
+    """What is imported when a broker that traces has started, and when it has written rows."""
+    folder = tmp_path_factory.mktemp("trace")
+    command = [sys.executable, "-c", STARTED, str(folder)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    before, after = found.stdout.splitlines()
+    assert list(Path(folder).glob("publications.parquet/*.parquet"))
+    return set(before.split()), set(after.split())
+
+
+def test_a_broker_starts_without_what_it_may_never_need(
+    modules: tuple[set[str], set[str]],
+) -> None:
+    before, _ = modules
+    assert [name for name in TOO_LARGE if name in before] == []
+
+
+def test_a_trace_is_written_without_pandas(modules: tuple[set[str], set[str]]) -> None:
+    _, after = modules
+    assert [name for name in TOO_LARGE if name in after] == ["pyarrow"]
