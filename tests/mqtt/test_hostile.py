@@ -24,6 +24,8 @@ MOST_CALLS_OF_A_MESSAGE = 250_000
 # for processors that others use too.
 MOST_S = 1.0
 
+INPUTS = list(hostile_inputs())
+
 
 class Calls:
     """Counts the calls of functions while it is entered."""
@@ -53,7 +55,7 @@ def turns(house: House, client: Client, data: bytes) -> Iterator[int]:
         yield calls.count
 
 
-@pytest.mark.parametrize("hostile", list(hostile_inputs()), ids=lambda hostile: hostile.name)
+@pytest.mark.parametrize("hostile", INPUTS, ids=lambda hostile: hostile.name)
 def test_no_packet_takes_long(hostile: Hostile) -> None:
     house = House()
     client = house.connect("c") if hostile.is_connected else house.open()
@@ -65,7 +67,11 @@ def test_no_packet_takes_long(hostile: Hostile) -> None:
         assert client.take() or client.closed
 
 
-@pytest.mark.parametrize("hostile", list(hostile_inputs()), ids=lambda hostile: hostile.name)
+@pytest.mark.parametrize(
+    "hostile",
+    [each for each in INPUTS if each.is_connected or each.name.startswith("CONNECT")],
+    ids=lambda hostile: hostile.name,
+)
 def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
     """Nor does what it makes one broker say to the other, where links have turns too.
 
@@ -94,7 +100,11 @@ def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
 @pytest.mark.parametrize("flood", list(floods()), ids=lambda flood: flood[0])
 def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> None:
     """Before there were turns, a read of small SUBSCRIBEs held a broker for more than a second."""
-    house = House() if not is_networked else Network("B1", "B2")["B1"]
+    house = House()
+    if is_networked:
+        network = Network("B1", "B2")
+        network.is_slow = True  # what the other broker does is not this one's work
+        house = network["B1"]
     house.after(1)
     client = house.connect("c")
     client.is_listening = False

@@ -38,8 +38,9 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import count, islice, takewhile
 from typing import Any, NamedTuple
 
 from shoal.broker.custody import Custody, Errand, repeated
@@ -85,6 +86,10 @@ class State(enum.Enum):
     IDLE = "idle"
     UP = "up"
     AWAY = "away"
+
+
+def _is_carrier(entry: tuple[Message, int]) -> bool:
+    return isinstance(entry[0], Carrier)
 
 
 class LinkSession:
@@ -143,7 +148,7 @@ class LinkSession:
     def _connect(self) -> None:
         """Forget the connection."""
         self._reader = FrameReader(self._limits.longest_frame_bytes)
-        self._inbox: list[Message] = []
+        self._inbox: deque[tuple[Message, int]] = deque()
         self._inbox_bytes = 0
         self._outbox.reconnect()
         # What is to be said beside messages, each at most once.
@@ -375,7 +380,7 @@ class LinkSession:
 
     def _take_in(self, message: Any, size: int, now_us: int) -> None:
         if not isinstance(message, Control):
-            self._inbox.append(message)
+            self._inbox.append((message, size))
             self._inbox_bytes += size
             limits = self._limits
             if self._inbox_bytes > limits.window_bytes + limits.longest_frame_bytes:
@@ -399,13 +404,28 @@ class LinkSession:
 
     def take(self) -> list[Message]:
         """The messages that came, to be handled now: they count as handled."""
-        messages = self._inbox
+        return self._take(len(self._inbox))
+
+    def take_run(self, most: int) -> list[Message]:
+        """As `take`, of the messages that came next: so many carriers, or one of another kind."""
+        count = sum(1 for _ in takewhile(_is_carrier, islice(self._inbox, most)))
+        return self._take(count or min(len(self._inbox), 1))
+
+    def _take(self, count: int) -> list[Message]:
+        messages = []
+        for _ in range(count):
+            message, size = self._inbox.popleft()
+            self._inbox_bytes -= size
+            messages.append(message)
         if messages:
-            self._inbox = []
-            self._inbox_bytes = 0
-            self._handled += len(messages)
+            self._handled += count
             self._owes_acknowledgement = True
         return messages
+
+    @property
+    def has_come(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._inbox)
 
     @property
     def handled(self) -> int:
