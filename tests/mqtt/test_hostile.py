@@ -10,8 +10,12 @@ import pytest
 
 from shoal.broker.effects import Received
 from shoal.broker.wire import COMMON, Codec, FrameReader
+from shoal.mqtt.encoder import encode
+from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Subscribe, SubscriptionRequest
-from tests.mqtt.hostile import Hostile, floods, hostile_inputs
+from shoal.mqtt.properties import Properties
+from shoal.runtime.doors.reading import PIECE_BYTES
+from tests.mqtt.hostile import Hostile, filters, floods, hostile_inputs
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 
@@ -108,10 +112,24 @@ def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> Non
     house.after(1)
     client = house.connect("c")
     client.is_listening = False
-    for number, calls in enumerate(turns(house, client, flood[1])):
+    for number, calls in enumerate(turns(house, client, flood[1][:PIECE_BYTES])):
         assert calls < MOST_CALLS
         assert number < 1_000
     assert client.connection.wants_reading
+
+
+def test_small_packets_of_much_work_have_turns() -> None:
+    """A hundred bytes may be 384 tests; once they were as much work as any other SUBSCRIBE."""
+    where = dict(filters())["alternatives"]
+    asked = Properties(user_properties=(("$where", where),))
+    packets = [
+        encode(Subscribe(number, (SubscriptionRequest(f"{number}"),), asked), MQTT_5)
+        for number in range(1, 61)
+    ]
+    house = House()
+    found = list(turns(house, house.connect("c"), b"".join(packets)))
+    assert max(found) < MOST_CALLS_OF_A_PACKET
+    assert len(found) >= 20
 
 
 def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
