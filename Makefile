@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-live bench-bluedove-order clean
+.PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -58,7 +58,7 @@ tests: check
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
 
-soak: install ## the long tests: 1,000 random scenarios, 300 networks in chaos, 10,000 clients, a cable cut for 10 s
+soak: install ## the long tests: 1,000 random scenarios, 300 networks in chaos, 10,000 clients, every order of a move, a cable cut for 10 s
 	SHOAL_EXAMPLES=10 $(BIN)/pytest -n 2 $(QUICK)
 	$(BIN)/pytest -m soak
 
@@ -99,6 +99,9 @@ bench-journal: install ## what remembering costs a broker, beside SQLite
 
 bench-set-search: install ## time of a message against sets of several sizes; the costs of `shoal reproduce bluedove`
 	$(BIN)/python benchmarks/bench_set_search.py
+
+bench-trials: install ## whether trials twice as long change the rates of `shoal reproduce bluedove`
+	$(BIN)/python benchmarks/bench_trials.py
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py

@@ -18,7 +18,7 @@ with pytest.MonkeyPatch.context() as environment:
 
 # Same examples on every run and machine; a failure prints the example that failed.
 settings.register_profile(
-    "shoal", max_examples=examples(50), derandomize=True, deadline=None, print_blob=True
+    "shoal", max_examples=examples(100), derandomize=True, deadline=None, print_blob=True
 )
 settings.load_profile("shoal")
 

@@ -220,7 +220,8 @@ def test_moving_goes_back_when_nothing_is_heard_for_too_long() -> None:
 def test_going_back_ends_at_the_source_whatever_is_left_of_the_path(whole: bool) -> None:
     publisher = going_back()
     assert publisher.request(publish(7), 2_500) == []
-    record, sent = publisher.notified("B1", Resume(2, whole), 3_000)
+    record, *said, sent = publisher.notified("B1", Resume(2, whole), 3_000)
+    assert said == ([] if whole else [ToBroker("B1", Advertise(A, 2))])
     assert isinstance(record, Record)
     assert record.record == ReturnRecord(
         publisher="P", broker="B1", target="B6", paused_us=1_000, resumed_us=3_000
@@ -244,7 +245,8 @@ def test_when_both_ends_fail_they_are_tried_in_turn() -> None:
     due_us = 4_000 + MOVE_TIMEOUT_US
     assert publisher.woken(due_us) == goes(PATH, 5, due_us)
     assert publisher.reconnected("B6", due_us + 5) == goes(PATH, 6, due_us + 5)
-    (record,) = publisher.notified("B6", Resume(6, False), due_us + 9)
+    record, said = publisher.notified("B6", Resume(6, False), due_us + 9)
+    assert said == ToBroker("B6", Advertise(A, 6))
     assert isinstance(record, Record)
     assert isinstance(record.record, MigrationRecord)
     assert (record.record.source, publisher.broker) == ("B1", "B6")
@@ -254,7 +256,8 @@ def test_when_both_ends_fail_they_are_tried_in_turn() -> None:
 def test_moving_without_a_source_to_go_back_to_stays_at_the_target(event: str) -> None:
     publisher = moving()
     assert getattr(publisher, event)("B1", 2_000) == []
-    (record,) = publisher.notified("B6", Resume(1, False), 3_000)
+    record, said = publisher.notified("B6", Resume(1, False), 3_000)
+    assert said == ToBroker("B6", Advertise(A, 1))
     assert isinstance(record, Record)
     assert publisher.broker == "B6"
 

@@ -38,7 +38,6 @@ from tests.chaos.history import (
     Refused,
     Sent,
     Silent,
-    Started,
     Taken,
 )
 from tests.chaos.schedule import Plan, SubscriberPlan
@@ -181,8 +180,6 @@ class Excuses:
       together, when the member has it already, can two have it".
     - "For 5 s a session that has moved waits for a broker that died behind it; what that one still
       has comes when it is back, out of order".
-    - "A BlueDove broker that starts while all others are away begins alone, and what it
-      acknowledges until they are back may miss their sessions".
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """
@@ -191,7 +188,6 @@ class Excuses:
         self._plan = plan
         self._advertisers = {each.name for each in plan.publishers if each.advertises}
         self._down = _downs(history)
-        self._alone = _times_alone(plan, history, self._down)
         # Where each client's session is from when on, or may be: it asked for it there.
         self._places: dict[str, list[_Place]] = defaultdict(list)
         self._done: dict[Key, float] = {}
@@ -215,8 +211,6 @@ class Excuses:
                 sent.at_s < end_s + UNNOTICED_S and taken_s > end_s - BEING_SENT_S
                 for end_s in self._ends[subscriber.name]
             )
-        if self._plan.system == "bluedove":
-            return any(from_s <= taken_s and sent.at_s <= to_s for from_s, to_s in self._alone)
         if self._plan.acknowledge == "settled" or sent.client not in self._advertisers:
             return False
         restarted = [
@@ -278,24 +272,6 @@ def _downs(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
                 found[broker].append((since.pop(broker), event.at_s))
     for broker, at_s in since.items():
         found[broker].append((at_s, float("inf")))
-    return found
-
-
-def _times_alone(
-    plan: Plan, history: Sequence[Event], downs: Mapping[str, Sequence[tuple[float, float]]]
-) -> list[tuple[float, float]]:
-    """From when a broker started while all others were down, until the last of them was back."""
-    found = []
-    for event in history:
-        if isinstance(event, Started):
-            backs = [
-                back_s
-                for broker in plan.brokers
-                for killed_s, back_s in downs.get(broker, ())
-                if broker != event.broker and killed_s <= event.at_s < back_s
-            ]
-            if len(backs) == len(plan.brokers) - 1:
-                found.append((event.at_s, max(backs)))
     return found
 
 

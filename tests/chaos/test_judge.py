@@ -25,7 +25,6 @@ from tests.chaos.history import (
     Refused,
     Sent,
     Silent,
-    Started,
     Taken,
     read_history,
     write_history,
@@ -283,23 +282,6 @@ def test_what_was_kept_for_a_broker_that_is_away() -> None:
     assert kinds([*lost, *down], stored) == [("lost", "S1")]
     others = [*published(2, "P2", 1), got(2.5, "G1", "P2", 1)]
     assert kinds([*others, *down, *other], stored) == [("lost", "S1")]
-
-
-def test_a_cluster_that_begins_with_one_broker() -> None:
-    cluster = PLAN._replace(system="bluedove", links=())
-    lost = [*published(2, "P1", 1), got(2.5, "G1", "P1", 1)]
-    down = [Killed(at_s=0.5, broker="B2"), Ready(at_s=3, broker="B2")]
-    alone = [
-        Killed(at_s=0.6, broker="B1"),
-        Started(at_s=1, broker="B1"),
-        Ready(at_s=2, broker="B1"),
-    ]
-    assert kinds([*lost, *down, *alone], cluster) == []
-    assert kinds([*lost, *down, *alone]) == [("lost", "S1")]
-    assert kinds([*lost, *down], cluster) == [("lost", "S1")]
-    assert kinds([*lost, *alone], cluster) == [("lost", "S1")]
-    earlier = [Killed(at_s=0.5, broker="B2"), Ready(at_s=1.5, broker="B2")]
-    assert kinds([*lost, *earlier, *alone], cluster) == [("lost", "S1")]
 
 
 def test_who_does_not_come_to_rest() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.mqtt.packets import Publish, Suback, Subscribe, SubscriptionRequest
+from shoal.mqtt.packets import Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
 from shoal.mqtt.properties import Properties
 from tests.mqtt.house import Client
 from tests.mqtt.network_house import Network
@@ -64,6 +64,22 @@ def test_a_subscription_is_granted_when_it_is_stored_as_well() -> None:
     assert ids(client) == []
     network.after(0.2)
     assert ids(client) == [4]
+
+
+def test_what_is_asked_for_twice_at_once_is_stored_twice() -> None:
+    """The first is done with when it is taken back, and says nothing of the second."""
+    network = Network("B1", "B2")
+    network.is_storing = False
+    client, site = network["B1"].connect("c"), network["B1"]
+    ask(client, 1, "a")
+    client.send(Unsubscribe(2, ("a",)))
+    ask(client, 3, "a")
+    first, second = site.unstored
+    assert first == second
+    site.store(first)
+    assert ids(client) == []
+    site.store(second)
+    assert ids(client) == [1, 3]
 
 
 def test_who_is_sent_away_meanwhile_hears_no_more() -> None:

@@ -253,3 +253,72 @@ def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
     for message in (came, later):
         session.deliver(message, 2, False, (), 2)
     assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
+
+
+def test_what_comes_after_a_kill_does_not_overtake_what_was_kept() -> None:
+    """A broker that was killed while a session went on from it sends all of it, in order."""
+    session, sent = Session("c", DEFAULT_LIMITS), list[bytes]()
+    move = Move(session, None, lambda outgoing, *_: sent.append(outgoing.message.payload))
+    session.diversion = move
+    first, second = (
+        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+    )
+    first.key, second.key = ("p", 1), ("p", 2)
+    move.give_to("B2", ("c", 7))
+    session.deliver(first, 2, False, (), 1)
+    assert sent == [b"1"]
+    move.is_restored = True
+    session.deliver(second, 2, False, (), 2)
+    assert sent == [b"1"]
+    assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
+
+
+# --- what comes again, to where a session is by then ----------------------------------------------
+
+
+def moved() -> tuple[Network, Subscriber, Publisher]:
+    """A session has had a publication at B0 and goes to B2, which had not, as it was dead."""
+    network = Network(Random(2), 3)
+    assert network.pairs == [("B0", "B1"), ("B0", "B2")]
+    network.settle(3)
+    reader, other = Subscriber(network, "s"), Subscriber(network, "r")
+    publisher = Publisher(network, "p", "B1")
+    for person, home in ((reader, "B0"), (other, "B2"), (publisher, "B1")):
+        person.go_to(home)
+        come(network, person)
+    come(network, reader, other)
+    network.kill("B2")
+    publisher.publish(2)
+    for _ in range(3):
+        come(network, reader, publisher)
+    assert (reader.taken, publisher.acknowledged) == ([(b"p 1", 2)], [])
+    network.kill("B0")
+    network.kill("B1")
+    network.start("B0")
+    network.start("B2")
+    network.settle(12)
+    reader.go_to("B2")
+    come(network, reader, seconds=3)
+    assert reader.is_in
+    return network, reader, publisher
+
+
+def test_what_a_session_has_had_does_not_come_again_to_where_it_is_by_then() -> None:
+    network, reader, publisher = moved()
+    network.start("B1")  # it publishes again what is not settled
+    publisher.go_to("B1")
+    come(network, reader, publisher, seconds=15)
+    publisher.publish(2)
+    come(network, publisher, seconds=5)
+    come(network, reader, publisher)
+    assert publisher.acknowledged == [(b"p 1", 2), (b"p 2", 2)]
+    assert reader.taken == [(b"p 1", 2), (b"p 2", 2)]
+
+
+def test_what_a_session_has_had_is_known_after_a_kill() -> None:
+    network, *_ = moved()
+    had = network.sites["B2"].clients._sessions.get("s").had
+    assert had.keys() >= {"$mqtt/B1"}
+    network.kill("B2")
+    network.start("B2")
+    assert network.sites["B2"].clients._sessions.get("s").had == had

@@ -8,15 +8,18 @@ from hypothesis import strategies as st
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish as PublishRequest
+from shoal.broker.messages import Subscribe as Ask
 from shoal.broker.wire import COMMON, Codec
 from shoal.language import parse
 from shoal.matching import matches, topic_matches
 from shoal.model import EVERYTHING, MAX_CONJUNCTIONS, Publication, check_attributes
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.encoder import encode
+from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import (
     MAX_BATCH,
+    Door,
     network_filter,
     read_body,
     read_publication,
@@ -27,6 +30,7 @@ from shoal.mqtt.packet_types import MQTT_5
 from shoal.mqtt.packets import Connect, Publish
 from shoal.mqtt.properties import Properties
 from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.session import ClientSubscription, Session
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 
@@ -179,8 +183,36 @@ def test_what_nobody_asks_for_any_more_is_not_sent(network: Network) -> None:
     assert here.take() == []
     tables = network["B3"].machine.strategy.tables
     assert [entry.id for entry in tables.subscriptions.values() if "B1" in entry.id] == [
-        "$mqtt/B1/1"
+        "$mqtt/B1/brokers"
     ]
+
+
+def test_a_broker_that_starts_again_asks_for_the_same_under_the_same_name() -> None:
+    """Whatever comes first; what others still have of its earlier life means the same."""
+    session = Session("c", DEFAULT_LIMITS)
+    wanted = [
+        ClientSubscription(
+            session,
+            text,
+            text,
+            content,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            identifiers=(),
+        )
+        for text in ("#", "+/#", "a")
+        for content in (EVERYTHING, parse("x > 1"), parse("x > 2"))
+    ]
+    lives = []
+    for order in (wanted, wanted[::-1]):
+        door = Door("B1", 0)
+        for subscription in order:
+            door.added(subscription)
+        asked = [each.request for each in door.take() if isinstance(each.request, Ask)]
+        lives.append({each.subscription.id: each.subscription.filter for each in asked})
+    assert lives[0] == lives[1]
+    assert len(lives[0]) == len(wanted) + 1
 
 
 def test_order_is_kept_across_the_network(network: Network) -> None:

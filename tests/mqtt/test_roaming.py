@@ -216,6 +216,21 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     ]
 
 
+def test_who_moves_leaves_behind_who_has_what_it_published(network: Network) -> None:
+    """The journal that has it goes on having it until it is settled, wherever the client is."""
+    client = network["B1"].connect("c", **KEPT)
+    network.is_settling = False
+    client.send(Publish("a", b"x", 2, packet_id=1))
+    published, network["B1"].unsettled = network["B1"].unsettled, []
+    network.is_settling = True
+    assert network["B3"].connect("c", **KEPT).connack.session_present
+    network.after(20)
+    assert "c" in network["B1"].clients._sessions
+    network["B1"].settle(published)
+    network.after(10)
+    assert "c" not in network["B1"].clients._sessions
+
+
 def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -> None:
     where = "NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50
     asked = Properties(user_properties=(("$where", where),))

@@ -14,9 +14,7 @@ from shoal.pipeline.workloads.places import BrokerPlace, numbered_brokers
 from shoal.pipeline.workloads.study_workloads import StudyOptions, Variant, write_study
 from shoal.pipeline.workloads.workload import WorkloadError
 
-OPTIONS = StudyOptions(
-    publishers=3, subscriptions=20, interval_us=1_000_000, aim_at=("volume", "highLow%Diff")
-)
+OPTIONS = StudyOptions(publishers=3, interval_us=1_000_000, aim_at=("volume", "highLow%Diff"))
 FEW, MANY = tuple(numbered_brokers(5)), tuple(numbered_brokers(9))
 
 
@@ -26,6 +24,7 @@ def variant(name: str, spread: int, brokers: tuple[BrokerPlace, ...], publicatio
         distribution="clustered",
         spread=spread,
         publications=publications,
+        subscriptions=20,
         brokers=brokers,
     )
 

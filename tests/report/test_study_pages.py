@@ -32,9 +32,10 @@ LOAD = Claim(
     ours="71 %",
     verdict="met",
     reason="",
+    band="5 points",
 )
 DELAY = msgspec.structs.replace(
-    LOAD, id="delay", section="Delay", verdict="missed", reason="links differ"
+    LOAD, id="delay", section="Delay", verdict="missed", reason="links differ", reading="the best"
 )
 FIGURE = Figure(
     id="quotes-5a",
@@ -61,9 +62,9 @@ STUDY = Study(
 
 def test_every_claim_has_a_row_in_both() -> None:
     text, html = markdown(STUDY), page(STUDY)
-    assert "| Claim | The paper | Ours | Likely reason |" in text
-    assert "| cuts the <load> \\| rate | 68 % | **met** 71 % |  |" in text
-    assert "| **missed** 71 % | links differ |" in text
+    assert "| Claim | The paper | Met within | Ours | Reading, likely reason |" in text
+    assert "| cuts the <load> \\| rate | 68 % | 5 points | **met** 71 % |  |" in text
+    assert "| **missed** 71 % | Read as: the best. links differ |" in text
     assert "Of the paper's 2 claims 1 met, 1 missed." in text
     assert "cuts the &lt;load&gt; | rate" in html
     assert "<load>" not in html
@@ -76,12 +77,17 @@ def test_a_claim_has_one_row_whatever_the_data_sets() -> None:
     again = [msgspec.structs.replace(one, dataset="flights", ours="9 %") for one in STUDY.claims]
     study = msgspec.structs.replace(STUDY, claims=(*STUDY.claims, *again))
     text, html = markdown(study), page(study)
-    assert "| Claim | The paper | Ours, quotes | Ours, flights | Likely reason |" in text
-    assert "| 68 % | **missed** 71 % | **missed** 9 % | links differ |" in text
+    assert "| Claim | The paper | Met within | Ours, quotes | Ours, flights |" in text
+    assert (
+        "| 68 % | 5 points | **missed** 71 % | **missed** 9 % | Read as: the best. links differ |"
+        in text
+    )
     assert html.count(' id="delay"') == html.count('class="reason"') == 1
-    assert '<td colspan="4">links differ</td>' in html
+    assert '<td colspan="5">Read as: the best. links differ</td>' in html
     only = msgspec.structs.replace(study, claims=study.claims[:3])
-    assert "| 68 % | **missed** 71 % |  | links differ |" in markdown(only)
+    assert "| 68 % | 5 points | **missed** 71 % |  | Read as: the best. links differ |" in markdown(
+        only
+    )
 
 
 def test_figures_are_at_the_right() -> None:

@@ -282,6 +282,17 @@ async def test_what_causes_nothing_is_settled_at_once() -> None:
 
 
 @on_loop
+async def test_a_neighbour_that_starts_again_has_not_been_given_up() -> None:
+    node, _, _ = node_of(lambda input: [])
+    told: list[tuple[str, bool]] = []
+    node.at_link.append(lambda neighbour, is_ready: told.append((neighbour, is_ready)))
+    node.changed([LinkChanged("B2", False), LinkChanged("B2", True)])
+    assert told == []
+    node.changed([LinkChanged("B2", False)])
+    assert told == [("B2", False)]
+
+
+@on_loop
 async def test_a_flush_goes_by_its_phases() -> None:
     node, _, _ = node_of(lambda input: [])
     found: list[Phase] = []

@@ -115,7 +115,7 @@ def problems(trouble: Trouble, count: int = 3, order: Order | None = None) -> st
 def test_publications_that_do_not_wait_for_their_turn_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def at_once(self: Lines, publisher: str) -> list[Pending]:
+    def at_once(self: Lines, publisher: str, now_us: int) -> list[Pending]:
         found = [each for each in self._lines[publisher] if each.result is not None]
         for each in found:
             self._lines[publisher].remove(each)

@@ -125,9 +125,9 @@ def count_no_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: whoever said it first is right, as before there were counters."""
     request = Publisher._try
 
-    def mutant(self, path, now_us, *, is_last_resort):  # type: ignore[no-untyped-def]
+    def mutant(self, path, now_us):  # type: ignore[no-untyped-def]
         self._moves = 0
-        return request(self, path, now_us, is_last_resort=is_last_resort)
+        return request(self, path, now_us)
 
     monkeypatch.setattr(Publisher, "_try", mutant)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shoal.broker.effects import Measured
-from shoal.simulation.service import LoadRow, Meter, Monitor
+from shoal.broker.trace_tables import LoadRow
+from shoal.simulation.service import Meter, Monitor
 
 
 def test_a_window_is_closed_by_the_first_thing_after_it() -> None:

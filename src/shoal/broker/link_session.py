@@ -11,14 +11,18 @@ until the other end says that it is settled, and goes over to a fresh session.
 A pure machine: the driver brings bytes and the time, writes what `to_write` gives, and carries
 what `take` gives and what changed to the broker.
 
-| state | hello, same session | hello, any other | connection lost | gave up |
-| --- | --- | --- | --- | --- |
-| idle | (cannot be) | → up, link up | idle | idle |
-| up | (closes the connection before) | | → away | → idle, link down |
-| away | → up, the rest is sent again | → up, forgotten | away | → idle, link down |
+| input | idle | up | away |
+| --- | --- | --- | --- |
+| hello, same session | refused | refused | the rest is sent again → up |
+| the same, out of step | refused | refused | refused; given up, or parked |
+| hello, any other | link up → up | refused | link up, as it has forgotten all → up |
+| connection lost | | waits → away | |
+| given up | a new name | link down → idle | link down → idle |
+| tick | | heartbeat | in time parked, given up |
 
-*Forgotten* is told as link up without a link down before; where the system cannot do with that
-(`is_graceful` is False) as down and up, and what was in custody counts as settled.
+That the other end has forgotten all is told as link up without a link down before; where the system
+cannot do with that (`is_graceful` is False) as down and up, and what was in custody counts as
+settled.  Refused is a connection: it is closed, and made anew.
 
 With a spool an end that is away for `park_us` ends its session by itself, without a word to the
 broker: what somebody waits for is then on disk (`shoal.broker.link_spool`), nobody waits for it any
@@ -38,13 +42,13 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import count, islice, takewhile
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any
 
 from shoal.broker.custody import Custody, Errand, repeated
 from shoal.broker.effects import LinkChanged
+from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.link_controls import (
     Acknowledge,
     Control,
@@ -55,7 +59,8 @@ from shoal.broker.link_controls import (
     Refuse,
     SessionName,
 )
-from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox, Span
+from shoal.broker.link_inbox import Debt, LinkInbox
+from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
 from shoal.broker.link_spool import Spool
 from shoal.broker.messages import EXCHANGE, Carrier, Message
 from shoal.broker.wire import (
@@ -75,21 +80,21 @@ class OutOfStepError(WireError):
         self.changes = changes
 
 
-class Debt(NamedTuple):
-    """Messages `first` to `last` that came in a session, and are to be settled there."""
-
-    first: int
-    last: int
-
-
 class State(enum.Enum):
     IDLE = "idle"
     UP = "up"
     AWAY = "away"
 
 
-def _is_carrier(entry: tuple[Message, int]) -> bool:
-    return isinstance(entry[0], Carrier)
+class Word(enum.Enum):
+    """What an end of a link hears."""
+
+    SAME = "hello, same session"
+    OUT_OF_STEP = "the same, out of step"
+    OTHER = "hello, any other"
+    LOST = "connection lost"
+    GIVE_UP = "given up"
+    TICK = "tick"
 
 
 class LinkSession:
@@ -140,19 +145,14 @@ class LinkSession:
 
     def _start(self) -> None:
         """Forget what came in the session."""
-        self._handled = 0
-        # What came and is not settled; what is, and has not been said on this connection.
-        self._debts: dict[int, Debt] = {}
-        self._settled: list[Span] = []
+        self._inbox = LinkInbox(self._limits)
 
     def _connect(self) -> None:
         """Forget the connection."""
         self._reader = FrameReader(self._limits.longest_frame_bytes)
-        self._inbox: deque[tuple[Message, int]] = deque()
-        self._inbox_bytes = 0
+        self._inbox.reconnect()
         self._outbox.reconnect()
         # What is to be said beside messages, each at most once.
-        self._owes_acknowledgement = False
         self._heartbeat: Heartbeat | None = None
         self._echo: Echo | None = None
         self._heard_us = 0
@@ -166,7 +166,7 @@ class LinkSession:
             self._broker,
             self._name,
             self._other,
-            self._handled,
+            self.handled,
             self._purpose,
             next(self._numbers),
         )
@@ -183,38 +183,65 @@ class LinkSession:
         WireError when they cannot go on by what they said: close, and try anew.
         """
         said = self._said
-        now = (self._name, self._other, self._handled)
-        if (
-            said is None
-            or (said.session, said.other, said.handled) != now
-            or self.state is State.UP
-        ):
-            raise WireError("the session changed while the connection was made")
-        same = hello.session == said.other and hello.other == said.session
+        now = (self._name, self._other, self.handled)
+        if said is None or (said.session, said.other, said.handled) != now:
+            raise self._changed_meanwhile()
+        if hello.session != said.other or hello.other != said.session:
+            return self._hear(Word.OTHER, said, hello, now_us)
         outbox = self._outbox
-        if same and not outbox.handled <= hello.handled <= outbox.sent:
-            changes: list[LinkChanged] = []
-            if self._spool is None:
-                changes = self.give_up()
-            else:
-                self._park()
-            problem = f"{hello.handled} messages cannot be handled, {outbox.sent} were sent"
-            raise OutOfStepError(problem, changes)
+        in_step = outbox.handled <= hello.handled <= outbox.sent
+        return self._hear(Word.SAME if in_step else Word.OUT_OF_STEP, said, hello, now_us)
+
+    def _hear(self, word: Word, *about: Any) -> list[LinkChanged]:
+        """What the table says."""
+        do, then = LIFE[self.state, word]
+        if isinstance(then, State):
+            self.state = then
+        changes: list[LinkChanged] = []
+        return changes if do is None else [*getattr(self, do.__name__)(*about)]
+
+    def _changed_meanwhile(self) -> WireError:
+        return WireError("the session changed while the connection was made")
+
+    def _refuse(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Refused."""
+        raise self._changed_meanwhile()
+
+    def _fall_out(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Refused; given up, or parked."""
+        problem = f"{hello.handled} messages cannot be handled, {self._outbox.sent} were sent"
+        changes: list[LinkChanged] = []
+        if self._spool is None:
+            changes = self.give_up()
+        else:
+            self._park()
+        raise OutOfStepError(problem, changes)
+
+    def _connected(self, hello: Hello, now_us: int) -> None:
         self._said = None
         self._heard = (hello.session[0], hello.begins)
         self._connect()
         self._heard_us = now_us
-        was_away, self.state = self.state is State.AWAY, State.UP
-        if same:
-            outbox.handle(hello.handled)
-            self._settled = self._all_settled()
-            self._owes_acknowledgement = bool(self._settled)
-            return []
+
+    def _go_on(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """The rest is sent again."""
+        self._connected(hello, now_us)
+        self._outbox.handle(hello.handled)
+        self._inbox.say_again()
+        return []
+
+    def _begin(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Link up."""
+        self._connected(hello, now_us)
         self._start()
         self._name, self._other = (self._incarnation, said.begins), self._heard
         self._start_afresh()
-        down = [LinkChanged(self.neighbour, False)] if was_away and not self._is_graceful else []
-        return [*down, LinkChanged(self.neighbour, True)]
+        return [LinkChanged(self.neighbour, True)]
+
+    def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Link up, as it has forgotten all."""
+        up = self._begin(said, hello, now_us)
+        return up if self._is_graceful else [LinkChanged(self.neighbour, False), *up]
 
     def _start_afresh(self) -> None:
         """Nothing is under way in the new session but what somebody waits for."""
@@ -259,9 +286,12 @@ class LinkSession:
         """The connection is gone; what was not taken yet will come again."""
         self._said = None
         self._connect()
-        if self.state is State.UP:
-            self.state = State.AWAY
-            self._changed_us = now_us
+        self._hear(Word.LOST, now_us)
+
+    def _wait(self, now_us: int) -> list[LinkChanged]:
+        """Waits."""
+        self._changed_us = now_us
+        return []
 
     def expect(self, now_us: int) -> None:
         """The other end had a link to this one before it started: wait as if it had just gone."""
@@ -286,14 +316,21 @@ class LinkSession:
 
     def give_up(self) -> list[LinkChanged]:
         """End the session: the next connection begins a fresh one."""
-        changes = [] if self.state is State.IDLE else [LinkChanged(self.neighbour, False)]
-        self.state = State.IDLE
+        return self._hear(Word.GIVE_UP)
+
+    def _give_up(self) -> list[LinkChanged]:
+        """Link down."""
+        self._forget_all()
+        return [LinkChanged(self.neighbour, False)]
+
+    def _forget_all(self) -> list[LinkChanged]:
+        """A new name."""
         self._begin_anew()
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
         self._connect()
         self._unsettled += frames
-        return changes
+        return []
 
     def returned(self) -> list[tuple[Carrier, Custody]]:
         """What was not settled when a session ended, marked, oldest first; each is said once.
@@ -360,12 +397,7 @@ class LinkSession:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""
         if self.state is not State.UP:
             return b""
-        acknowledge = None
-        if self._owes_acknowledgement:
-            acknowledge = Acknowledge(self._handled, tuple(self._settled))
-            self._owes_acknowledgement = False
-            self._settled = []
-        owed = (acknowledge, self._heartbeat, self._echo)
+        owed = (self._inbox.acknowledgement(), self._heartbeat, self._echo)
         parts = [self._codec.encode(control) for control in owed if control is not None]
         self._heartbeat = self._echo = None
         return b"".join(parts + self._outbox.take())
@@ -380,11 +412,7 @@ class LinkSession:
 
     def _take_in(self, message: Any, size: int, now_us: int) -> None:
         if not isinstance(message, Control):
-            self._inbox.append((message, size))
-            self._inbox_bytes += size
-            limits = self._limits
-            if self._inbox_bytes > limits.window_bytes + limits.longest_frame_bytes:
-                raise WireError("more messages than the window allows")
+            self._inbox.put(message, size)
             return
         match message:
             case Acknowledge(handled, settled):
@@ -404,61 +432,29 @@ class LinkSession:
 
     def take(self) -> list[Message]:
         """The messages that came, to be handled now: they count as handled."""
-        return self._take(len(self._inbox))
+        return self._inbox.take()
 
     def take_run(self, most: int) -> list[Message]:
         """As `take`, of the messages that came next: so many carriers, or one of another kind."""
-        count = sum(1 for _ in takewhile(_is_carrier, islice(self._inbox, most)))
-        return self._take(count or min(len(self._inbox), 1))
-
-    def _take(self, count: int) -> list[Message]:
-        messages = []
-        for _ in range(count):
-            message, size = self._inbox.popleft()
-            self._inbox_bytes -= size
-            messages.append(message)
-        if messages:
-            self._handled += count
-            self._owes_acknowledgement = True
-        return messages
+        return self._inbox.take_run(most)
 
     @property
     def has_come(self) -> bool:
         """Whether there is something to take."""
-        return bool(self._inbox)
+        return self._inbox.has_come
 
     @property
     def handled(self) -> int:
         """How many messages of the session were taken."""
-        return self._handled
+        return self._inbox.handled
 
     def owe(self, first: int, last: int) -> Debt:
         """Of what was taken, these messages are to be settled."""
-        debt = self._debts[first] = Debt(first, last)
-        return debt
+        return self._inbox.owe(first, last)
 
     def settle(self, debt: Debt) -> bool:
         """Tell the other end that these are settled; False if they came in an earlier session."""
-        if self._debts.get(debt.first) is not debt:
-            return False
-        del self._debts[debt.first]
-        first = debt.first
-        if self._settled and self._settled[-1][1] == first - 1:
-            first, _ = self._settled.pop()
-        self._settled.append((first, debt.last))
-        self._owes_acknowledgement = True
-        return True
-
-    def _all_settled(self) -> list[Span]:
-        """All that is handled, but for what is owed: what was said may not have come."""
-        spans, first = [], 0
-        for debt in self._debts.values():
-            if first < debt.first:
-                spans.append((first, debt.first - 1))
-            first = debt.last + 1
-        if first < self._handled:
-            spans.append((first, self._handled - 1))
-        return spans
+        return self._inbox.settle(debt)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -472,17 +468,23 @@ class LinkSession:
 
     def tick(self, now_us: int) -> list[LinkChanged]:
         """To be called about every second; asks the other end whether it is there."""
-        if self.state is State.UP:
-            self._heartbeat = Heartbeat(now_us)
-        if self.state is State.AWAY:
-            away_us, spool = now_us - self._changed_us, self._spool
-            if spool is None:
-                return self.give_up() if away_us > self._limits.give_up_us else []
-            if away_us > spool.keep_us:
-                spool.clear()
-                return self.give_up()
-            if away_us > self._limits.park_us and not self._outbox.is_parked:
-                self._park()
+        return self._hear(Word.TICK, now_us)
+
+    def _ask(self, now_us: int) -> list[LinkChanged]:
+        """Heartbeat."""
+        self._heartbeat = Heartbeat(now_us)
+        return []
+
+    def _lose_patience(self, now_us: int) -> list[LinkChanged]:
+        """In time parked, given up."""
+        away_us, spool = now_us - self._changed_us, self._spool
+        if spool is None:
+            return self.give_up() if away_us > self._limits.give_up_us else []
+        if away_us > spool.keep_us:
+            spool.clear()
+            return self.give_up()
+        if away_us > self._limits.park_us and not self._outbox.is_parked:
+            self._park()
         return []
 
     def excuse(self, missed_us: int) -> None:
@@ -493,3 +495,20 @@ class LinkSession:
     def is_silent(self, now_us: int) -> bool:
         """Whether nothing came for so long that the connection must be dead."""
         return self.state is State.UP and now_us - self._heard_us > self._limits.silence_us
+
+
+def _life_cycle() -> LifeCycle[State, Word]:
+    link, refused = LinkSession, does(LinkSession._refuse)
+    given_up = does(link._give_up, State.IDLE)
+    rows = {  # in the order of the states: idle, up, away
+        Word.SAME: (refused, refused, does(link._go_on, State.UP)),
+        Word.OUT_OF_STEP: (refused, refused, does(link._fall_out)),
+        Word.OTHER: (does(link._begin, State.UP), refused, does(link._begin_again, State.UP)),
+        Word.LOST: (IGNORED, does(link._wait, State.AWAY), IGNORED),
+        Word.GIVE_UP: (does(link._forget_all), given_up, given_up),
+        Word.TICK: (IGNORED, does(link._ask), does(link._lose_patience)),
+    }
+    return LifeCycle(State, Word, rows)
+
+
+LIFE = _life_cycle()

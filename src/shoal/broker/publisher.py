@@ -10,29 +10,39 @@ source in the same way, over the same path.  Should that fail, it tries both end
 on at whichever lives, even if that is all that is left of the path.  Each attempt counts as a
 move, so that brokers know which is the last.
 
-| input | attached | moving | going back |
-| --- | --- | --- | --- |
-| request of the application | sent to the broker | held back | held back |
-| PingRequest | pings sent | ignored | ignored |
-| Relocate | pause → moving | ignored | ignored |
-| Resume of this move, whole | ignored | attached | attached |
-| Resume of this move, not whole | ignored | going back | attached |
-| where it goes is lost, or timeout | ignored | going back | the other way |
-| the broker there came back | advertise anew | going back | announced again |
-| where it came from is lost | ignored | goes on here, whole or not | no difference |
-| come home: its brokers count as gone | advertise anew there | attached there | attached there |
-| again: what was never handled | sent to the broker | held back, first | held back, first |
-| leave | gone | gone | gone |
+An attempt of *last resort* ends where it arrives, whatever is left of the path: on the way back,
+and on the way there when there is no source to go back to.  The *target* is where it goes or, while
+it is attached, where it is.
+
+| input | attached | moving | last resort | gone |
+| --- | --- | --- | --- | --- |
+| request of the application | sent to the broker | held back | held back | refused |
+| PingRequest | pings sent | | | |
+| Pong | times told, at the last | | | |
+| Relocate | goes there → moving | | | |
+| Resume, whole | | goes on there → attached | goes on there → attached | |
+| Resume, not whole | | turns round → last resort | stays there, and says so → attached | |
+| its target is lost, or silent | | turns round → last resort | turns round → last resort | |
+| its target came back | advertises anew | turns round → last resort | tries again | |
+| its source is lost, or came back | | → last resort | | |
+| what was never handled | sent to the broker | held back, first | held back, first | |
+| its brokers are gone | comes home → attached | comes home → attached | comes home → attached | |
+| leave | goodbye → gone | goodbye → gone | goodbye → gone | |
+
+What is no answer to this attempt, and what brokers say to which it is not attached, is no input.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from shoal.broker.effects import Record
+from shoal.broker.life_cycle import IGNORED, LifeCycle, does, to
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -80,6 +90,32 @@ PublisherEffect = ToBroker | Record | WakeUp
 Path = tuple[BrokerId, ...]
 
 
+class State(enum.Enum):
+    """Where a publisher is in its life."""
+
+    ATTACHED = "attached"
+    MOVING = "moving"
+    LAST_RESORT = "last resort"
+    GONE = "gone"
+
+
+class Word(enum.Enum):
+    """What a publisher hears."""
+
+    REQUEST = "request of the application"
+    PING_REQUEST = "PingRequest"
+    PONG = "Pong"
+    RELOCATE = "Relocate"
+    RESUME = "Resume, whole"
+    RESUME_BROKEN = "Resume, not whole"
+    TARGET_LOST = "its target is lost, or silent"
+    TARGET_BACK = "its target came back"
+    SOURCE_LOST = "its source is lost, or came back"
+    AGAIN = "what was never handled"
+    COME_HOME = "its brokers are gone"
+    LEAVE = "leave"
+
+
 class Publisher:
     """One publisher, attached to `broker`.
 
@@ -90,14 +126,18 @@ class Publisher:
     def __init__(self, client: ClientId, broker: BrokerId, moves: int = 0) -> None:
         self.client = client
         self.broker = broker
-        self.gone = False
         self.moved = 0  # how often it has gone on at another broker
         self._moves = moves
         self._advertisements: dict[AdvertisementId, Advertisement] = {}
+        self._state = State.ATTACHED
         self._attempt: _Attempt | None = None  # while moving
         self._paused_us = 0
         self._held_back: deque[Message] = deque()
         self._pings: _Pings | None = None
+
+    @property
+    def gone(self) -> bool:
+        return self._state is State.GONE
 
     @property
     def moving(self) -> bool:
@@ -113,80 +153,55 @@ class Publisher:
         """How many requests wait until it has moved."""
         return len(self._held_back)
 
+    # --- inputs -------------------------------------------------------------------------------
+
+    def _hear(self, word: Word, *about: Any) -> list[PublisherEffect]:
+        """What the table says."""
+        do, then = LIFE[self._state, word]
+        if isinstance(then, State):
+            self._state = then
+        effects: list[PublisherEffect] = []
+        return effects if do is None else [*getattr(self, do.__name__)(*about)]
+
     def request(self, request: Message, now_us: int) -> list[PublisherEffect]:
         """The application asks: Advertise, Unadvertise or Publish."""
-        if self.gone:
-            raise ValueError(f"{self.client} has left and asks for {type(request).__name__}")
-        if self.moving:
-            if len(self._held_back) >= MAX_HELD_BACK:
-                raise HeldBackError(f"{self.client} is moving and has {MAX_HELD_BACK} waiting")
-            self._held_back.append(request)
-            return []
-        match request:
-            case Advertise(advertisement):
-                self._advertisements[advertisement.id] = advertisement
-                request = Advertise(advertisement, self._moves)
-            case Unadvertise(advertisement_id):
-                self._advertisements.pop(advertisement_id, None)
-        return [ToBroker(self.broker, request)]
+        return self._hear(Word.REQUEST, request)
 
     def notified(self, broker: BrokerId, message: Message, now_us: int) -> list[PublisherEffect]:
         """A broker tells: PingRequest, Pong, Relocate or Resume.  Others are the application's."""
-        attempt = self._attempt
-        if self.gone:
-            return []
+        is_here = broker == self.broker
         match message:
             case Pong(session):
-                return self._pong(broker, session, now_us)
-            case PingRequest(session, brokers) if not self.moving and broker == self.broker:
-                self._pings = _Pings(session, brokers, now_us)
-                return [ToBroker(candidate, Ping(session)) for candidate in brokers]
-            case Relocate(path) if not self.moving and path[:1] == (broker,) == (self.broker,):
-                return self._pause(path, now_us) if len(path) > 1 else []
-            case Resume(moves, whole) if attempt is not None and (broker, moves) == (
-                attempt.path[-1],
-                self._moves,
-            ):
-                if whole or attempt.is_last_resort:
-                    return self._resume(attempt.path, now_us)
-                return self._turn_round(now_us)
+                return self._hear(Word.PONG, broker, session, now_us)
+            case PingRequest() if is_here:
+                return self._hear(Word.PING_REQUEST, message, now_us)
+            case Relocate(path) if is_here and len(path) > 1 and path[0] == broker:
+                return self._hear(Word.RELOCATE, path, now_us)
+            case Resume(moves, whole) if (broker, moves) == (self.brokers[-1], self._moves):
+                return self._hear(Word.RESUME if whole else Word.RESUME_BROKEN, now_us)
         return []
 
     def lost(self, broker: BrokerId, now_us: int) -> list[PublisherEffect]:
         """The connection to a broker is gone, or could not be made."""
-        attempt = self._attempt
-        if attempt is None:
-            return []
-        if broker == attempt.path[-1]:
-            return self._turn_round(now_us)
-        if broker == attempt.path[0]:
-            attempt.is_last_resort = True
-        return []
+        if broker == self.brokers[-1]:
+            return self._hear(Word.TARGET_LOST, now_us)
+        return self._hear(Word.SOURCE_LOST) if broker in self.brokers else []
 
     def reconnected(self, broker: BrokerId, now_us: int) -> list[PublisherEffect]:
         """A broker came back without knowing this publisher: say again what it must know."""
-        attempt = self._attempt
-        if attempt is None:
-            if broker != self.broker:
-                return []
-            rows = self._advertisements.values()
-            return [ToBroker(broker, Advertise(row, self._moves)) for row in rows]
-        if broker == attempt.path[-1] and attempt.is_last_resort:
-            return self._try(attempt.path, now_us, is_last_resort=True)
-        return self.lost(broker, now_us)
+        if broker == self.brokers[-1]:
+            return self._hear(Word.TARGET_BACK, now_us)
+        return self._hear(Word.SOURCE_LOST) if broker in self.brokers else []
 
     def woken(self, now_us: int) -> list[PublisherEffect]:
         """The time of a `WakeUp` has come."""
         if self._attempt is None or now_us < self._attempt.until_us:
             return []
-        return self._turn_round(now_us)
+        return self._hear(Word.TARGET_LOST, now_us)
 
     def again(self, requests: Iterable[Message], now_us: int) -> list[PublisherEffect]:
         """What a broker has not handled and never will: ask it before all that is held back."""
-        if self.moving:
-            self._held_back.extendleft(reversed(tuple(requests)))
-            return []
-        return [effect for request in requests for effect in self.request(request, now_us)]
+        return self._hear(Word.AGAIN, requests)
 
     def come_home(
         self, home: BrokerId, requests: Iterable[Message], now_us: int
@@ -195,24 +210,75 @@ class Publisher:
 
         What is published before the advertisements have spread does not reach everybody.
         """
-        self._moves += 1
-        self.broker, self._attempt, self._pings = home, None, None
-        rows = self._advertisements.values()
-        effects: list[PublisherEffect] = [
-            ToBroker(home, Advertise(row, self._moves)) for row in rows
-        ]
-        self._held_back.extendleft(reversed(tuple(requests)))
-        return effects + self._catch_up(now_us)
+        return self._hear(Word.COME_HOME, home, requests)
 
     def leave(self) -> list[PublisherEffect]:
         """The application is done: nothing stays behind, wherever the publisher is."""
+        return self._hear(Word.LEAVE)
+
+    # --- what the table names -----------------------------------------------------------------
+
+    def _ask(self, request: Message) -> list[PublisherEffect]:
+        """Sent to the broker."""
+        match request:
+            case Advertise(advertisement):
+                self._advertisements[advertisement.id] = advertisement
+                request = Advertise(advertisement, self._moves)
+            case Unadvertise(advertisement_id):
+                self._advertisements.pop(advertisement_id, None)
+        return [ToBroker(self.broker, request)]
+
+    def _hold_back(self, request: Message) -> list[PublisherEffect]:
+        """Held back."""
+        if len(self._held_back) >= MAX_HELD_BACK:
+            raise HeldBackError(f"{self.client} is moving and has {MAX_HELD_BACK} waiting")
+        self._held_back.append(request)
+        return []
+
+    def _refuse(self, request: Message) -> list[PublisherEffect]:
+        """Refused."""
+        raise ValueError(f"{self.client} has left and asks for {type(request).__name__}")
+
+    def _ask_again(self, requests: Iterable[Message]) -> list[PublisherEffect]:
+        """Sent to the broker."""
+        return [effect for request in requests for effect in self._ask(request)]
+
+    def _hold_back_first(self, requests: Iterable[Message]) -> list[PublisherEffect]:
+        """Held back, first."""
+        self._held_back.extendleft(reversed(tuple(requests)))
+        return []
+
+    def _advertise(self, moves: int) -> list[PublisherEffect]:
+        rows = self._advertisements.values()
+        return [ToBroker(self.broker, Advertise(row, moves)) for row in rows]
+
+    def _advertise_anew(self, now_us: int) -> list[PublisherEffect]:
+        """Advertises anew."""
+        return self._advertise(self._moves)
+
+    def _come_home(self, home: BrokerId, requests: Iterable[Message]) -> list[PublisherEffect]:
+        """Comes home."""
+        self._moves += 1
+        self.broker, self._attempt, self._pings = home, None, None
+        effects = self._advertise(self._moves)
+        self._hold_back_first(requests)
+        return effects + self._catch_up()
+
+    def _leave(self) -> list[PublisherEffect]:
+        """Goodbye."""
         brokers = self.brokers
-        self.gone, self._attempt, self._pings = True, None, None
+        self._attempt, self._pings = None, None
         self._advertisements.clear()
         self._held_back.clear()
         return [ToBroker(broker, Goodbye()) for broker in brokers]
 
+    def _ping(self, request: PingRequest, now_us: int) -> list[PublisherEffect]:
+        """Pings sent."""
+        self._pings = _Pings(request.session, request.brokers, now_us)
+        return [ToBroker(candidate, Ping(request.session)) for candidate in request.brokers]
+
     def _pong(self, broker: BrokerId, session: MessageId, now_us: int) -> list[PublisherEffect]:
+        """Times told, at the last."""
         pings = self._pings
         if pings is None or pings.session != session or broker not in pings.waiting:
             return []
@@ -224,18 +290,25 @@ class Publisher:
         return [ToBroker(self.broker, PingTimes(session, pings.round_trip_us))]
 
     def _pause(self, path: Path, now_us: int) -> list[PublisherEffect]:
+        """Goes there."""
         self._paused_us = now_us
         self._pings = None
-        return self._try(path, now_us, is_last_resort=False)
+        return self._try(path, now_us)
 
     def _turn_round(self, now_us: int) -> list[PublisherEffect]:
+        """Turns round."""
         assert self._attempt is not None
-        return self._try(self._attempt.path[::-1], now_us, is_last_resort=True)
+        return self._try(self._attempt.path[::-1], now_us)
 
-    def _try(self, path: Path, now_us: int, *, is_last_resort: bool) -> list[PublisherEffect]:
+    def _try_again(self, now_us: int) -> list[PublisherEffect]:
+        """Tries again."""
+        assert self._attempt is not None
+        return self._try(self._attempt.path, now_us)
+
+    def _try(self, path: Path, now_us: int) -> list[PublisherEffect]:
         """Go to the end of the path."""
         self._moves += 1
-        self._attempt = _Attempt(path, now_us + MOVE_TIMEOUT_US, is_last_resort)
+        self._attempt = _Attempt(path, now_us + MOVE_TIMEOUT_US)
         rows = tuple(self._advertisements.values())
         # The marker travels behind the last publication, so the source knows when it has all.
         return [
@@ -244,23 +317,24 @@ class Publisher:
             WakeUp(self._attempt.until_us),
         ]
 
-    def _resume(self, path: Path, now_us: int) -> list[PublisherEffect]:
+    def _resume(self, now_us: int) -> list[PublisherEffect]:
+        """Goes on there."""
+        return [self._arrive(now_us), *self._catch_up()]
+
+    def _stay(self, now_us: int) -> list[PublisherEffect]:
+        """Stays there, and says so."""
+        return [self._arrive(now_us), *self._advertise(self._moves), *self._catch_up()]
+
+    def _arrive(self, now_us: int) -> PublisherEffect:
+        assert self._attempt is not None
+        path = self._attempt.path
         source, target = self.broker, path[-1]
         self.broker = target
         self.moved += source != target
         self._attempt = None
-        effects: list[PublisherEffect] = [
-            Record(
-                MigrationRecord(
-                    publisher=self.client,
-                    source=source,
-                    target=target,
-                    path_hops=len(path) - 1,
-                    paused_us=self._paused_us,
-                    resumed_us=now_us,
-                )
-                if source != target
-                else ReturnRecord(
+        if source == target:
+            return Record(
+                ReturnRecord(
                     publisher=self.client,
                     broker=source,
                     target=path[0],
@@ -268,24 +342,55 @@ class Publisher:
                     resumed_us=now_us,
                 )
             )
-        ]
-        return effects + self._catch_up(now_us)
+        return Record(
+            MigrationRecord(
+                publisher=self.client,
+                source=source,
+                target=target,
+                path_hops=len(path) - 1,
+                paused_us=self._paused_us,
+                resumed_us=now_us,
+            )
+        )
 
-    def _catch_up(self, now_us: int) -> list[PublisherEffect]:
+    def _catch_up(self) -> list[PublisherEffect]:
         """Ask what was held back."""
         waiting, self._held_back = self._held_back, deque()
-        joined = _join_publications(waiting)
-        return [effect for request in joined for effect in self.request(request, now_us)]
+        return self._ask_again(_join_publications(waiting))
+
+
+def _life_cycle() -> LifeCycle[State, Word]:
+    p, no = Publisher, IGNORED
+    ask, hold, first = does(p._ask), does(p._hold_back), does(p._hold_back_first)
+    turn, resume = does(p._turn_round, State.LAST_RESORT), does(p._resume, State.ATTACHED)
+    home, leave = does(p._come_home, State.ATTACHED), does(p._leave, State.GONE)
+    rows = {  # in the order of the states: attached, moving, last resort, gone
+        Word.REQUEST: (ask, hold, hold, does(p._refuse)),
+        Word.PING_REQUEST: (does(p._ping), no, no, no),
+        Word.PONG: (does(p._pong), no, no, no),
+        Word.RELOCATE: (does(p._pause, State.MOVING), no, no, no),
+        Word.RESUME: (no, resume, resume, no),
+        Word.RESUME_BROKEN: (no, turn, does(p._stay, State.ATTACHED), no),
+        Word.TARGET_LOST: (no, turn, turn, no),
+        Word.TARGET_BACK: (does(p._advertise_anew), turn, does(p._try_again), no),
+        Word.SOURCE_LOST: (no, to(State.LAST_RESORT), no, no),
+        Word.AGAIN: (does(p._ask_again), first, first, no),
+        Word.COME_HOME: (home, home, home, no),
+        Word.LEAVE: (leave, leave, leave, no),
+    }
+    return LifeCycle(State, Word, rows)
+
+
+LIFE = _life_cycle()
 
 
 class _Attempt:
-    """One try to move: where from and to, until when, and whether to stay in any case."""
+    """One try to move: where from and to, and until when."""
 
-    def __init__(self, path: Path, until_us: int, is_last_resort: bool) -> None:
+    def __init__(self, path: Path, until_us: int) -> None:
         self.path = path
         self.ends = (path[0], path[-1])
         self.until_us = until_us
-        self.is_last_resort = is_last_resort
 
 
 class _Pings:

@@ -23,8 +23,8 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     decided_us: int
     candidates: int
     target: BrokerId
-    rate_now: int | None = None
-    rate_target: int | None = None
+    rate_now: float | None = None
+    rate_target: float | None = None
     delay_now_us: float | None = None
     delay_target_us: float | None = None
 

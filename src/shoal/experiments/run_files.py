@@ -23,9 +23,11 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
+from shoal.broker.trace_tables import TRACE_TABLES
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
 from shoal.pipeline.checks.provenance import write_note
+from shoal.runtime.operations.trace_files import schema_of
 
 Row = TypeVar("Row", bound="TableRow")
 
@@ -287,60 +289,9 @@ def _check_workload(path: Path, workload: Workload) -> None:
             raise RunFileError(f"{path / 'events'}: unknown publisher {publisher!r}")
 
 
-def _schema(**columns: Any) -> Any:
-    return pa.schema(list(columns.items()))
-
-
-_TEXT, _INTEGER, _DOUBLE = pa.string(), pa.int64(), pa.float64()
-
+# What a run has; its refusals are counted.
 RUN_TABLES: Mapping[str, Any] = {
-    "brokers": _schema(broker=_TEXT, latitude=_DOUBLE, longitude=_DOUBLE, name=_TEXT),
-    "links": _schema(left=_TEXT, right=_TEXT),
-    "publications": _schema(
-        publisher=_TEXT, sequence=_INTEGER, published_us=_INTEGER, first_broker=_TEXT
-    ),
-    "deliveries": _schema(
-        publisher=_TEXT,
-        sequence=_INTEGER,
-        subscription=_TEXT,
-        client=_TEXT,
-        broker=_TEXT,
-        published_us=_INTEGER,
-        delivered_us=_INTEGER,
-        hops=_INTEGER,
-    ),
-    "load": _schema(
-        broker=_TEXT,
-        window_start_us=_INTEGER,
-        messages_in=_INTEGER,
-        messages_out=_INTEGER,
-        control_in=_INTEGER,
-        control_out=_INTEGER,
-        input_busy_us=_INTEGER,
-        output_busy_us=_INTEGER,
-    ),
-    "selections": _schema(
-        publisher=_TEXT,
-        broker=_TEXT,
-        started_us=_INTEGER,
-        requested_us=_INTEGER,
-        answered_us=_INTEGER,
-        decided_us=_INTEGER,
-        candidates=_INTEGER,
-        target=_TEXT,
-        rate_now=_DOUBLE,
-        rate_target=_DOUBLE,
-        delay_now_us=_DOUBLE,
-        delay_target_us=_DOUBLE,
-    ),
-    "migrations": _schema(
-        publisher=_TEXT,
-        source=_TEXT,
-        target=_TEXT,
-        path_hops=_INTEGER,
-        paused_us=_INTEGER,
-        resumed_us=_INTEGER,
-    ),
+    name: schema_of(columns) for name, columns in TRACE_TABLES.items() if name != "refusals"
 }
 
 

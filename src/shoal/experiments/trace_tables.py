@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
+import msgspec
+
+from shoal.broker.records import RefusalRecord
+from shoal.broker.trace_tables import RECORDS, TRACE_TABLES
 from shoal.experiments.run_files import RUN_TABLES, Workload
 from shoal.matching import matches
 from shoal.model import Filter, SubscriptionId
@@ -16,8 +19,6 @@ from shoal.simulation.world import World
 
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 Checks = Mapping[str, int]
-
-_RECORDS = {"selections": SelectionRecord, "migrations": MigrationRecord}
 
 
 def trace_tables(world: World, workload: Workload, links: Sequence[Link]) -> Tables:
@@ -51,16 +52,18 @@ def trace_tables(world: World, workload: Workload, links: Sequence[Link]) -> Tab
             for delivery in trace.deliveries
             for subscription in delivery.subscriptions
         ],
-        "load": list(world.load_rows()),
+        "load": [msgspec.structs.astuple(row) for row in world.load_rows()],
     }
-    for name, kind in _RECORDS.items():
-        columns = RUN_TABLES[name].names
+    for name, kind in RECORDS.items():
+        if name not in RUN_TABLES:
+            continue
+        columns = TRACE_TABLES[name]
         records = [record for record in trace.records if isinstance(record, kind)]
         rows[name] = [tuple(getattr(record, column) for column in columns) for record in records]
-    return {name: _columns(RUN_TABLES[name].names, table) for name, table in rows.items()}
+    return {name: _columns(TRACE_TABLES[name], table) for name, table in rows.items()}
 
 
-def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+def _columns(names: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
     if not rows:
         return dict.fromkeys(names, ())
     return dict(zip(names, zip(*rows, strict=True), strict=True))

@@ -118,6 +118,7 @@ class Arriving:
         session.entered_us = state.journey[1]
         move = self.expect(session, state.journey, now_us)
         session.received.update(state.received)
+        session.had = state.had or None
         move.known.update(waiting.came)
         for item in waiting.items:
             message = message_of(item, now_us)

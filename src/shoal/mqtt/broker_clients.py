@@ -104,6 +104,8 @@ class BrokerClients:
         if self.door is not None:
             hand = self._fan_out.hand
             self._federation = Federation(self, self.door, self._timers, hand, now_us)
+        # Whether the network keeps publishers' order: then the last of each says what came before.
+        self.keeps_order = True
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
         # Neighbours whose links were given up and have not come back.
@@ -480,8 +482,8 @@ class BrokerClients:
         """No publication misses this subscription of the door any more."""
         assert self.door is not None
         assert self._federation is not None
-        self.door.unsettled.pop(subscription_id, None)
-        self._federation.stored(subscription_id)
+        if self.door.stored(subscription_id):
+            self._federation.stored(subscription_id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
@@ -490,7 +492,7 @@ class BrokerClients:
         journal = self.journal
         for delivery in deliveries:
             publication = delivery.routed.publication
-            if journal is not None and publication.assured:
+            if journal is not None and publication.assured and self.keeps_order:
                 journal.hear(publication)
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:

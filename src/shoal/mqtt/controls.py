@@ -9,14 +9,14 @@ about how far what they want has come (see `granting`), and about full queues (s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
 
 from shoal.broker.wire import read_filter
 from shoal.language import parse
-from shoal.model import EVERYTHING, BrokerId, Expression, Filter
+from shoal.model import EVERYTHING, BrokerId, ClientId, Expression, Filter
 from shoal.mqtt.fields import MAX_VARIABLE
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import read_body, write_body
@@ -115,7 +115,8 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A session, behind its `items` and `parts`, so many; without `exists` there is none.
 
     `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
-    in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.
+    in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.  `had` is
+    what it has had so far: of each door that publishes, the last publication.
     """
 
     journey: Journey
@@ -126,6 +127,7 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     user: str = ""
     began_us: int = 0
     arriving_us: int | None = None
+    had: Mapping[ClientId, int] = {}
 
 
 class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):

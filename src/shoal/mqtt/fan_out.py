@@ -10,8 +10,9 @@ A client whose subscriptions overlap gets one copy, at the highest QoS, with all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from shoal.model import ClientId
 from shoal.mqtt.messages import Message
 from shoal.mqtt.session import ClientSubscription, Session
 from shoal.mqtt.statistics import Statistics
@@ -61,7 +62,7 @@ class FanOut:
         for session, subscriptions in copies.items():
             if len(subscriptions) == 1:
                 _deliver(message, subscriptions[0], now_us)
-            else:
+            elif session.had is None or not _has_had(session.had, message):
                 session.deliver(
                     message,
                     min(message.qos, max(each.qos for each in subscriptions)),
@@ -207,8 +208,22 @@ def _identifiers(subscriptions: list[ClientSubscription]) -> tuple[int, ...]:
     return tuple(identifier for each in subscriptions for identifier in each.identifiers)
 
 
+def _has_had(had: Mapping[ClientId, int], message: Message) -> bool:
+    """Whether a session got a message where it was before.
+
+    It may come to its broker later than the session, which is where a broker was away.
+    """
+    if message.key is None:
+        return False
+    publisher, number = message.key
+    return number <= had.get(publisher, -1)
+
+
 def _deliver(message: Message, subscription: ClientSubscription, now_us: int) -> None:
     session, qos = subscription.session, message.qos
+    # A group's message goes to one member, which others have not had.
+    if session.had is not None and not subscription.shared and _has_had(session.had, message):
+        return
     deliver = session.accept if session.diversion is None else session.deliver
     deliver(
         message,

@@ -12,18 +12,19 @@ wants answered any more costs it nothing.
 | given | Declined | stays home, or goes to who asked meanwhile |
 | given | Entered on a later journey, asking | Offer; the question waits for what became of it |
 | given, adopted | something for the client | keeps it, and sends an Item |
-| adopted | DEPARTING_US over, all has come here | Departed → departed |
+| adopted | DEPARTING_US over, all has come here and is settled | Departed → departed |
 | departed | a second over | Departed, again |
 | any | Taken | forgets the session |
-| any | killed and started again | as given; what it had sent is sent again once it is adopted |
+| any | killed and started again | as given; all it has is sent once it is adopted |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from shoal.model import BrokerId
+from shoal.model import BrokerId, ClientId
+from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
 from shoal.mqtt.controls import (
     Adopted,
     Declined,
@@ -111,8 +112,21 @@ class Giving:
             session.user,
             session.began_us,
             session.arriving_us,
+            self._had(session),
         )
         self._say(broker, encode_control(state), now_us)
+
+    def _had(self, session: Session) -> Mapping[ClientId, int]:
+        """What a session has had, by door: what came here, unless it may have come elsewhere.
+
+        All before the last one of a door has come, too, where order is kept.
+        """
+        had = dict(session.had or {})
+        if session.arriving_us is None and self._clients.journal is not None:
+            for publisher, number in self._clients.journal.heard.items():
+                if publisher.startswith(RESERVED_CLIENT_IDS):
+                    had[publisher] = max(number, had.get(publisher, 0))
+        return had
 
     def restored(self, session: Session, now_us: int) -> None:
         """A session had been sent when the broker was killed."""
@@ -154,16 +168,15 @@ class Giving:
         move = self._moves.get(journey[0])
         if move is None or move.target is None or move.target[1] != journey:
             return
-        if (
-            move.is_adopted
-            and not move.is_departed
-            and now_us >= move.departs_us
-            and move.arrival is None
-        ):
+        may_depart = move.is_adopted and not move.is_departed and now_us >= move.departs_us
+        if may_depart and not move.session.unsettled and move.arrival is None:
             move.is_departed = True
             move.is_asking = False
             self._clients.subscriptions.presence_changed(move.session)
-        self._ask(move, now_us)
+        # While what the client published here is not settled, only this journal has it: it is kept,
+        # without a word, so that the other does not hold back what it has.
+        if not (may_depart and move.session.unsettled):
+            self._ask(move, now_us)
         self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
 
     def _ask(self, move: Move, now_us: int) -> None:

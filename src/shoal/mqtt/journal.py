@@ -225,6 +225,7 @@ class Journal:
                 session.going,
                 session.user,
                 session.began_us,
+                session.had or {},
             )
         )
 

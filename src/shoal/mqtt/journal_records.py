@@ -6,7 +6,7 @@ a new field comes last and has a default, a tag is never used for something else
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -25,7 +25,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
     With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
     With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
-    there.  `user` is whose it is, `began_us` when it began.
+    there.  `user` is whose it is, `began_us` when it began, `had` what it had where it was before.
     """
 
     client_id: str
@@ -37,6 +37,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     going: tuple[BrokerId, int] | None = None
     user: str = ""
     began_us: int = 0
+    had: Mapping[ClientId, int] = {}
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):

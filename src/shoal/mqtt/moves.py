@@ -207,4 +207,7 @@ class Move:
         outgoing = Outgoing(message, qos, retain, identifiers)
         if qos:
             self.session.restore(outgoing)
-        self._send(outgoing, *self.target, now_us)
+        # Else it goes behind what was there before the kill, all of it in order, once that is asked
+        # for.
+        if not self.is_restored:
+            self._send(outgoing, *self.target, now_us)

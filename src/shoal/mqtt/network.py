@@ -20,7 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
@@ -123,9 +126,9 @@ class Door:
         self._batch_bytes = 0
         # How many subscriptions of clients a subscription of the door stands for.
         self._subscriptions: dict[tuple[str, Filter], tuple[SubscriptionId, int]] = {}
-        # Those that the machine is not done with: a publication may still miss them.
-        self.unsettled: dict[SubscriptionId, None] = {}
-        self._next_id = 0
+        # Those that the machine is not done with, a publication may still miss them; how often each
+        # was asked for since.
+        self.unsettled: dict[SubscriptionId, int] = {}
         self._sequence = started_us
         self._advertised: dict[ClientId, int] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
@@ -142,7 +145,7 @@ class Door:
                 predicate(TO_ATTRIBUTE, Operator.IN, (broker_id, EVERY_BROKER)),
             )
         )
-        self._ask(self.client, Subscribe(self._subscription(Filter(everyone))))
+        self._ask(self.client, Subscribe(self._subscription("brokers", Filter(everyone))))
 
     def take(self) -> list[Requested]:
         """What to ask the machine, in this order."""
@@ -157,7 +160,7 @@ class Door:
         key = (subscription.wanted_topics, subscription.content)
         known = self._subscriptions.get(key)
         if known is None:
-            asked = self._subscription(network_filter(*key))
+            asked = self._subscription(_digest(*key), network_filter(*key))
             self._subscriptions[key] = (asked.id, 1)
             self._ask(self.client, Subscribe(asked))
         else:
@@ -172,6 +175,13 @@ class Door:
         else:
             del self._subscriptions[key]
             self._ask(self.client, Unsubscribe(subscription_id))
+
+    def stored(self, subscription_id: SubscriptionId) -> bool:
+        """The machine is done with what was asked; whether with all that was under this name."""
+        left = self.unsettled.pop(subscription_id) - 1
+        if left:
+            self.unsettled[subscription_id] = left
+        return not left
 
     # --- what clients promise and publish -----------------------------------------------------
 
@@ -318,10 +328,11 @@ class Door:
         self._end_batch()
         self._requests.append(Requested(client, request))
 
-    def _subscription(self, filter: Filter) -> Subscription:
-        self._next_id += 1
-        id = f"{self.client}/{self._next_id}"
-        self.unsettled[id] = None
+    def _subscription(self, name: str, filter: Filter) -> Subscription:
+        # What the broker asked for before it was killed has the same name when it asks again: what
+        # others still have of it means the same.
+        id = f"{self.client}/{name}"
+        self.unsettled[id] = self.unsettled.get(id, 0) + 1
         return Subscription(id=id, client=self.client, filter=filter)
 
     def _advertisement_id(self, client: ClientId, number: int) -> str:
@@ -331,6 +342,12 @@ class Door:
     def _advertisement(self, client: ClientId, number: int, filter: Filter) -> Advertisement:
         id = self._advertisement_id(client, number)
         return Advertisement(id=id, publisher=client, filter=filter)
+
+
+def _digest(topics: str, content: Filter) -> str:
+    """A name for what is asked for, always the same."""
+    rest = b"" if content == EVERYTHING else msgspec.msgpack.encode(content.expression)
+    return blake2b(topics.encode() + b"\0" + rest, digest_size=16).hexdigest()
 
 
 def travels_in(packet_bytes: int) -> int:

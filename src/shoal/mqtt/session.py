@@ -17,12 +17,12 @@ Source: MQTT Version 5.0, sections 4.1, 4.3, 4.4, 4.6 and 4.9.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.language import format_filter
-from shoal.model import EVERYTHING, BrokerId, Filter
+from shoal.model import EVERYTHING, BrokerId, ClientId, Filter
 from shoal.mqtt.backlog import ENTRY_BYTES, Backlog
 from shoal.mqtt.errors import protocol_error
 from shoal.mqtt.limits import Limits
@@ -176,6 +176,7 @@ class Session:
         "entered_us",
         "expiry_interval_s",
         "going",
+        "had",
         "is_remembered",
         "journal",
         "left_us",
@@ -210,6 +211,8 @@ class Session:
         self.arriving_us: int | None = None
         # Where it was sent, and the stamp of that journey; it is kept until it is there.
         self.going: tuple[BrokerId, int] | None = None
+        # What it had where it was before, if anywhere: by the door that published, the last one.
+        self.had: Mapping[ClientId, int] | None = None
         self.journal: Journal | None = None
         self.is_remembered = False
         self.will: Will | None = None

@@ -1,4 +1,4 @@
-"""Every table of the pipeline, declared once.
+"""Every table of the pipeline, declared once; those of traces in `shoal.broker.trace_tables`.
 
 A table is a Parquet file or a folder of part files.  `publications` and `events` have one more
 column than listed here: `attributes`, a struct with a field per attribute of the source, typed
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
+from shoal.broker.trace_tables import TRACE_TABLES
+
 # A row that was refused is kept for reading, not for loading again.
 REJECTED_TEXT_CHARACTERS = 500
 
@@ -21,6 +23,9 @@ ATTRIBUTES = "attributes"
 
 
 _TYPES = {"string": StringType(), "bigint": LongType(), "double": DoubleType()}
+
+
+_WORDS = {"text": "string", "integer": "bigint", "double": "double"}
 
 
 def _table(columns: str) -> StructType:
@@ -45,24 +50,8 @@ SUBSCRIPTIONS = _table(
 )
 TRUTH = _table("publisher string, sequence bigint, subscription string")
 
-RUN_BROKERS = _table("broker string, latitude double, longitude double, name string")
-ACCEPTED_PUBLICATIONS = _table(
-    "publisher string, sequence bigint, published_us bigint, first_broker string"
-)
-DELIVERIES = _table(
-    "publisher string, sequence bigint, subscription string, client string, broker string, "
-    "published_us bigint, delivered_us bigint, hops bigint"
-)
-LOAD = _table(
-    "broker string, window_start_us bigint, messages_in bigint, messages_out bigint, "
-    "control_in bigint, control_out bigint, input_busy_us bigint, output_busy_us bigint"
-)
-SELECTIONS = _table(
-    "publisher string, broker string, started_us bigint, requested_us bigint, "
-    "answered_us bigint, decided_us bigint, candidates bigint, target string, rate_now double, "
-    "rate_target double, delay_now_us double, delay_target_us double"
-)
-MIGRATIONS = _table(
-    "publisher string, source string, target string, path_hops bigint, paused_us bigint, "
-    "resumed_us bigint"
-)
+# Of traces, declared where they are written.
+TRACES = {
+    name: _table(", ".join(f"{column} {_WORDS[kind]}" for column, kind in columns.items()))
+    for name, columns in TRACE_TABLES.items()
+}

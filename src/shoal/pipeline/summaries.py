@@ -57,14 +57,7 @@ class Trace(NamedTuple):
     migrations: DataFrame
 
 
-_DECLARED = {
-    "brokers": schemas.RUN_BROKERS,
-    "publications": schemas.ACCEPTED_PUBLICATIONS,
-    "deliveries": schemas.DELIVERIES,
-    "load": schemas.LOAD,
-    "selections": schemas.SELECTIONS,
-    "migrations": schemas.MIGRATIONS,
-}
+_READ = ("brokers", "publications", "deliveries", "load", "selections", "migrations")
 
 
 def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
@@ -106,13 +99,13 @@ def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:
         name: reduce(
             DataFrame.union,
             (
-                read_table(spark, folder / f"{name}.parquet", schema).withColumn(
+                read_table(spark, folder / f"{name}.parquet", schemas.TRACES[name]).withColumn(
                     "run", F.lit(info.name)
                 )
                 for info, folder in runs.items()
             ),
         )
-        for name, schema in _DECLARED.items()
+        for name in _READ
     }
     facts = spark.createDataFrame(
         [tuple(info) for info in runs],

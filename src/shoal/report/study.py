@@ -30,7 +30,8 @@ class StudyError(ValueError):
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, what it says, what we have, and, where it was missed, why that may be.
 
-    Beaten is better than the paper by more than a band; `is_own` marks aims of our own.
+    Beaten is better than the paper by more than the band, which `band` puts in words; `reading`
+    says how the claim is read where the paper leaves a choice; `is_own` marks aims of our own.
     """
 
     id: str
@@ -41,6 +42,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     ours: str
     verdict: Verdict
     reason: str
+    band: str = ""
+    reading: str = ""
     is_own: bool = False
 
 
@@ -138,5 +141,7 @@ def sections(claims: Sequence[Claim]) -> Mapping[str, list[list[Claim]]]:
 
 
 def reason(claims: Sequence[Claim]) -> str:
-    """Why a claim was missed, once, whatever the data set."""
-    return " ".join(dict.fromkeys(claim.reason for claim in claims if claim.reason))
+    """How a claim was read, and why it was missed, once, whatever the data set."""
+    readings = (f"Read as: {claim.reading}." for claim in claims if claim.reading)
+    reasons = (claim.reason for claim in claims if claim.reason)
+    return " ".join(dict.fromkeys([*readings, *reasons]))

@@ -26,6 +26,8 @@ from shoal.report.study import (
     sections,
 )
 
+COLUMNS = ("Claim", "The paper", "Met within")
+
 
 def write_pages(folder: Path, study: Study) -> None:
     """Write `RESULTS.md`, `index.html` and `figures/` into a folder; what was there goes."""
@@ -56,7 +58,7 @@ def markdown(study: Study) -> str:
     for section, claims in sections(study.claims).items():
         lines += [f"## {section}", ""]
         lines += _rows(
-            ("Claim", "The paper", *_headings(study.claims), "Likely reason"),
+            (*COLUMNS, *_headings(study.claims), "Reading, likely reason"),
             [_claim_cells(found, datasets(study.claims)) for found in claims],
         )
     for table in study.tables:
@@ -78,7 +80,7 @@ def _headings(claims: Sequence[Claim]) -> list[str]:
 def _claim_cells(found: Sequence[Claim], names: Sequence[str]) -> tuple[str, ...]:
     ours = {one.dataset: f"**{one.verdict}** {one.ours}".rstrip() for one in found}
     cells = (ours.get(name, "") for name in names)
-    return (found[0].claim, found[0].paper, *cells, reason(found))
+    return (found[0].claim, found[0].paper, found[0].band, *cells, reason(found))
 
 
 def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -141,7 +143,7 @@ def _style(name: str) -> Markup:
 
 
 def _claims(study: Study) -> Markup:
-    columns = ("Claim", "The paper", *_headings(study.claims))
+    columns = (*COLUMNS, *_headings(study.claims))
     head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in columns]))
     names = datasets(study.claims)
     bodies = [
@@ -162,12 +164,13 @@ def _claim(found: Sequence[Claim], names: Sequence[str]) -> Markup:
         "tr",
         tag("td", found[0].claim),
         tag("td", found[0].paper),
+        tag("td", found[0].band),
         [tag("td", _verdict(by_name[name]) if name in by_name else None) for name in names],
         id_=found[0].id,
         class_="explained" if why else None,
     )
     return (
-        join(row, tag("tr", tag("td", why, colspan=2 + len(names)), class_="reason"))
+        join(row, tag("tr", tag("td", why, colspan=3 + len(names)), class_="reason"))
         if why
         else row
     )

@@ -443,12 +443,15 @@ class Node:
 
     def changed(self, changes: Iterable[LinkChanged]) -> None:
         """Links went down or came up."""
+        changes = list(changes)
+        # One that goes down to come up at once is to a neighbour that has started again.
+        back = {change.neighbour for change in changes if change.up}
         for change in changes:
             self.counts["links_up" if change.up else "links_down"] += 1
             event = "link up" if change.up else "link down"
             _log.info(event, extra={"broker": self.id, "neighbour": change.neighbour})
             self.bring(change)
-            if not change.up:
+            if not change.up and change.neighbour not in back:
                 self._tell_of_link(change.neighbour, False)
 
     def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, Custody]]) -> None:

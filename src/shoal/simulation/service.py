@@ -7,11 +7,10 @@ clients.  Costs are constants in microseconds, so that a run is deterministic.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from shoal.broker.effects import Measured, Work
+from shoal.broker.trace_tables import LoadRow
 from shoal.model import BrokerId
 
 
@@ -35,19 +34,6 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
         """How long a core takes to match: a search of the subscriptions one after the other."""
         search_us = work.searched * self.matching_per_subscription_ns // 1_000
         return work.publications * self.matching_us + search_us
-
-
-class LoadRow(NamedTuple):
-    """What one broker did in one window; messages count publications singly."""
-
-    broker: BrokerId
-    window_start_us: int
-    messages_in: int
-    messages_out: int
-    control_in: int
-    control_out: int
-    input_busy_us: int
-    output_busy_us: int
 
 
 class Meter:

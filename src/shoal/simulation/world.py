@@ -24,6 +24,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
 from shoal.broker.publisher import Publisher
 from shoal.broker.strategy import StrategyFactory
+from shoal.broker.trace_tables import LoadRow
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription, SubscriptionId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
@@ -36,7 +37,7 @@ from shoal.simulation.nodes import (
     PublisherNode,
     Trace,
 )
-from shoal.simulation.service import LoadRow, Meter, ServiceCosts
+from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.underlay import Underlay
 
 # How often the monitor beside each broker reports its delays.

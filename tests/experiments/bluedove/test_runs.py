@@ -10,28 +10,50 @@ import numpy as np
 import pytest
 
 from shoal.experiments.bluedove import runs, saturation
-from shoal.experiments.bluedove.claims import ENGINE, LINEAR, Evidence, judge_all
+from shoal.experiments.bluedove.claims import (
+    CUT,
+    ENGINE,
+    LINEAR,
+    RARE,
+    claims,
+    judge_all,
+)
+from shoal.experiments.bluedove.evidence import Evidence
 from shoal.experiments.bluedove.grid import (
     SCALES,
     SYSTEMS,
     DataFile,
+    adverse_name,
     data_name,
+    deviation_name,
     engine_name,
     grid,
+    policy_name,
+    prefixed,
     rate_name,
+    reports_name,
 )
 from shoal.experiments.bluedove.runs import (
     Kind,
     Result,
     Run,
     fall_s,
+    improvement_ms,
     recovery_s,
     response_series,
 )
 from shoal.experiments.bluedove.study import write_study
 from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
-from shoal.experiments.bluedove.workload import ATTRIBUTES, Points, Workload, save_points
+from shoal.experiments.bluedove.workload import (
+    ATTRIBUTES,
+    Drawing,
+    Points,
+    Workload,
+    save_points,
+)
+from shoal.matching.segments import Dimension
 from shoal.matching.semantics import matches
+from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.members import MemberTable
 from shoal.report.study import read_study
 from shoal.report.study_pages import write_pages
@@ -42,13 +64,14 @@ TINY = Setting(matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2)
 
 def run(folder: Path, kind: Kind, **options: object) -> Run:
     setting = msgspec.structs.replace(TINY, **options)  # type: ignore[arg-type]
-    return Run(name="tiny", kind=kind, setting=setting, messages=200, cost=1, folder=str(folder))
+    return Run(name="tiny", kind=kind, setting=setting, messages=20, cost=1, folder=str(folder))
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials of a few seconds."""
     monkeypatch.setattr(saturation, "LEAST_TRIAL_S", 2.0)
+    monkeypatch.setattr(saturation, "LEAST_REPORTS", 2)
     monkeypatch.setattr(runs, "KILLS", 1)
     monkeypatch.setattr(runs, "KILL_EVERY_S", 20.0)
 
@@ -166,6 +189,8 @@ def test_responses_have_fallen_when_the_longest_is_past() -> None:
     assert fall_s(responses, 20.0, 30.0) == pytest.approx(2.5, abs=0.6)
     assert fall_s(responses, 20.0, 1.5) is None
     assert fall_s(responses, 100.0, 10.0) is None
+    assert improvement_ms(responses, 20.0, 30.0) == pytest.approx(4_000, rel=0.1)
+    assert improvement_ms(responses, 100.0, 10.0) is None
 
 
 @pytest.mark.usefixtures("short")
@@ -209,31 +234,132 @@ def test_a_run_on_other_data_is_another_run(tmp_path: Path, points: Path) -> Non
     assert run(tmp_path, "rate", points=str(moved)).key != before
 
 
-def fake(name: str, rate: float, **values: float) -> Result:
-    return Result(key="", name=name, values={"rate_per_s": rate, **values}, series={})
+def fake(rate: float, /, **values: float) -> Result:
+    return Result(key="", name="", values={"rate_per_s": rate, **values}, series={})
+
+
+def timed(**series: list[tuple[float, float | None]]) -> Result:
+    counts = dict.fromkeys(("added", "fallen", "recovered"), 3.0)
+    return Result(key="", name="", values=counts, series=series)
+
+
+SCALE = SCALES["small"]
+WHOLE, PEERS, FULL = (rate_name(system, 20) for system in SYSTEMS)
+
+
+def verdicts(results: dict[str, Result], reading: str = LINEAR) -> dict[str, str]:
+    found = judge_all(Evidence(results, SCALE))
+    return {one.id: one.verdict for one in found
+            if one.dataset == reading and one.verdict != "not run"}  # fmt: skip
 
 
 def test_claims_are_judged_from_the_runs_there_are() -> None:
-    scale = SCALES["small"]
-    found = judge_all(Evidence({}, scale))
-    assert {one.verdict for one in found} == {"not run"}
+    assert verdicts({}) == {}
     results = {
-        rate_name("bluedove", 20): fake("", 420.0, load_spread=0.2, overhead_bytes_per_s=2_000.0),
-        rate_name("bluedove", 5): fake("", 100.0),
-        rate_name("peer-to-peer", 20): fake("", 100.0, load_spread=0.8),
-        rate_name("full replication", 20): fake("", 100.0),
+        WHOLE: fake(420.0, load_spread=0.2, overhead_bytes_per_s=2_000.0),
+        rate_name("bluedove", 5): fake(100.0),
+        PEERS: fake(100.0, load_spread=0.8),
+        FULL: fake(100.0),
+        policy_name(Policy.RANDOM): fake(125.0),
     }
     engine = {engine_name(name): result for name, result in results.items() if "full" not in name}
-    found = judge_all(Evidence(results | engine, scale))
-    again = {one.id: one.verdict for one in found if one.dataset == ENGINE}
+    again = verdicts(results | engine, ENGINE)
     assert again["peers-20"] == "met"
     assert "full-20" not in again
-    verdicts = {one.id: one.verdict for one in found if one.dataset == LINEAR}
-    assert verdicts["peers-20"] == verdicts["linear"] == "met"
-    assert verdicts["overhead"] == "beaten"
-    assert verdicts["spread"] == verdicts["full-20"] == "missed"
-    assert verdicts["spread-peers"] == "met"
-    assert verdicts["random"] == "not run"
+    found = verdicts(results)
+    assert found["peers-20"] == found["linear"] == "met"
+    assert found["overhead"] == "beaten"
+    assert found["spread"] == found["full-20"] == "missed"
+    assert found["spread-peers"] == "met"
+    assert found["random"] == "missed"
+    assert CUT not in {one.dataset for one in judge_all(Evidence(results, SCALE))}
+    cut = {prefixed("cut", name): result for name, result in results.items()}
+    assert verdicts(results | cut, CUT)["peers-20"] == "met"
+
+
+def test_rare_reports_change_who_looks_at_them_only() -> None:
+    results = {
+        WHOLE: fake(420.0),
+        PEERS: fake(100.0),
+        reports_name(Policy.ADAPTIVE): fake(200.0),
+    }
+    found = {one.id: one.ours for one in judge_all(Evidence(results, SCALE)) if one.dataset == RARE}
+    assert found["peers-20"].startswith("2 times")
+    assert verdicts({WHOLE: fake(420.0), PEERS: fake(100.0)}, RARE) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "results", "verdict"),
+    [
+        ("peers-20", {WHOLE: fake(4.0), PEERS: fake(1.0)}, "missed"),
+        ("peers-20", {WHOLE: fake(4.5), PEERS: fake(1.0)}, "met"),
+        ("peers-20", {WHOLE: fake(7.5), PEERS: fake(1.0)}, "beaten"),
+        ("rate-20", {WHOLE: fake(118_000.0)}, "met"),
+        ("rate-20", {WHOLE: fake(190_000.0)}, "missed"),
+        ("rate-20", {WHOLE: fake(90_000.0)}, "missed"),
+        ("spread", {WHOLE: fake(1.0, load_spread=0.137)}, "met"),
+        ("spread", {WHOLE: fake(1.0, load_spread=0.1)}, "beaten"),
+        ("spread-peers", {PEERS: fake(1.0, load_spread=0.5)}, "missed"),
+        ("spread-peers", {PEERS: fake(1.0, load_spread=1.0)}, "missed"),
+        ("deviation", {WHOLE: fake(100.0), deviation_name(1_000.0): fake(38.0)}, "missed"),
+        ("deviation", {WHOLE: fake(100.0), deviation_name(1_000.0): fake(62.0)}, "met"),
+        ("deviation", {WHOLE: fake(100.0), deviation_name(1_000.0): fake(80.0)}, "beaten"),
+        ("adverse-peers", {PEERS: fake(30.0), adverse_name(4): fake(40.0)}, "missed"),
+        ("adverse-peers", {PEERS: fake(30.0), adverse_name(4): fake(52.0)}, "met"),
+        ("amount-random", {policy_name(Policy.SUBSCRIPTIONS): fake(30.0),
+                           policy_name(Policy.RANDOM): fake(10.0)}, "met"),
+        ("amount-random", {policy_name(Policy.SUBSCRIPTIONS): fake(20.0),
+                           policy_name(Policy.RANDOM): fake(10.0)}, "missed"),
+        ("third", {"elasticity": timed(improvement=[(1, 90.0), (2, 70.0), (3, 60.0)])}, "met"),
+        ("third", {"elasticity": timed(improvement=[(1, 90.0), (2, 70.0), (3, 99.0)])}, "missed"),
+        ("loss", {"faults": timed(loss=[(1, 0.0)], killed=[(1, 0.0)])}, "beaten"),
+        ("loss", {"faults": timed(loss=[(1, 0.05)], killed=[(1, 0.0)])}, "met"),
+        ("loss", {"faults": timed(loss=[(1, 0.1)], killed=[(1, 0.0)])}, "missed"),
+        ("loss-ends", {"faults": timed(loss=[(n, 0.1) for n in range(20)], killed=[(1, 0.0)])},
+         "missed"),
+        ("slower", {"faults": timed(response=[(0, 10.0), (2, 15.0)], killed=[(1, 0.0)])}, "met"),
+        ("slower", {"faults": timed(response=[(0, 10.0), (2, 25.0)], killed=[(1, 0.0)])},
+         "missed"),
+        ("constant", {WHOLE: timed(below=[(n, 100.0) for n in range(9)])}, "met"),
+        ("constant", {WHOLE: timed(below=[(n, 100.0 * 2**n) for n in range(9)])}, "missed"),
+        ("growing", {WHOLE: timed(above=[(n, 100.0 * n) for n in range(9)])}, "met"),
+        ("growing", {WHOLE: timed(above=[(n, 100.0) for n in range(8)] + [(8, 90.0)])}, "missed"),
+    ],
+)  # fmt: skip
+def test_figures_on_both_sides_of_a_band(
+    name: str, results: dict[str, Result], verdict: str
+) -> None:
+    assert verdicts(results)[name] == verdict
+
+
+def test_rows_that_depend_on_fresh_reports_say_so() -> None:
+    readings = {one.id: one.reading for one in claims(SCALE)}
+    for name in ("peers-20", "full-20", "response-time", "random", "deviation", "dimensions"):
+        assert "400 times as fresh" in readings[name]
+    assert "fresh" not in readings["rate-peers"] + readings["amount-random"]
+
+
+@pytest.mark.parametrize("drawing", ["moved", "cut", "single"])
+def test_subscriptions_lie_as_they_are_drawn(drawing: Drawing) -> None:
+    workload = Workload(Random(1), deviation=250.0, adverse=0, drawing=drawing, segments=20)
+    rows = []
+    for _ in range(100):
+        filter = workload.filter()
+        for name in ATTRIBUTES:
+            (found,) = Dimension(attribute=name).ranges(filter)
+            rows.append((found.low, found.high))
+    lows, highs = np.array(rows).T
+    lengths = highs - lows
+    assert (lows >= 0).all()
+    assert (highs <= 1_000).all()
+    if drawing == "moved":
+        assert lengths == pytest.approx(250, abs=0.01)
+    elif drawing == "cut":
+        assert lengths.max() == pytest.approx(250, abs=0.01)
+        assert 125 - 0.01 < lengths.min() < 200
+    else:
+        assert lengths == pytest.approx(10, abs=0.01)
+        assert (lows // 50 == highs // 50).all()
 
 
 def test_the_study_becomes_pages(tmp_path: Path) -> None:

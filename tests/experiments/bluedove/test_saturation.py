@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from shoal.experiments.bluedove.saturation import highest, is_growing
-from shoal.experiments.bluedove.testbed import Responses
+from shoal.experiments.bluedove.saturation import (
+    highest,
+    is_growing,
+    is_piling_up,
+    limit_by_arithmetic,
+    lowered,
+    saturation_rate,
+    trial_s,
+)
+from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
 
 TIMES_US = np.arange(0.0, 30e6, 5_000.0)
 NOISE = np.random.default_rng(5).exponential(50_000.0, len(TIMES_US))
@@ -17,6 +26,7 @@ NOISE = np.random.default_rng(5).exponential(50_000.0, len(TIMES_US))
 def test_the_highest_value_is_found_from_anywhere(limit: float, first: float) -> None:
     found = highest(lambda value: value <= limit, first)
     assert limit / 1.05 < found <= limit
+    assert limit / 1.021 < lowered(lambda value: value <= limit, found * 1.2) <= limit
 
 
 @pytest.mark.parametrize(
@@ -52,3 +62,49 @@ def test_what_is_done_faster_once_no_more_messages_come_is_still_growth() -> Non
 def test_a_message_of_the_first_half_that_still_waits_is_growth() -> None:
     took_us = np.where(TIMES_US[40] == TIMES_US, 40e6, 100_000.0)
     assert is_growing(Responses(TIMES_US, took_us))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "grows"),
+    [
+        ([100] * 16, False),
+        ([0] * 4 + [100] * 12, False),
+        ([100] * 12 + [300] * 4, True),
+        (list(range(100, 900, 50)), True),
+        ([1] * 12 + [5] * 4, False),  # more, and next to nothing
+    ],
+)
+def test_what_waits_may_go_up_and_down_and_must_not_grow(waiting: list[int], grows: bool) -> None:
+    assert is_piling_up(waiting, 400.0) is grows
+
+
+def test_a_trial_has_as_many_messages_for_each_matcher_however_slow_it_is() -> None:
+    setting = Setting(matchers=20)
+    assert trial_s(setting, 500.0, 2_000) == 80
+    assert trial_s(setting, 50.0, 2_000) == 800
+    assert trial_s(setting, 5_000.0, 2_000) == 40
+    assert trial_s(msgspec.structs.replace(setting, report_s=10), 5_000.0, 2_000) == 100
+
+
+FULL = Setting(
+    system="full replication", matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2
+)
+
+
+@pytest.mark.parametrize("messages", [150, 300])
+def test_what_forwarding_is_blind_to_loads_sustains_is_arithmetic(messages: int) -> None:
+    """12 cores, 40 subscriptions of 6 ms each (100 times slower): 12 / 0.24 s = 50 a second.
+
+    Trials alone said 45 or less, and more the longer they were.
+    """
+    testbed = LoadedCluster(FULL)
+    assert limit_by_arithmetic(testbed) == pytest.approx(50, rel=0.02)
+    assert saturation_rate(testbed, messages) == pytest.approx(50, rel=0.02)
+
+
+def test_a_trial_that_contradicts_arithmetic_counts() -> None:
+    # Dispatching takes 0.1 s, and more for what comes back: two dispatchers are too slow.
+    slow = msgspec.structs.replace(FULL, slowdown=100_000, search_ns=60)
+    testbed = LoadedCluster(slow)
+    assert limit_by_arithmetic(testbed) == pytest.approx(50, rel=0.02)
+    assert saturation_rate(testbed, 40) < 20

@@ -15,6 +15,7 @@ def spec(
     distribution: Distribution = "clustered",
     study: Any = "grid",
     probe: int | None = None,
+    subscriptions: int = 20,
 ) -> RunSpec:
     return RunSpec(
         study=study,
@@ -25,6 +26,7 @@ def spec(
         setting=setting,
         duration_us=360_000_000,
         publications=360,
+        subscriptions=subscriptions,
         probe=probe,
     )
 

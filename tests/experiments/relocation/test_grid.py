@@ -6,6 +6,10 @@ import pytest
 
 from shoal.experiments.relocation.grid import (
     BROKERS,
+    CROWD,
+    DELAY,
+    LOAD,
+    POP,
     SCALES,
     SPREADS,
     THRESHOLDS,
@@ -60,12 +64,33 @@ def test_small_is_a_part_of_the_points() -> None:
         return {
             (run.study, run.testbed, run.distribution, run.spread, run.setting, run.probe)
             for run in grid("flights", SCALES[scale])
+            if run.study != "overhead"
         }
 
     assert points("small") < points("paper")
 
 
+def test_what_control_messages_cost_is_run_with_many_subscribers_at_every_scale() -> None:
+    for scale in SCALES.values():
+        crowded = {
+            (run.testbed, run.distribution, run.setting)
+            for run in grid("quotes", scale)
+            if run.study in ("grid", "overhead") and run.subscriptions == CROWD
+        }
+        assert {
+            (place, spread, setting)
+            for place in BROKERS
+            for spread in ("clustered", "random")
+            for setting in (POP, LOAD, DELAY)
+        } <= crowded
+    workloads = {
+        (run.workload, run.publications, run.subscriptions)
+        for run in grid("quotes", SCALES["small"])
+    }
+    assert len({name for name, _, _ in workloads}) == len(workloads)
+
+
 def test_a_workload_has_its_brokers() -> None:
     run: RunSpec = grid("quotes", SCALES["small"])[0]
-    assert run.workload == "wide-clustered-1-360"
+    assert run.workload == "wide-clustered-1-360-20"
     assert run.brokers == 63

@@ -62,7 +62,9 @@ def test_a_study_is_written_from_files_of_runs(tmp_path: Path) -> None:
     ]
     counts = ("expected", "lost", "duplicated", "phantom", "out_of_order", "migrations")
     metrics = {"overhead": 0.3, **dict.fromkeys(counts, 0.0)}
-    moved = summary(spec(POP), {"selections": (selection("P", "A", "B"),)}, **metrics)
+    moved = summary(
+        spec(POP, subscriptions=100), {"selections": (selection("P", "A", "B"),)}, **metrics
+    )
     tasks = []
     for one in (*probes, moved):
         task = study_run(one.spec, tmp_path / "workloads", tmp_path / "runs", {}, None, 1)

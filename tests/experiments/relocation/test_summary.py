@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, PUBLISHING_FROM_US, RunSpec
+from shoal.experiments.relocation.memory import PeakMemory
 from shoal.experiments.relocation.summary import expected_deliveries, summarise
 from shoal.experiments.run_files import RUN_TABLES, Workload, read_workload
 from shoal.experiments.runner import RunResult
@@ -54,6 +55,7 @@ def delivery(since_s: int, took_us: int, hops: int) -> tuple[Any, ...]:
 
 
 COSTS = ServiceCosts(processing_us=10_000)
+MEMORY = PeakMemory()
 CHECKS = {"delivered": 5, "duplicates": 1, "phantoms": 0, "out_of_order": 0, "refused": 0}
 
 
@@ -67,7 +69,9 @@ def test_rates_are_those_of_the_last_third_over_all_brokers(workload: Workload) 
             load("B2", 90, 900, 900),
         ]
     )
-    metrics = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS).metrics
+    metrics = summarise(
+        SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS, MEMORY
+    ).metrics
     assert metrics["message_rate_per_s"] == pytest.approx(2 * 63 / (63 * 30))
     assert metrics["messages_both_per_s"] == pytest.approx(4 * 63 / (63 * 30))
     assert metrics["input_utilisation"] == pytest.approx(1 / (63 * 30))
@@ -81,7 +85,7 @@ def test_delays_are_those_of_what_was_published_late(workload: Workload) -> None
     rows = tables(
         deliveries=[delivery(0, 9_000, 9), delivery(61, 2_000, 2), delivery(89, 4_000, 4)]
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS)
+    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS, MEMORY)
     assert summary.metrics["delay_us"] == 3_000
     assert summary.metrics["hops"] == 3
     assert summary.metrics["delay_whole_us"] == 5_000
@@ -100,7 +104,7 @@ def test_selections_and_migrations(workload: Workload) -> None:
         ],
         migrations=[("P", "B1", "B2", 3, 8_500, 9_500)],
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS)
+    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS, MEMORY)
     assert summary.metrics["selection_us"] == 4_000
     assert summary.metrics["selection_without_pings_max_us"] == 2_000
     assert (summary.metrics["migrations"], summary.metrics["wait_us"]) == (1, 1_000)
@@ -110,13 +114,26 @@ def test_selections_and_migrations(workload: Workload) -> None:
 
 def test_what_was_lost_is_against_the_filters(workload: Workload) -> None:
     assert expected_deliveries(workload) == 4
-    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS)
+    summary = summarise(
+        SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY
+    )
     assert (summary.metrics["expected"], summary.metrics["lost"]) == (4, 0)
     assert summary.metrics["duplicated"] == 1
 
 
 def test_an_empty_run_has_no_averages(workload: Workload) -> None:
-    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS)
+    summary = summarise(
+        SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY
+    )
     assert "delay_us" not in summary.metrics
     assert summary.metrics["message_rate_per_s"] == 0
     assert msgspec.json.decode(msgspec.json.encode(summary), type=type(summary)) == summary
+
+
+def test_memory_of_tracing_is_a_share_of_routing_tables(workload: Workload) -> None:
+    memory = PeakMemory()
+    memory.peak_bytes, memory.routing_bytes = 630, 6_300
+    result = RunResult(tables=tables(), checks=CHECKS)
+    metrics = summarise(SPEC, "", result, workload, COSTS, memory).metrics
+    assert (metrics["memory_bytes"], metrics["memory_share"]) == (10, 0.1)
+    assert metrics["routing_bytes"] == 100

@@ -76,7 +76,6 @@ def prepare(
     variants = _variants(data.name, scale, geography, seed)
     options = StudyOptions(
         publishers=scale.publishers,
-        subscriptions=scale.subscriptions,
         interval_us=scale.interval_us,
         seed=seed,
         aim_at=data.aim_at,
@@ -131,6 +130,7 @@ def _variants(name: str, scale: Scale, geography: bool, seed: int) -> list[Varia
             distribution=spec.distribution,
             spread=spec.spread,
             publications=spec.publications,
+            subscriptions=spec.subscriptions,
             brokers=places[spec.testbed],
         )
         for spec in grid(name, scale)

@@ -1,7 +1,6 @@
 """What we add to the paper's evaluation: tables of runs that answer no claim.
 
-Hundreds of matchers; real data with real skew; what the figures depend on where the paper leaves a
-choice; what a message costs our own engine.
+Hundreds of matchers; real data with real skew; what a message costs our own engine.
 """
 
 from __future__ import annotations
@@ -9,22 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.experiments.bluedove.claims import Evidence
 from shoal.experiments.bluedove.engine_costs import measured
+from shoal.experiments.bluedove.evidence import Evidence
 from shoal.experiments.bluedove.grid import (
     BLUEDOVE,
     FULL,
-    NARROW,
     PEERS,
-    SYSTEMS,
     data_name,
-    ends_name,
-    narrow_name,
-    policy_name,
     rate_name,
 )
 from shoal.experiments.bluedove.runs import Series
-from shoal.overlays.bluedove.forwarding import Policy
 
 NOT_RUN = "not run"
 CUTS = ("equal lengths", "quantiles")
@@ -32,7 +25,7 @@ CUTS = ("equal lengths", "quantiles")
 
 def extra_tables(evidence: Evidence, data: Sequence[str]) -> list[dict[str, Any]]:
     """All tables; that of real data only where there are any."""
-    tables = [_beyond(evidence), _choices(evidence), _engine()]
+    tables = [_beyond(evidence), _engine()]
     return [*tables, _data(evidence, data)] if data else tables
 
 
@@ -53,53 +46,9 @@ def _beyond(evidence: Evidence) -> dict[str, Any]:
     return {
         "title": "Hundreds of matchers",
         "caption": "Saturation rates in messages per second, linear index. With hundreds of "
-        f"matchers servers are {beyond.slowdown:,} times slower than the paper's, so trials have "
-        "fewer messages; these are compared with each other.",
+        f"matchers servers are {beyond.slowdown:,} times slower than the paper's, and trials have "
+        f"{beyond.messages:,} messages for each matcher instead of {evidence.scale.messages:,}.",
         "columns": ["matchers", "bluedove", "per matcher", "peer-to-peer", "gain"],
-        "rows": rows,
-    }
-
-
-def _choices(evidence: Evidence) -> dict[str, Any]:
-    subscriptions = policy_name(Policy.SUBSCRIPTIONS)
-    at_ends = ends_name(Policy.ADAPTIVE), ends_name(Policy.SUBSCRIPTIONS)
-    whole, narrow = evidence.whole, {system: narrow_name(system) for system in SYSTEMS}
-    rows = [
-        [
-            "Hot spots amid the quarters (125 to 875), as everywhere else here",
-            "adaptive over subscription amount",
-            "1.2 times",
-            _times(evidence, whole, subscriptions),
-        ],
-        [
-            "Hot spots from end to end (0 to 1,000)",
-            "adaptive over subscription amount",
-            "1.2 times",
-            _times(evidence, *at_ends),
-        ],
-        [
-            f"Ranges of {NARROW:g} instead of 250",
-            "over peer-to-peer",
-            "4.2 times",
-            _times(evidence, narrow[BLUEDOVE], narrow[PEERS]),
-        ],
-        [
-            "",
-            "over full replication",
-            "67 times",
-            _times(evidence, narrow[BLUEDOVE], narrow[FULL]),
-        ],
-        [
-            "",
-            "peer-to-peer over full replication",
-            "16 times",
-            _times(evidence, narrow[PEERS], narrow[FULL]),
-        ],
-    ]
-    return {
-        "title": "What the figures depend on",
-        "caption": f"Where the paper leaves a choice; {evidence.scale.most} matchers.",
-        "columns": ["choice", "rate", "the paper", "ours"],
         "rows": rows,
     }
 

@@ -15,18 +15,28 @@ from typing import NamedTuple
 
 from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, Kind, Run
 from shoal.experiments.bluedove.testbed import Setting
+from shoal.experiments.bluedove.workload import Drawing
 from shoal.overlays.bluedove.forwarding import Policy
 
 BLUEDOVE, PEERS, FULL = SYSTEMS = ("bluedove", "peer-to-peer", "full replication")
 DIMENSIONS = 4
+# Policies that do not look at loads.
+BLIND = (Policy.RANDOM, Policy.SUBSCRIPTIONS)
 # One dispatcher for ten matchers (IV-B).
 MATCHERS_PER_DISPATCHER = 10
-# Ranges that hardly ever meet two segments (ours).
-NARROW = 10.0
-# Against narrow ranges, and with our engine, a message takes a fraction of what it takes a linear
-# index of these costs: servers are slower by that, for as many messages per second, and there are
-# as many dispatchers as matchers, to keep up.
-ENGINE_SPEED, NARROW_SPEED = 5, 10
+# With our engine, and where a subscription is at one matcher for each attribute, a message takes a
+# fraction of what it takes a linear index of these costs: servers are slower by that (`single`: for
+# each matcher), for as many messages per second, and there are as many dispatchers as matchers, to
+# keep up.
+ENGINE_SPEED, SINGLE_SPEED = 5, 0.5
+# The other drawings; the first is everywhere else.
+DRAWINGS: tuple[Drawing, ...] = ("cut", "single")
+# The attribute whose subscriptions are least skewed: peer-to-peer does best by it.
+EVENEST = 1
+# Servers are slower than the paper's and loads reported each second, so reports are fresher than
+# the paper's by that factor.  Here they come this rarely; as rarely as the factor has it, a trial
+# would have millions of messages.
+RARELY_S = 10
 # With hundreds of matchers loads are reported as often per matching as with 20 at this slowdown,
 # and tables, which nothing changes, are exchanged once in a trial.
 REPORTS_SLOWDOWN = 400
@@ -36,11 +46,12 @@ GOSSIP_S = 40
 class Beyond(NamedTuple):
     """Clusters larger than the paper's: alike, but for the number of matchers.
 
-    A trial (`LEAST_TRIAL_S`) must be long against what the slowest messages take, and has as many
-    messages as the slowdown leaves; this is the compromise.  With real data some messages meet
+    A trial must be long against what the slowest messages take, and has as many messages as the
+    slowdown leaves; this is the compromise.  With real data some messages meet
     most of the subscriptions, wherever they go, and there servers are as with 20 matchers.
 
     sizes           numbers of matchers
+    messages        in one trial, for each matcher
     slowdown        of servers, there
     data_sizes      numbers of matchers with real data
     data_slowdown   of servers, there
@@ -48,6 +59,7 @@ class Beyond(NamedTuple):
 
     subscriptions: int
     sizes: tuple[int, ...]
+    messages: int
     slowdown: int
     data_sizes: tuple[int, ...]
     data_slowdown: int
@@ -59,7 +71,7 @@ class Scale(NamedTuple):
     sizes        numbers of matchers
     most         the number for all that varies something else
     beyond       numbers of matchers beyond the paper's
-    messages     in one trial, at least
+    messages     in one trial, for each matcher
     """
 
     name: str
@@ -90,12 +102,13 @@ SCALES = {
         beyond=Beyond(
             subscriptions=1_000,
             sizes=(100, 500),
+            messages=250,
             slowdown=1_600,
             data_sizes=(100,),
             data_slowdown=400,
         ),
         subscriptions=1_000,
-        messages=5_000,
+        messages=2_000,
         dimensions=(1, 2, 4),
         deviations=(250.0, 500.0, 1_000.0),
         adverse=(0, 2, 4),
@@ -108,12 +121,13 @@ SCALES = {
         beyond=Beyond(
             subscriptions=1_000,
             sizes=(100, 500),
+            messages=1_000,
             slowdown=1_200,
             data_sizes=(100, 500),
             data_slowdown=400,
         ),
         subscriptions=PAPER_SUBSCRIPTIONS,
-        messages=20_000,
+        messages=4_000,
         dimensions=(1, 2, 3, 4),
         deviations=(250.0, 500.0, 750.0, 1_000.0),
         adverse=(0, 1, 2, 3, 4),
@@ -133,7 +147,8 @@ def grid(scale: Scale, folder: Path, seed: int, data: Iterable[DataFile] = ()) -
     """All runs of a scale."""
     maker = _Maker(scale, str(folder), seed)
     runs = [*_rates(maker), *_workloads(maker), *_subscriptions(maker), *_changes(maker)]
-    return [*runs, *_engine(maker), *_beyond(maker), *_data(maker, data)]
+    runs += [*_readings(maker), *_reports(maker), *_engine(maker)]
+    return [*runs, *_beyond(maker), *_data(maker, data)]
 
 
 class _Maker:
@@ -152,6 +167,7 @@ class _Maker:
             "slowdown": scale.slowdown,
             "seed": self._seed,
         }
+        messages = options.pop("messages", scale.messages)
         chosen = usual | options
         chosen.setdefault("stands_for", PAPER_SUBSCRIPTIONS // chosen["subscriptions"])  # type: ignore[operator]
         setting = Setting(**chosen)  # type: ignore[arg-type]
@@ -159,7 +175,7 @@ class _Maker:
             name=name,
             kind=kind,
             setting=setting,
-            messages=scale.messages,
+            messages=messages,  # type: ignore[arg-type]
             cost=cost,
             folder=self._folder,
         )
@@ -174,6 +190,9 @@ def _rates(maker: _Maker) -> Iterator[Run]:
             cost = 6.0 if system == BLUEDOVE else 2.0
             yield maker.run(rate_name(system, matchers), kind, cost, system=system,
                             matchers=matchers)  # fmt: skip
+    for matchers in scale.sizes:
+        yield maker.run(evenest_name(matchers), "rate", 2.0, system=PEERS, matchers=matchers,
+                        peers_by=EVENEST)  # fmt: skip
     for policy in _blind_or_late():
         yield maker.run(policy_name(policy), "rate", 6.0, policy=policy)
 
@@ -203,12 +222,40 @@ def _workloads(maker: _Maker) -> Iterator[Run]:
         yield maker.run(deviation_name(deviation), "rate", 5.0, deviation=deviation)
     for adverse in scale.adverse[1:]:
         yield maker.run(adverse_name(adverse), "rate", 5.0, adverse=adverse)
-    for policy in (Policy.ADAPTIVE, Policy.SUBSCRIPTIONS):
-        yield maker.run(ends_name(policy), "rate", 6.0, policy=policy, at_ends=True)
-    for system in SYSTEMS:
-        slowdown = scale.slowdown * (1 if system == FULL else NARROW_SPEED)
-        yield maker.run(narrow_name(system), "rate", 5.0, system=system, range=NARROW,
-                        slowdown=slowdown, dispatchers=scale.most)  # fmt: skip
+
+
+def _readings(maker: _Maker) -> Iterator[Run]:
+    """The runs of figures 6a, 7 and 11 as the other drawings have them."""
+    scale = maker.scale
+    for drawing in DRAWINGS:
+        varied: dict[str, dict[str, object]] = {
+            **{
+                rate_name(system, matchers): {"system": system, "matchers": matchers}
+                for system in SYSTEMS
+                for matchers in (min(scale.sizes), scale.most)
+            },
+            **{
+                evenest_name(matchers): {"system": PEERS, "matchers": matchers, "peers_by": EVENEST}
+                for matchers in (min(scale.sizes), scale.most)
+            },
+            **{policy_name(policy): {"policy": policy} for policy in BLIND},
+            dimensions_name(1): {"dimensions": 1},
+            deviation_name(max(scale.deviations)): {"deviation": max(scale.deviations)},
+            adverse_name(max(scale.adverse)): {"adverse": max(scale.adverse)},
+        }
+        for name, option in varied.items():
+            if drawing == "single":
+                matchers = int(str(option.get("matchers", scale.most)))
+                option["dispatchers"] = matchers
+                if option.get("system") != FULL:
+                    option["slowdown"] = round(scale.slowdown * matchers * SINGLE_SPEED)
+            yield maker.run(prefixed(drawing, name), "rate", 4.0, drawing=drawing, **option)
+
+
+def _reports(maker: _Maker) -> Iterator[Run]:
+    """The policies that look at loads, with loads reported more rarely."""
+    for policy in (Policy.ADAPTIVE, Policy.RESPONSE_TIME):
+        yield maker.run(reports_name(policy), "rate", 8.0, policy=policy, report_s=RARELY_S)
 
 
 def _changes(maker: _Maker) -> Iterator[Run]:
@@ -221,7 +268,11 @@ def _changes(maker: _Maker) -> Iterator[Run]:
 def _engine(maker: _Maker) -> Iterator[Run]:
     """The runs of figures 6a, 7 and 11 with the costs of our own engine."""
     scale = maker.scale
-    common: dict[str, object] = {"costs": "engine", "slowdown": scale.slowdown * ENGINE_SPEED}
+    common: dict[str, object] = {
+        "costs": "engine",
+        "slowdown": scale.slowdown * ENGINE_SPEED,
+        "messages": scale.messages // 2,
+    }
     for system in SYSTEMS:
         for matchers in scale.sizes:
             name = engine_name(rate_name(system, matchers))
@@ -244,7 +295,8 @@ def _beyond(maker: _Maker) -> Iterator[Run]:
         for matchers in maker.scale.beyond.sizes:
             cost = matchers / (10 if system == BLUEDOVE else 20)
             larger = _larger(maker.scale, matchers, maker.scale.beyond.slowdown)
-            yield maker.run(rate_name(system, matchers), "rate", cost, system=system, **larger)
+            yield maker.run(rate_name(system, matchers), "rate", cost, system=system,
+                            messages=maker.scale.beyond.messages, **larger)  # fmt: skip
 
 
 def _larger(scale: Scale, matchers: int, slowdown: int) -> dict[str, object]:
@@ -273,7 +325,7 @@ def _data(maker: _Maker, data: Iterable[DataFile]) -> Iterator[Run]:
             for system in (BLUEDOVE, PEERS):
                 yield maker.run(data_name(name, system, matchers, quantiles=True), "rate",
                                 matchers / 12, system=system, points=points, quantiles=True,
-                                **larger)  # fmt: skip
+                                messages=scale.beyond.messages, **larger)  # fmt: skip
 
 
 def rate_name(system: str, matchers: int) -> str:
@@ -300,16 +352,22 @@ def adverse_name(count: int) -> str:
     return f"adverse-{count}"
 
 
-def ends_name(policy: Policy) -> str:
-    return f"ends-{policy.value}"
+def evenest_name(matchers: int) -> str:
+    """Peer-to-peer by the attribute that suits it best."""
+    return f"rate-peer-to-peer-evenest-{matchers}"
 
 
-def narrow_name(system: str) -> str:
-    return f"narrow-{system.replace(' ', '-')}"
+def reports_name(policy: Policy) -> str:
+    return f"reports-{policy.value}"
+
+
+def prefixed(reading: str, name: str) -> str:
+    """The name of a run under another reading: a drawing, or our engine's costs."""
+    return f"{reading}-{name}"
 
 
 def engine_name(name: str) -> str:
-    return f"engine-{name}"
+    return prefixed("engine", name)
 
 
 def data_name(data: str, system: str, matchers: int, *, quantiles: bool) -> str:

@@ -21,10 +21,15 @@ import numpy as np
 from shoal.experiments.bluedove.engine_costs import measured
 from shoal.experiments.bluedove.saturation import (
     LEAST_TRIAL_S,
+    RULE,
     expected_rate,
     highest,
+    limit_by_arithmetic,
+    looks_at_loads,
+    lowered,
     saturation_rate,
     sustains,
+    trial_s,
 )
 from shoal.experiments.bluedove.testbed import SECOND_US, LoadedCluster, Responses, Setting
 from shoal.experiments.bluedove.workload import points_digest
@@ -35,6 +40,8 @@ PAPER_SUBSCRIPTIONS = 40_000
 PAPER_RATE_PER_S = 100_000
 # Below and above saturation in figure 5: 100,000 and 150,000 of 114,000 messages a second.
 BELOW, ABOVE = 100 / 114, 150 / 114
+# Work grows with subscriptions nearly in proportion, so that a guess is right after so many steps.
+REFITTED = 3
 # A response is back to normal at this multiple of what it was before the load rose.
 NORMAL = 2.0
 
@@ -54,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run to be made; call it, here or on another machine that sees the same folder.
 
-    messages   in one trial of a rate, at least
+    messages   for each matcher, in one trial of a rate
     """
 
     name: str
@@ -70,7 +77,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        trial = [LEAST_TRIAL_S, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, KILL_EVERY_S, KILLS]
+        trial = [*RULE, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, KILL_EVERY_S, KILLS]
         used: list[object] = []
         if self.setting.points:
             used.append(points_digest(Path(self.setting.points)))
@@ -127,7 +134,7 @@ def measure_profile(setting: Setting, messages: int) -> Measured:
         series[name] = response_series(testbed.responses(), 1.0)
     testbed.count_overhead()
     worked, told, from_us = testbed.work_us(), testbed.overhead_bytes(), testbed.now_us
-    testbed.publish(BELOW * rate, max(LEAST_TRIAL_S, messages / rate))
+    testbed.publish(BELOW * rate, trial_s(setting, rate, messages))
     passed_us = testbed.now_us - from_us
     loads = [
         (done - worked[name]) / passed_us / setting.cores
@@ -154,9 +161,11 @@ def measure_subscriptions(setting: Setting, messages: int) -> Measured:
     rate = PAPER_RATE_PER_S / setting.slowdown
     first = LoadedCluster(setting)
     guess = setting.subscriptions * expected_rate(first) / rate
+    if not looks_at_loads(first):
+        return {"subscriptions": _fitting(setting, rate, guess) * setting.stands_for}, {}
     testbeds: dict[int, LoadedCluster] = {}
 
-    def holds(count: float) -> bool:
+    def holds(count: float, share: float = 0.5) -> bool:
         smaller = [size for size in testbeds if size <= count]
         size = round(count)
         if smaller:
@@ -165,13 +174,22 @@ def measure_subscriptions(setting: Setting, messages: int) -> Measured:
             testbed.setting = msgspec.structs.replace(testbed.setting, subscriptions=size)
         else:
             testbed = LoadedCluster(msgspec.structs.replace(setting, subscriptions=size))
-        held = sustains(testbed, rate, messages)
+        held = sustains(testbed, rate, share * messages)
         if held:
             testbeds[size] = testbed  # to be filled further
         return held
 
-    most = highest(holds, guess)
+    most = lowered(lambda count: holds(count, 1.0), highest(holds, guess))
     return {"subscriptions": most * setting.stands_for}, {}
+
+
+def _fitting(setting: Setting, rate: float, guess: float) -> float:
+    """How many subscriptions fill the busiest matcher at a rate, by arithmetic."""
+    for _ in range(REFITTED):
+        size = max(1, round(guess))
+        testbed = LoadedCluster(msgspec.structs.replace(setting, subscriptions=size))
+        guess = size * limit_by_arithmetic(testbed) / rate
+    return guess
 
 
 # --- what changes over time -------------------------------------------------------------------
@@ -217,6 +235,9 @@ def measure_elasticity(setting: Setting, messages: int) -> Measured:
     return values, {
         "response": response_series(shifted, 1.0),
         "added": [(at_s, 0.0) for at_s in added_s],
+        "improvement": [
+            (at_s, improvement_ms(shifted, at_s, STEPS_AFTER * STEP_S)) for at_s in added_s
+        ],
         "rate": list(rates),
     }
 
@@ -304,6 +325,17 @@ def fall_s(responses: Responses, added_s: float, within_s: float) -> float | Non
         return None
     longest = max(range(len(after)), key=lambda number: after[number][1])
     return None if longest == len(after) - 1 else after[longest + 1][0] - added_s
+
+
+def improvement_ms(responses: Responses, added_s: float, within_s: float) -> float | None:
+    """By how much responses fall from their longest after a matcher is added; None without any."""
+    after = [
+        mean
+        for time_s, mean in response_series(responses, 0.5)
+        if mean is not None and added_s <= time_s < added_s + within_s
+    ]
+    longest = max(range(len(after)), key=after.__getitem__) if after else 0
+    return after[longest] - min(after[longest:]) if after else None
 
 
 def recovery_s(responses: Responses, added_s: float, within_s: float) -> float | None:

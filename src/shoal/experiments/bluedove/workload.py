@@ -5,6 +5,15 @@ ranges lie around a hot spot, in a normal distribution cut off at the ends, and 
 attributes are spread evenly.  A message has a value on each: even over the whole length or, on
 adversely skewed attributes, in the subscriptions' own distribution (IV-F).
 
+That leaves open where the hot spots are, what becomes of a range that reaches beyond an end, and
+how a range that meets several segments can be at one matcher only (IV-B).  So there are three
+drawings:
+
+    moved    hot spots amid the attribute's quarters, ranges moved inside
+    cut      hot spots from one end to the other, ranges cut off at the ends
+    single   ranges of 10, hot spots amid the quarters, ranges moved inside the segment of their
+             middle, so that each is at one matcher for each attribute
+
 With real data a message is a row of a table of numbers, and a subscription a range around a row,
 a quarter of the length of each attribute; so both are skewed alike, as the data are.
 
@@ -13,7 +22,7 @@ a quarter of the length of each attribute; so both are skewed alike, as the data
 True
 >>> workload.hot_spots
 (125.0, 375.0, 625.0, 875.0)
->>> Workload(Random(1), deviation=250.0, adverse=0, at_ends=True).hot_spots[::3]
+>>> Workload(Random(1), deviation=250.0, adverse=0, drawing="cut").hot_spots[::3]
 (0.0, 1000.0)
 
 Source: Li et al., BlueDove, sections IV-B and IV-F.
@@ -25,7 +34,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +44,9 @@ from shoal.model import And, Filter, Operator, predicate
 
 LENGTH = 1_000.0
 RANGE = 250.0
+NARROW = 10.0
 ATTRIBUTES = ("a1", "a2", "a3", "a4")
+Drawing = Literal["moved", "cut", "single"]
 # The length of an attribute of real data has all but the outermost values.
 OUTERMOST = 0.01
 
@@ -59,8 +70,8 @@ class Workload:
 
     deviation   of the ranges' middles around the hot spot of an attribute
     adverse     so many attributes have messages skewed like the subscriptions
-    range       length of a subscription's range
-    at_ends     the first and the last hot spot lie at the ends, not amid a quarter
+    drawing     where ranges lie, and how long they are
+    segments    of an attribute, for ranges that lie in one
     """
 
     attributes = ATTRIBUTES
@@ -71,17 +82,18 @@ class Workload:
         *,
         deviation: float,
         adverse: int,
-        range: float = RANGE,
-        at_ends: bool = False,
+        drawing: Drawing = "moved",
+        segments: int = 1,
     ) -> None:
         self._random = random
         self._deviation = deviation
         self._adverse = adverse
-        self._range = range
+        self._drawing = drawing
+        self._segment = LENGTH / segments
         count = len(ATTRIBUTES)
         self.hot_spots = (
             tuple(np.linspace(0.0, LENGTH, count).tolist())
-            if at_ends
+            if drawing == "cut"
             else tuple(((np.arange(count) + 0.5) * LENGTH / count).tolist())
         )
 
@@ -90,11 +102,8 @@ class Workload:
 
     def filter(self) -> Filter:
         """A range on each attribute."""
-        lows = [
-            min(max(self._skewed(hot_spot) - self._range / 2, 0.0), LENGTH - self._range)
-            for hot_spot in self.hot_spots
-        ]
-        return _box(ATTRIBUTES, lows, [low + self._range for low in lows])
+        ranges = [self._range(self._skewed(hot_spot)) for hot_spot in self.hot_spots]
+        return _box(ATTRIBUTES, *zip(*ranges, strict=True))
 
     def message(self) -> dict[str, float]:
         """A value on each attribute."""
@@ -105,11 +114,26 @@ class Workload:
             for number, (name, hot_spot) in enumerate(zip(ATTRIBUTES, self.hot_spots, strict=True))
         }
 
+    def _range(self, middle: float) -> tuple[float, float]:
+        """Around a place, as the drawing has it."""
+        if self._drawing == "cut":
+            return max(middle - RANGE / 2, 0.0), min(middle + RANGE / 2, LENGTH)
+        if self._drawing == "moved":
+            return _moved(middle, RANGE, 0.0, LENGTH)
+        start = middle // self._segment * self._segment
+        return _moved(middle, NARROW, start, start + self._segment)
+
     def _skewed(self, hot_spot: float) -> float:
         while True:
             value = self._random.gauss(hot_spot, self._deviation)
             if 0 <= value < LENGTH:
                 return value
+
+
+def _moved(middle: float, length: float, low: float, high: float) -> tuple[float, float]:
+    """A range around a place, moved inside two bounds."""
+    start = min(max(middle - length / 2, low), high - length)
+    return start, start + length
 
 
 class Points(NamedTuple):

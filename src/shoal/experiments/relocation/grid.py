@@ -10,6 +10,9 @@ all have been everywhere; they tell what the best broker would have been.
 >>> len(grid("quotes", SCALES["paper"]))
 473
 
+What control messages cost is a share of all messages, and so depends on how many subscribers there
+are: at every scale it is judged by runs with `CROWD` subscribers of each publisher.
+
 Source: Cheung and Jacobsen, publisher relocation, section 5.1 (set-up) and 5.2 (what is varied).
 The figure that lists their numbers of clients is not in the text, nor are rates; ours are in
 `SCALES`.
@@ -30,6 +33,12 @@ ScaleName = Literal["small", "paper"]
 
 BROKERS: dict[Testbed, int] = {"wide": 63, "cluster": 127}
 SPREADS = (1, 2, 4, 8, 16, 32, 63)
+# The spreads of what is only run at some.
+SOME_SPREADS = (1, 4, 16, 63)
+# Subscribers of each publisher where the share of control messages is judged, at every scale; and
+# the spreads there: the more brokers a publication passes, the larger that share.
+CROWD = 100
+CROWD_SPREADS = (16, 63)
 WEIGHTS = (100, 75, 50, 25, 1)
 THRESHOLDS = (10, 50, 100, 200, 500)
 # "The enterprise scenario on the cluster testbed with subscribers among 16 brokers" (5.2); the
@@ -131,9 +140,13 @@ SCALES: dict[ScaleName, Scale] = {
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the grid.  `probe` n: every publisher stands n brokers after its own."""
+    """One run of the grid.
 
-    study: Literal["grid", "threshold", "probe"]
+    subscriptions   of each publisher
+    probe           n: every publisher stands n brokers after its own
+    """
+
+    study: Literal["grid", "overhead", "threshold", "probe"]
     dataset: str
     testbed: Testbed
     distribution: Distribution
@@ -141,6 +154,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     setting: Setting
     duration_us: int
     publications: int
+    subscriptions: int
     probe: int | None = None
 
     @property
@@ -151,7 +165,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def workload(self) -> str:
         """The variant of the data set's workloads that it runs on."""
-        return f"{self.testbed}-{self.distribution}-{self.spread}-{self.publications}"
+        network = f"{self.testbed}-{self.distribution}-{self.spread}"
+        return f"{network}-{self.publications}-{self.subscriptions}"
 
     @property
     def name(self) -> str:
@@ -163,7 +178,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cost(self) -> float:
         """About how long it takes, in any unit."""
-        return self.duration_us * (1.0 if self.distribution == "clustered" else 1.3)
+        weight = 1.0 if self.distribution == "clustered" else 1.3
+        return self.duration_us * weight * (20 + self.subscriptions)
 
 
 def grid(dataset: str, scale: Scale) -> list[RunSpec]:
@@ -179,9 +195,11 @@ def grid(dataset: str, scale: Scale) -> list[RunSpec]:
             setting=setting,
             duration_us=scale.duration_us,
             publications=scale.publications(scale.duration_us),
+            subscriptions=scale.subscriptions,
         )
 
     found = [run(*point) for point in _points(scale)]
+    found += overhead_runs(found, scale)
     found += threshold_runs(dataset, scale)
     found += probe_runs(dataset, scale)
     return found
@@ -196,18 +214,31 @@ def _points(scale: Scale) -> Iterator[tuple[Testbed, Distribution, int, Setting]
                     for setting in EVERY_WEIGHT:
                         yield testbed, distribution, spread, setting
         return
-    some = (1, 4, 16, 63)
     for distribution in distributions:
         for spread in SPREADS:
             # delay1 is what the paper times selections with (figures 6a and 6b).
-            timed = (grape("delay", 1),) if spread in some else ()
+            timed = (grape("delay", 1),) if spread in SOME_SPREADS else ()
             for setting in (*EXTREMES, *timed):
                 yield "wide", distribution, spread, setting
     for distribution in distributions:
-        for spread in some:
+        for spread in SOME_SPREADS:
             whole = distribution == "clustered" or spread == THRESHOLD_SPREAD
             for setting in EVERY_WEIGHT if whole else EXTREMES:
                 yield "cluster", distribution, spread, setting
+
+
+def overhead_runs(main: Sequence[RunSpec], scale: Scale) -> list[RunSpec]:
+    """Those of the grid that tell what POP and GRAPE cost, with `CROWD` subscribers.
+
+    None where the grid itself has as many.
+    """
+    if scale.subscriptions >= CROWD:
+        return []
+    return [
+        msgspec.structs.replace(run, study="overhead", subscriptions=CROWD)
+        for run in main
+        if run.spread in CROWD_SPREADS and run.setting in (POP, LOAD, DELAY)
+    ]
 
 
 def threshold_runs(dataset: str, scale: Scale) -> list[RunSpec]:
@@ -230,6 +261,7 @@ def threshold_runs(dataset: str, scale: Scale) -> list[RunSpec]:
             setting=setting,
             duration_us=scale.threshold_duration_us,
             publications=scale.publications(scale.threshold_duration_us),
+            subscriptions=scale.subscriptions,
         )
         for setting in settings
     ]
@@ -249,6 +281,7 @@ def probe_runs(dataset: str, scale: Scale) -> list[RunSpec]:
             duration_us=scale.probe_duration_us,
             # The grid's own workload: the same filters, of which the probes see the beginning.
             publications=scale.publications(scale.duration_us),
+            subscriptions=scale.subscriptions,
             probe=probe,
         )
         for distribution in distributions

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.relocation.grid import (
     BASELINE,
+    CROWD,
     LOAD,  # noqa: F401  # for the example
     Distribution,
     RunSpec,
@@ -38,11 +39,17 @@ class Where(NamedTuple):
 class Results:
     """The summaries of a study, by what was run."""
 
-    def __init__(self, summaries: Iterable[RunSummary]) -> None:
+    def __init__(self, summaries: Iterable[RunSummary], studies: Sequence[str] = ("grid",)) -> None:
         self.summaries = list(summaries)
-        self._grid = {_place(one.spec): one for one in self.summaries if one.spec.study == "grid"}
+        self._grid = {_place(one.spec): one for one in self.summaries if one.spec.study in studies}
         self.thresholds = [one for one in self.summaries if one.spec.study == "threshold"]
         self.probes = [one for one in self.summaries if one.spec.study == "probe"]
+
+    @property
+    def crowded(self) -> Results:
+        """Those with `CROWD` subscribers of each publisher."""
+        some = [one for one in self.summaries if one.spec.subscriptions >= CROWD]
+        return Results(some, ("grid", "overhead"))
 
     @property
     def datasets(self) -> list[str]:
@@ -92,6 +99,7 @@ _RUN = {
     "brokers": _INTEGER,
     "distribution": _TEXT,
     "spread": _INTEGER,
+    "subscriptions": _INTEGER,
     "setting": _TEXT,
     "system": _TEXT,
     "priority": _TEXT,
@@ -175,6 +183,7 @@ def run_columns(spec: RunSpec) -> dict[str, Any]:
         "brokers": spec.brokers,
         "distribution": spec.distribution,
         "spread": spec.spread,
+        "subscriptions": spec.subscriptions,
         "setting": setting.label,
         "system": setting.system,
         "priority": setting.priority,

@@ -80,7 +80,7 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
             memory = PeakMemory()
             result = run_scenario(self.scenario, observe=memory.observe)
             costs = self.scenario.service
-            return summarise(self.spec, self.key, result, workload, costs, memory.peak_bytes)
+            return summarise(self.spec, self.key, result, workload, costs, memory)
         result = run_scenario(
             self.scenario,
             connect=places(workload, self.spec.probe),

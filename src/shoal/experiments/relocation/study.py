@@ -88,10 +88,12 @@ NOTES = (
     "paper's class; wide-area latencies are measured round trips where they were given, else "
     "great circles between airports.",
     "The paper does not print its numbers of clients or its rates; ours are above. Values without "
-    "a time are averages over the last third of the publishing time. A claim is met when the "
-    "figure is reached, beaten when it is better by more than 10 % (a cut: by more than 5 points), "
-    "which another seed does not explain; what is missed says so. Aims of our own are counted "
-    "apart.",
+    "a time are averages over the last third of the publishing time. Shares of control messages "
+    "are judged with 100 subscribers of each publisher at every scale.",
+    "A claim is met when our figure lies within a band on both sides of the paper's, beaten when "
+    "it is better than that, and missed otherwise; each row says how wide the band is. Where the "
+    "paper gives one figure it is read as the best over X, and the mean over X stands beside it. "
+    "Aims of our own are counted apart.",
 )
 
 

@@ -17,6 +17,7 @@ travels.
     selection_us           from asking for traces to a decision, virtual time
     wait_us                how long a moving publisher holds its publications back
     memory_bytes           tracing's tables at their peak, per broker
+    memory_share           the same as a share of what routing tables hold
     lost, duplicated       deliveries against what the workload's filters say
 
 Source: Cheung and Jacobsen, publisher relocation, section 5.2.
@@ -33,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.relocation.grid import PUBLISHING_FROM_US, RunSpec
+from shoal.experiments.relocation.memory import PeakMemory
 from shoal.experiments.run_files import Workload
 from shoal.experiments.runner import RunResult
 from shoal.language import parse
@@ -117,12 +119,11 @@ def summarise(
     result: RunResult,
     workload: Workload,
     costs: ServiceCosts,
-    tracing_bytes: int | None = None,
+    memory: PeakMemory,
 ) -> RunSummary:
     """The summary of a run of the grid; `key` tells what it depended on.
 
-    `costs` are those of its brokers; `tracing_bytes` is what tracing took at its peak in all
-    brokers together, None without tracing.
+    `costs` are those of its brokers; `memory` has looked at them while it ran.
     """
     tables = {name: _arrays(columns) for name, columns in result.tables.items()}
     metrics = {
@@ -130,7 +131,7 @@ def summarise(
         **_delivery_metrics(tables["deliveries"], spec),
         **_move_metrics(tables["selections"], tables["migrations"]),
         **_verdict(result, workload),
-        "memory_bytes": None if tracing_bytes is None else tracing_bytes / spec.brokers,
+        **_memory_metrics(memory, spec),
     }
     return RunSummary(
         spec=spec,
@@ -221,6 +222,15 @@ def _move_metrics(
         "moves_of_one_publisher_max": float(max(Counter(migrations["publisher"]).values()))
         if len(waits)
         else 0.0,
+    }
+
+
+def _memory_metrics(memory: PeakMemory, spec: RunSpec) -> dict[str, float | None]:
+    peak, routing = memory.peak_bytes, memory.routing_bytes
+    return {
+        "memory_bytes": None if peak is None else peak / spec.brokers,
+        "memory_share": peak / routing if peak is not None and routing else None,
+        "routing_bytes": None if routing is None else routing / spec.brokers,
     }
 
 

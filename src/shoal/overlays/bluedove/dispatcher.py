@@ -157,9 +157,10 @@ class Dispatcher:
                 self.outbox.load_reported(sender, message, now_us)
             case Stored():
                 self.home.stored(sender, message, out)
-            case Fetch(dimension, segment, _, True):
-                for rows in in_messages(dimension, segment, self.home.fetch(message)):
-                    self._node.send(sender, rows, now_us, out)
+            case Fetch(dimension, segment, number, True):
+                rows = self.home.fetch(message)
+                for part in in_messages(dimension, segment, rows, number):
+                    self._node.send(sender, part, now_us, out)
             case Hello():
                 self._greeting[sender] = None
                 self._greet(now_us, out)
@@ -257,7 +258,6 @@ class Dispatcher:
         """Send again what is overdue, and pull a table when it is time or something is missing."""
         node = self._node
         out.append(SetTimer(("tick",), now_us + node.parameters.tick_us))
-        node.tick(now_us, out)
         is_missing = self.home.tick(now_us, out)
         is_missing = self.outbox.tick(now_us, out) or is_missing
         age_us = now_us - self._pulled_us
@@ -284,3 +284,7 @@ class Dispatcher:
         self._greeting.pop(broker, None)
         self.outbox.link_down(broker, now_us, out)
         self._told(broker, now_us, out)
+
+    def given_up(self, broker: BrokerId, out: list[Effect]) -> None:
+        """A dispatcher has been away for too long."""
+        self.outbox.given_up(broker, out)

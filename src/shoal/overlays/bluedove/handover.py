@@ -12,10 +12,15 @@ In between the giver serves, and after its last word it still matches what it ha
 link breaks, the giver keeps what it has not given; what it has given and the taker never got is a
 hole, and the giver lies below it.
 
-A hole (its matcher died) is served by the matcher below, once the subscriptions are rebuilt: first
-from the dispatchers, those without a living copy; then from all matchers, whatever dimension they
-have them on.  In this order, since a copy that a dispatcher still believes alive at the first
-question may be gone, but then its matcher does not answer the second, and all is asked anew.
+A hole (its matcher died) is served by the matcher below, once the subscriptions are rebuilt: from
+all dispatchers, each of which has those of its clients, and waiting for those that are away; then
+from all matchers, whatever dimension they have them on, which know those of dispatchers that were
+given up.  Dispatchers hear who serves what before they are asked: what is subscribed after their
+answer is then stored where nobody but the matcher below is going to serve it, or not yet.
+
+A matcher that begins with its first segment, as nobody knows of an earlier life, asks dispatchers
+likewise: they may have been there before, and their clients' subscriptions with them.  It takes
+publications in at once, and matches them when it has the answers.
 
 Source: Li et al., BlueDove, sections III-A3 and III-C; rebuilding is ours.
 """
@@ -30,6 +35,7 @@ from shoal.overlays.bluedove.matcher import Matcher
 from shoal.overlays.bluedove.members import NOTHING, Segment
 from shoal.overlays.bluedove.messages import (
     Fetch,
+    News,
     Ready,
     Refused,
     Row,
@@ -55,10 +61,15 @@ class _Taking:
 
 
 class _Rebuilding:
-    """A hole that is to be served here, and who has yet to send what it knows."""
+    """A hole that is to be served here, and who has yet to send what it knows.
 
-    def __init__(self, hole: Segment) -> None:
+    With `is_served` it is a first segment, for which publications come already.
+    """
+
+    def __init__(self, hole: Segment, number: int, *, is_served: bool = False) -> None:
         self.hole = hole
+        self.number = number
+        self.is_served = is_served
         self.asks_matchers = False
         self.awaited: dict[BrokerId, None] = {}
 
@@ -87,6 +98,7 @@ class Handover:
         self._incoming: dict[int, _Taking | _Rebuilding] = {}
         self._giving: dict[int, _Giving] = {}
         self._deferred: list[tuple[BrokerId, Fetch]] = []
+        self._number = 0
 
     def is_busy(self, dimension: int) -> bool:
         return dimension in self._incoming or dimension in self._giving
@@ -161,20 +173,23 @@ class Handover:
         """Subscriptions for what is taken over."""
         dimension = self._matcher.dimension(message.dimension)
         incoming = self._incoming.get(dimension)
-        if incoming is None and not self._node.parameters.replicated:
-            return  # given up meanwhile
-        if isinstance(incoming, _Taking):
-            self._matcher.incoming[dimension] = message.segment
-        for row in message.rows:
-            self._matcher.sets[dimension].add(row)
-        if not message.is_last:
-            return
-        if isinstance(incoming, _Rebuilding):
-            if message.segment == incoming.hole:
+        if isinstance(incoming, _Rebuilding) and message.number == incoming.number:
+            self._add(dimension, message.rows)
+            if message.is_last:
                 incoming.awaited.pop(sender, None)
                 self._continue(dimension, incoming, now_us, out)
-        elif incoming is not None and incoming.giver == sender:
-            self._node.send(sender, Ready(dimension), now_us, out)
+        elif isinstance(incoming, _Taking) and incoming.giver == sender and not message.number:
+            self._matcher.incoming[dimension] = message.segment
+            self._add(dimension, message.rows)
+            if message.is_last:
+                self._node.send(sender, Ready(dimension), now_us, out)
+        elif self._node.parameters.replicated and not message.number:
+            self._add(dimension, message.rows)
+        # Else it was given up meanwhile.
+
+    def _add(self, dimension: int, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._matcher.sets[dimension].add(row)
 
     def yours(self, giver: BrokerId, message: Yours, now_us: int, out: list[Effect]) -> None:
         """The segment is ours to serve."""
@@ -210,41 +225,62 @@ class Handover:
 
     def rebuild(self, dimension: int, hole: Segment, now_us: int, out: list[Effect]) -> None:
         """Serve a hole beside what is served here, once its subscriptions are found."""
-        if self.is_busy(dimension):
-            return
-        rebuilding = _Rebuilding(hole)
+        if not self.is_busy(dimension):
+            self._matcher.incoming[dimension] = hole
+            self._number += 1
+            self._ask_dispatchers(dimension, _Rebuilding(hole, self._number), now_us, out)
+
+    def begin(self, dimension: int, segment: Segment, now_us: int, out: list[Effect]) -> None:
+        """Find the subscriptions of a first segment, which is served."""
+        self._matcher.unready.add(dimension)
+        self._number += 1
+        beginning = _Rebuilding(segment, self._number, is_served=True)
+        self._ask_dispatchers(dimension, beginning, now_us, out)
+
+    def _ask_dispatchers(
+        self, dimension: int, rebuilding: _Rebuilding, now_us: int, out: list[Effect]
+    ) -> None:
         self._incoming[dimension] = rebuilding
-        self._matcher.incoming[dimension] = hole
-        dispatchers = [name for name in self._node.dispatchers if name not in self._node.lost]
-        self._fetch(dimension, rebuilding, dispatchers, now_us, out)
+        absences = self._node.absences
+        for dispatcher in self._node.dispatchers:
+            if not absences.is_given_up(dispatcher):
+                self._fetch(dimension, rebuilding, dispatcher, now_us, out)
         self._continue(dimension, rebuilding, now_us, out)
 
     def _fetch(
         self,
         dimension: int,
         rebuilding: _Rebuilding,
-        suppliers: Iterable[BrokerId],
+        supplier: BrokerId,
         now_us: int,
         out: list[Effect],
     ) -> None:
-        lost = self._node.table.gone()
-        fetch = Fetch(dimension, rebuilding.hole, lost, not rebuilding.asks_matchers)
-        for supplier in suppliers:
-            rebuilding.awaited[supplier] = None
-            self._node.send(supplier, fetch, now_us, out)
+        rebuilding.awaited[supplier] = None
+        is_for_home = not rebuilding.asks_matchers
+        if is_for_home:
+            members = tuple(self._node.table.members.values())
+            self._node.send(supplier, News(members), now_us, out)
+        fetch = Fetch(dimension, rebuilding.hole, rebuilding.number, is_for_home)
+        self._node.send(supplier, fetch, now_us, out)
 
     def _continue(
         self, dimension: int, rebuilding: _Rebuilding, now_us: int, out: list[Effect]
     ) -> None:
         if rebuilding.awaited:
             return
+        if rebuilding.is_served:
+            del self._incoming[dimension]
+            self._matcher.be_ready(dimension, now_us, out)
+            self._answer_deferred(now_us, out)
+            return
         if not rebuilding.asks_matchers:
             rebuilding.asks_matchers = True
             for row in self._matcher.known_rows(dimension, rebuilding.hole):
                 self._matcher.sets[dimension].add(row)
             serving = (member.broker for member in self._node.table.serving())
-            others = [name for name in serving if name != self._node.broker]
-            self._fetch(dimension, rebuilding, others, now_us, out)
+            for name in serving:
+                if name != self._node.broker:
+                    self._fetch(dimension, rebuilding, name, now_us, out)
         if not rebuilding.awaited:
             self._serve_too(dimension, rebuilding.hole, now_us, out)
 
@@ -258,7 +294,8 @@ class Handover:
             self._deferred.append((sender, message))
             return
         rows = self._matcher.known_rows(message.dimension, message.segment)
-        self._send_rows(sender, message.dimension, message.segment, rows, now_us, out)
+        dimension, segment = message.dimension, message.segment
+        self._send_rows(sender, dimension, segment, rows, now_us, out, message.number)
 
     def _answer_deferred(self, now_us: int, out: list[Effect]) -> None:
         deferred, self._deferred = self._deferred, []
@@ -273,8 +310,9 @@ class Handover:
         rows: list[Row],
         now_us: int,
         out: list[Effect],
+        number: int = 0,
     ) -> None:
-        for message in in_messages(dimension, segment, rows):
+        for message in in_messages(dimension, segment, rows, number):
             self._node.send(to, message, now_us, out)
 
     # --- what goes wrong ----------------------------------------------------------------------
@@ -288,22 +326,38 @@ class Handover:
             if isinstance(incoming, _Taking):
                 if incoming.giver == broker:
                     self._stop(dimension)
-            elif broker in incoming.awaited:
-                if incoming.asks_matchers:
-                    self._stop(dimension)  # the hole is found again, and asked for without it
-                else:
-                    del incoming.awaited[broker]
-                    self._continue(dimension, incoming, now_us, out)
+            elif broker in incoming.awaited and incoming.asks_matchers:
+                self._stop(dimension)  # the hole is found again, and asked for without it
         self._answer_deferred(now_us, out)
 
+    def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """What a dispatcher was asked may be lost, and it may have started again since."""
+        for dimension, incoming in self._incoming.items():
+            if isinstance(incoming, _Rebuilding) and broker in incoming.awaited:
+                self._fetch(dimension, incoming, broker, now_us, out)
+
+    def given_up(self, dispatcher: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A dispatcher that is away is not waited for any more."""
+        for dimension, incoming in list(self._incoming.items()):
+            if isinstance(incoming, _Rebuilding) and not incoming.asks_matchers:
+                incoming.awaited.pop(dispatcher, None)
+                self._continue(dimension, incoming, now_us, out)
+
     def tick(self, now_us: int) -> None:
-        """End passing on to joiners that everybody knows by now."""
+        """End what waits for the dead, and passing on to joiners that everybody knows by now."""
+        for dimension, incoming in list(self._incoming.items()):
+            if (
+                isinstance(incoming, _Rebuilding)
+                and incoming.asks_matchers
+                and not all(map(self._node.table.is_serving, incoming.awaited))
+            ):
+                self._stop(dimension)
         for dimension, giving in list(self._giving.items()):
             if giving.until_us is not None and giving.until_us <= now_us:
                 del self._giving[dimension]
 
 
-def in_messages(dimension: int, segment: Segment, rows: list[Row]) -> list[Rows]:
+def in_messages(dimension: int, segment: Segment, rows: list[Row], number: int = 0) -> list[Rows]:
     """Rows in messages of bounded size, the last one marked; one at least."""
     starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
     return [
@@ -312,6 +366,7 @@ def in_messages(dimension: int, segment: Segment, rows: list[Row]) -> list[Rows]
             segment,
             tuple(rows[start : start + ROWS_PER_MESSAGE]),
             start + ROWS_PER_MESSAGE >= len(rows),
+            number,
         )
         for start in starts
     ]

@@ -6,7 +6,9 @@ serve leaves no place out.  From then on it is the matchers' affair to pass it o
 home asks again, and whenever the member table changes.
 
 What comes for a subscription comes through its home, which lets through what its client still
-asks for, each publication once, and tells matchers to forget what it does not know.
+asks for, each publication once, and tells matchers to forget what it does not know.  A client that
+asks again after its broker was killed does so under the same name, for the same: so what matchers
+have of the earlier life stands for it until it is stored anew.
 """
 
 from __future__ import annotations
@@ -198,16 +200,17 @@ class Home:
         return bool(self._unstored)
 
     def fetch(self, message: Fetch) -> list[Row]:
-        """The stored subscriptions that meet a hole and have no copy on a living matcher."""
+        """The subscriptions that meet a segment.
+
+        Those that are not stored are among them: before this broker started they may have been.
+        """
         if not 0 <= message.dimension < len(self._node.dimensions):
             raise ProtocolError(f"dimension {message.dimension} of {len(self._node.dimensions)}")
-        rows = []
-        for placement in self._placements.values():
-            if placement.is_stored and message.segment.meets(placement.ranges[message.dimension]):
-                living = copies(self._node.table, placement.ranges).searched.keys()
-                if not living - set(message.lost):
-                    rows.append(placement.row)
-        return rows
+        return [
+            placement.row
+            for placement in self._placements.values()
+            if message.segment.meets(placement.ranges[message.dimension])
+        ]
 
     # --- deliveries ---------------------------------------------------------------------------
 
@@ -236,7 +239,8 @@ class Home:
         for id, version in found.subscriptions.items():
             placement = self._placements.get(id)
             row = None if placement is None else placement.row
-            if row is None or row.version != version:
+            if row is None:
+                # A version that is known under another number is replaced when that is stored.
                 self._node.send(found.matcher, Remove(id, version), now_us, out)
             # An earlier version may be of this broker's earlier life: what is wanted now counts.
             if row is not None and (

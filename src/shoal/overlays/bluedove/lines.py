@@ -7,16 +7,24 @@ homes.  Who stands in a line is known to be on its way, so nobody waits for what
 
 What a home has not confirmed when its link breaks is kept for it, if the publisher waits for word,
 and sent again when the home is back.  A home that stays away is given up.
+
+What was matched long before it leaves its line may miss who has subscribed since, and a session
+that moved from one home to another would get it at neither.  So it is matched again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.bluedove.messages import Result
+
+# What was matched is good for so long: less than a session that moves is kept where it was, once
+# its subscriptions are known everywhere.  Twice as long when it was matched again, and so on: where
+# matchers are so slow, what is matched again is no better.
+LINE_US = 1_000_000
 
 
 class Request:
@@ -33,8 +41,8 @@ class Pending:
     """A publication that is not done, of a request that somebody waits for or of none."""
 
     __slots__ = (
-        "homes", "matched_by", "matcher", "receipts", "request", "result", "routed", "since_us",
-        "tried",
+        "homes", "matched_by", "matched_us", "matcher", "may_wait_us", "receipts", "request",
+        "result", "routed", "since_us", "tried",
     )  # fmt: skip
 
     def __init__(self, routed: RoutedPublication, request: Request | None) -> None:
@@ -45,9 +53,15 @@ class Pending:
         self.tried: tuple[BrokerId, ...] = ()
         self.homes: set[BrokerId] | None = None  # those to confirm, once it is matched
         self.receipts: set[BrokerId] = set()
-        # Where order is kept: what was found, and by whom.
+        # Where order is kept: what was found, by whom and when, and how long that is good for.
         self.result: Result | None = None
         self.matched_by: BrokerId = ""
+        self.matched_us = 0
+        self.may_wait_us = LINE_US
+
+    def is_stale(self, now_us: int) -> bool:
+        """Whether it was matched too long ago."""
+        return self.result is not None and now_us - self.matched_us > self.may_wait_us
 
 
 class Lines:
@@ -61,22 +75,27 @@ class Lines:
         publisher = pending.routed.message_id.publisher
         self._lines.setdefault(publisher, deque()).append(pending)
 
-    def leave(self, publisher: ClientId) -> Iterator[Pending]:
+    def leave(self, publisher: ClientId, now_us: int) -> Iterator[Pending]:
         """Those at the head of a line that are matched, as they leave it."""
         line = self._lines.get(publisher)
-        while line and line[0].result is not None:
+        while line and line[0].result is not None and not line[0].is_stale(now_us):
             yield line.popleft()
         if line is not None and not line:
             del self._lines[publisher]
 
+    def stale(self, publisher: ClientId, now_us: int) -> list[Pending]:
+        """All of a line that were matched too long ago, when the one at its head was."""
+        line = self._lines.get(publisher)
+        if not line or not line[0].is_stale(now_us):
+            return []
+        return [each for each in line if each.is_stale(now_us)]
+
 
 class Owed:
-    """What homes have not confirmed, and which of them are away, since when."""
+    """What homes have not confirmed."""
 
     def __init__(self) -> None:
         self._owed: dict[BrokerId, dict[MessageId, Pending]] = {}
-        self._away_us: dict[BrokerId, int] = {}
-        self._given_up: set[BrokerId] = set()
 
     def put(self, home: BrokerId, pending: Pending) -> None:
         self._owed.setdefault(home, {})[pending.routed.message_id] = pending
@@ -91,27 +110,3 @@ class Owed:
     def to(self, home: BrokerId) -> Mapping[MessageId, Pending]:
         """What a home has not confirmed, in the order in which it left."""
         return self._owed.get(home, {})
-
-    def went(self, home: BrokerId, now_us: int) -> None:
-        """The home's link went down, or did not come up."""
-        if home not in self._given_up:
-            self._away_us.setdefault(home, now_us)
-
-    def came(self, home: BrokerId) -> None:
-        self._away_us.pop(home, None)
-        self._given_up.discard(home)
-
-    def is_given_up(self, home: BrokerId) -> bool:
-        return home in self._given_up
-
-    def give_up(self, before_us: int) -> Iterable[BrokerId]:
-        """The homes that have been away since before then, which nobody waits for any more."""
-        late = [home for home, since_us in self._away_us.items() if since_us < before_us]
-        for home in late:
-            del self._away_us[home]
-            self._given_up.add(home)
-        return late
-
-    def awaited(self) -> Iterable[BrokerId]:
-        """The homes that are away and may come back."""
-        return list(self._away_us)

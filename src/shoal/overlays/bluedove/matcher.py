@@ -67,6 +67,8 @@ class Matcher:
         ]
         self._jobs: dict[int, _Job] = {}
         self._turns = Turns(len(self.queues))
+        # Dimensions whose segment is served before its subscriptions are there: nothing is matched.
+        self.unready: set[int] = set()
         # Publications that a dimension had taken in before its segment shrank, still to match.
         self._before_shrinking = [0 for _ in node.dimensions]
         self.work_us = self._searched = self._reported_us = self._reported_work_us = 0
@@ -125,6 +127,11 @@ class Matcher:
             self._before_shrinking[dimension] = len(self.queues[dimension])
         self.tidy(dimension)
 
+    def be_ready(self, dimension: int, now_us: int, out: list[Effect]) -> None:
+        """The subscriptions of what is served are all there."""
+        self.unready.discard(dimension)
+        self._start_work(now_us, out)
+
     def tidy(self, dimension: int) -> None:
         """Forget the subscriptions that are neither served, nor awaited, nor still matched."""
         if not self._before_shrinking[dimension]:
@@ -133,6 +140,7 @@ class Matcher:
     def forget(self) -> list[Waiting]:
         """Serve and know nothing, as one taken for dead must; what was to be matched."""
         waiting: list[Waiting] = []
+        self.unready.clear()
         for dimension, rows in enumerate(self.sets):
             self.segments[dimension] = self.incoming[dimension] = NOTHING
             rows.keep()
@@ -178,7 +186,11 @@ class Matcher:
         """Give free cores something to do, each queue its share of their time."""
         parameters, queues = self._node.parameters, self.queues
         while len(self._jobs) < parameters.cores:
-            waiting = [number for number, queue in enumerate(queues) if queue.waiting]
+            waiting = [
+                number
+                for number, queue in enumerate(queues)
+                if queue.waiting and number not in self.unready
+            ]
             if not waiting:
                 return
             number = self._turns.next(waiting)

@@ -116,6 +116,8 @@ class Membership:
         for dimension, segment in enumerate(segments):
             self._matcher.serve(dimension, segment, now_us, out)
         self.announce(now_us, out)
+        for dimension, segment in enumerate(segments):
+            self.handover.begin(dimension, segment, now_us, out)
 
     def report(self, now_us: int, out: list[Effect]) -> None:
         """Look at the load, and tell the dispatchers when it has changed."""

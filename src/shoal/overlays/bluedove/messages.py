@@ -219,23 +219,26 @@ class Refused(Message, frozen=True):
 class Fetch(Message, frozen=True):
     """To a dispatcher or a matcher: what do you know of the subscriptions that meet this?
 
-    A dispatcher sends those of its own whose every copy is on one of the lost matchers; a matcher
-    sends what it has.
+    A dispatcher sends all of its own, a matcher all that it has; each under this number.
     """
 
     dimension: int
     segment: Segment
-    lost: tuple[BrokerId, ...]
+    number: int
     is_for_home: bool
 
 
 class Rows(Message, frozen=True):
-    """Subscriptions for the set of one dimension; `is_last`: all that meet the segment are sent."""
+    """Subscriptions for the set of one dimension; `is_last`: all that meet the segment are sent.
+
+    `number` is that of the question, 0 of a segment that moves.
+    """
 
     dimension: int
     segment: Segment
     rows: tuple[Row, ...]
     is_last: bool
+    number: int = 0
 
 
 class Ready(Message, frozen=True):

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 
-from shoal.broker.effects import Effect, OpenLink, Send
+from shoal.broker.effects import Effect, LinkReady, OpenLink, Send, Started
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
+from shoal.overlays.bluedove.absences import Absences
 from shoal.overlays.bluedove.members import Member, MemberTable
 from shoal.overlays.bluedove.messages import News
 from shoal.overlays.bluedove.parameters import Parameters
@@ -42,11 +43,18 @@ class Node:
         alone = sorted({*context.neighbours, context.broker})
         self.expected = parameters.matchers or tuple(alone)
         self.dispatchers = dict.fromkeys(parameters.dispatchers or alone)
+        self.absences = Absences(parameters.failure_us)
         own = self.broker if parameters.role(self.broker).matches else None
         self.table = MemberTable(len(self.dimensions), own)
         self.first_members = _first_members(
             self.dimensions, self.expected, replicated=parameters.replicated
         )
+
+    def start(self, started: Started, now_us: int) -> None:
+        """The broker starts; dispatchers that were there before are waited for."""
+        self.table.merge(self.first_members, now_us)
+        former = [name for name in started.former if name in self.dispatchers]
+        self.absences.expect(former, now_us + started.give_up_us)
 
     def send(self, to: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
         """Send, now or when the link is up; nothing comes of it if the link does not come up."""
@@ -80,16 +88,20 @@ class Node:
         for member in earlier:
             self.send(member.broker, News((member,)), now_us, out)
 
-    def link(self, neighbour: BrokerId, up: bool, out: list[Effect]) -> None:
+    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
         """A link came up, or went down, or did not come up."""
         self.linked.pop(neighbour, None)
         _, waiting = self._waiting.pop(neighbour, (0, []))
         if up:
             self.linked[neighbour] = None
             self.lost.discard(neighbour)
+            self.absences.came(neighbour)
+            out.append(LinkReady(neighbour))
             out.extend(Send(neighbour, message) for message in waiting)
         else:
             self.lost.add(neighbour)
+            if neighbour in self.dispatchers:
+                self.absences.went(neighbour, now_us)
 
     def tick(self, now_us: int, out: list[Effect]) -> None:
         """Ask again for links that were neither opened nor refused."""

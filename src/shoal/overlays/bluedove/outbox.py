@@ -146,21 +146,26 @@ class Outbox:
         for result in results:
             id = result.message_id
             each = self._pending.get(id)
-            if each is None or each.result is not None:
-                continue  # an earlier attempt was faster
-            each.result, each.matched_by = result, matcher
-            if each.matcher is not None:
-                self._at[each.matcher].pop(id, None)
-                each.matcher = None
-            else:
-                self._stranded.pop(id, None)
+            if each is None or each.matcher != matcher:
+                continue  # of an earlier attempt, which may not know of the latest subscriptions
+            each.result, each.matched_by, each.matched_us = result, matcher, now_us
+            self._at[matcher].pop(id, None)
+            each.matcher = None
             publishers[id.publisher] = None
         batches: dict[BrokerId, list[Found]] = {}
         for publisher in publishers:
-            for each in self._lines.leave(publisher):
+            for each in self._lines.leave(publisher, now_us):
                 self._pass_on(each, batches, now_us, out)
+            self._match_again(self._lines.stale(publisher, now_us), now_us, out)
         for home, found in batches.items():
             self._node.send(home, Matched(tuple(found)), now_us, out)
+
+    def _match_again(self, stale: Iterable[Pending], now_us: int, out: list[Effect]) -> None:
+        stale = list(stale)
+        for each in stale:
+            each.result, each.tried = None, ()
+            each.may_wait_us *= 2
+        self._forward(stale, now_us, out)
 
     def _pass_on(
         self,
@@ -176,7 +181,7 @@ class Outbox:
         for home in each.result.homes:
             is_there = home == node.broker or home in node.linked
             is_waited_for = home not in node.lost or (
-                each.request is not None and not self._owed.is_given_up(home)
+                each.request is not None and not node.absences.is_given_up(home)
             )
             if not is_there and not is_waited_for:
                 continue
@@ -258,17 +263,18 @@ class Outbox:
             for each in list(self._pending.values()):
                 self._confirm(each, broker, out)
             return
-        if broker in self._node.dispatchers:
-            self._owed.went(broker, now_us)
         self._forgo(broker, out, all_of_it=False)
 
     def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A home is there, or there again: it may not have what it has not confirmed."""
-        self._owed.came(broker)
         found = [self._found(each, broker, again=True) for each in self._owed.to(broker).values()]
         for start in range(0, len(found), FOUND_PER_MESSAGE):
             part = tuple(found[start : start + FOUND_PER_MESSAGE])
             self._node.send(broker, Matched(part), now_us, out)
+
+    def given_up(self, home: BrokerId, out: list[Effect]) -> None:
+        """The home has been away for too long."""
+        self._forgo(home, out, all_of_it=True)
 
     def _forgo(self, home: BrokerId, out: list[Effect], *, all_of_it: bool) -> None:
         """Wait no more for a home to confirm, where nobody else waits either or not at all."""
@@ -280,9 +286,7 @@ class Outbox:
     def tick(self, now_us: int, out: list[Effect]) -> bool:
         """Pass over matchers that stay silent; whether any publication has no candidate."""
         parameters = self._node.parameters
-        for home in self._owed.give_up(now_us - parameters.failure_us):
-            self._forgo(home, out, all_of_it=True)
-        for home in self._owed.awaited():
+        for home in self._node.absences.awaited:
             self._node.open(home, now_us, out)
         timeout_us = parameters.answer_timeout_us
         overdue: list[Pending] = []

@@ -9,8 +9,9 @@ the dispatcher passes on in the publisher's order.  What each part does is in it
 inputs find their part.
 
 Beyond the paper: a dispatcher keeps every publication until it is matched and every home has it, so
-none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt; a
-subscription is called stored only when no publication can miss it.  Deviations: deliveries pass the
+none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt, and
+nothing is matched before they are; a subscription is called stored only when no publication can
+miss it.  Deviations: deliveries pass the
 subscriber's dispatcher, which knows where its clients are; order, as above.
 
 Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
@@ -85,7 +86,7 @@ class Bluedove:
 
     @property
     def is_ready(self) -> bool:
-        """What comes before there are matchers waits for them."""
+        """Always: what comes before there are matchers, or before they know all, waits for them."""
         return True
 
     @property
@@ -94,7 +95,7 @@ class Bluedove:
         return self.node.parameters.order is Order.PUBLISHER
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self.node.table.merge(self.node.first_members, now_us)
+        self.node.start(started, now_us)
         if self.dispatcher is not None:
             self.dispatcher.start(now_us, out)
         if self.membership is not None:
@@ -124,19 +125,32 @@ class Bluedove:
                 self.matcher.work_done(int(core), now_us, out)
             case ("gossip",) if self.membership is not None:
                 self.membership.gossip(now_us, out)
-                self.node.tick(now_us, out)
+                self._tick(now_us, out)
             case ("load",) if self.membership is not None:
                 self.membership.report(now_us, out)
             case ("tick",) if self.dispatcher is not None:
+                self._tick(now_us, out)
                 self.dispatcher.tick(now_us, out)
         self._listen_to_self(now_us, out)
 
+    def _tick(self, now_us: int, out: list[Effect]) -> None:
+        """Whichever of the two timers there is: links and absences are of the whole broker."""
+        self.node.tick(now_us, out)
+        for broker in self.node.absences.give_up(now_us):
+            if self.dispatcher is not None:
+                self.dispatcher.given_up(broker, out)
+            if self.membership is not None:
+                self.membership.handover.given_up(broker, now_us, out)
+
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self.node.link(neighbour, up, out)
+        self.node.link(neighbour, up, now_us, out)
         if self.dispatcher is not None:
             self.dispatcher.link(neighbour, up, now_us, out)
-        if self.membership is not None and not up:
-            self.membership.link_down(neighbour, now_us, out)
+        if self.membership is not None:
+            if up:
+                self.membership.handover.link_up(neighbour, now_us, out)
+            else:
+                self.membership.link_down(neighbour, now_us, out)
         self._listen_to_self(now_us, out)
 
     def returned(

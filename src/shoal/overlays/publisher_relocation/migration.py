@@ -27,10 +27,14 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
     turned by a move          update of an earlier move      as they are; that and complete back
     turned within HOLD_US     link towards the row breaks    local, held, adopted: yields to copies
     turned, not complete      link towards the source breaks as they are; complete (not whole)
+    turned by a move          that is not whole              as they are, in doubt: told to others
+                                                             as of the move before
 
 - *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
   tells the publisher, which goes back to its source.  There the rows are held or adopted by the
-  broker at the break, so that no subscription was taken back and none has to come again.
+  broker at the break, so that no subscription was taken back and none has to come again.  Should
+  the path heal meanwhile, nobody is told that it is at the target: what is taken back for that
+  would be missed by what it has published before.  If it stays there after all, it says so.
 - *The target or a broker on the path dies*: the same; the publisher hears it from the target, or
   notices that the target is gone (`shoal.broker.publisher`).
 - *The source dies*: its rows are turned already, and the publisher goes on at the target; or the
@@ -383,6 +387,8 @@ class Migrations:
         """Nothing more comes from the source: remove what was kept for that, and pass it on."""
         move = self._passing.pop(publisher)
         self._retractions.complete(publisher, out)
+        if not whole:
+            self._doubt(publisher, move)
         target_hop = self._hop(move.path, 1)
         if target_hop is None:
             if publisher in self._publishers:
@@ -391,6 +397,16 @@ class Migrations:
                 self._withdraw(publisher, out)
         elif self._tree.is_neighbour(target_hop):
             out.append(Send(target_hop, MigrationComplete(publisher, *move, whole)))
+
+    def _doubt(self, publisher: ClientId, move: _Move) -> None:
+        """Who is not told that all is whole goes back, or says that it stays.
+
+        Until then nobody hears anew that it is here: what is taken back for that would be missed
+        by what it has published before.
+        """
+        for row in self._tree.tables.advertisements.values():
+            if row.advertisement.publisher == publisher and row.moves == move.moves:
+                row.adopted = True
 
 
 def _timer(publisher: ClientId) -> TimerKey:

@@ -50,25 +50,24 @@ class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What all variants share.
 
     publishers      this many, those with most events; fewer where fewer have enough
-    subscriptions   per publisher
     interval_us     from one publication of a publisher to its next
     aim_at          the attributes for thresholds; all numeric ones if empty
     """
 
     publishers: int
-    subscriptions: int
     interval_us: int
     seed: int = 1
     aim_at: tuple[str, ...] = ()
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload: how many publications of each publisher, which brokers, who is where."""
+    """One workload: how many publications and subscriptions of each publisher, who is where."""
 
     name: str
     distribution: Distribution
     spread: int
     publications: int
+    subscriptions: int
     brokers: tuple[BrokerPlace, ...]
 
 
@@ -167,7 +166,7 @@ def _derivations(
             brokers=variant.brokers,
             spread=variant.spread,
             clustered=variant.distribution == "clustered",
-            counts=class_counts(variant.distribution, options.subscriptions),
+            counts=class_counts(variant.distribution, variant.subscriptions),
         )
         for variant in variants
     }

@@ -105,6 +105,7 @@ class MqttDoor:
             networked=networked,
             json=json,
         )
+        self.clients.keeps_order = node.machine.keeps_order
         self._access = access
         self._publishers = publishers
         # Where clients that follow are sent: the other brokers' listeners.

@@ -10,16 +10,15 @@ imports for that, 30 MB in every broker.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-Kind = Literal["text", "integer", "double"]
-Columns = Mapping[str, Kind]
+from shoal.broker.trace_tables import Columns, Kind
 
 _TYPES = {"text": pa.string(), "integer": pa.int64(), "double": pa.float64()}
 _CODES = {"integer": "q", "double": "d"}

@@ -23,65 +23,19 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Publish
-from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
+from shoal.broker.trace_tables import RECORDS, TRACE_TABLES
 from shoal.model import BrokerId
 from shoal.runtime.network_file import TraceSection
 
-if TYPE_CHECKING:
-    from shoal.runtime.operations.trace_files import Columns
-
-TRACE_TABLES: Mapping[str, Columns] = {
-    "publications": {
-        "publisher": "text",
-        "sequence": "integer",
-        "published_us": "integer",
-        "first_broker": "text",
-    },
-    "deliveries": {
-        "publisher": "text",
-        "sequence": "integer",
-        "subscription": "text",
-        "client": "text",
-        "broker": "text",
-        "published_us": "integer",
-        "delivered_us": "integer",
-        "hops": "integer",
-    },
-    "selections": {
-        "publisher": "text",
-        "broker": "text",
-        "started_us": "integer",
-        "requested_us": "integer",
-        "answered_us": "integer",
-        "decided_us": "integer",
-        "candidates": "integer",
-        "target": "text",
-        "rate_now": "double",
-        "rate_target": "double",
-        "delay_now_us": "double",
-        "delay_target_us": "double",
-    },
-    "migrations": {
-        "publisher": "text",
-        "source": "text",
-        "target": "text",
-        "path_hops": "integer",
-        "paused_us": "integer",
-        "resumed_us": "integer",
-    },
-    "refusals": {"broker": "text", "sender": "text", "reason": "text"},
-}
-_RECORDS: Mapping[type, str] = {
-    SelectionRecord: "selections",
-    MigrationRecord: "migrations",
-    RefusalRecord: "refusals",
-}
+# What a live broker writes.
+WRITTEN = ("publications", "deliveries", *RECORDS)
+_TABLES: Mapping[type, str] = {row: name for name, row in RECORDS.items()}
 _SUFFIX = ".parquet"
 
 _log = logging.getLogger(__name__)
@@ -95,14 +49,14 @@ class TraceWriter:
         self._broker = broker
         self._folder = Path(section.folder)
         self._prefix = f"{broker}-{started_us}-"
-        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TRACE_TABLES}
+        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in WRITTEN}
         self._numbers = itertools.count(1)
         self._writing: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Make the folders, and write from now on; OSError where that cannot be."""
-        for name in TRACE_TABLES:
+        for name in WRITTEN:
             (self._folder / f"{name}{_SUFFIX}").mkdir(parents=True, exist_ok=True)
         self._wait()
 
@@ -137,7 +91,7 @@ class TraceWriter:
 
     def record(self, record: msgspec.Struct) -> None:
         """The broker's machine, or a client of it, wrote a record."""
-        table = _RECORDS.get(type(record))
+        table = _TABLES.get(type(record))
         if table is not None:
             fields = msgspec.structs.asdict(record)
             self._add(table, [tuple(fields[name] for name in TRACE_TABLES[table])])

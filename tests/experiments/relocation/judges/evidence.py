@@ -16,6 +16,6 @@ def evidence(*runs: RunSummary, **more: Any) -> Evidence:
     return Evidence(Results(runs), "quotes", more.get("regrets", []), more.get("networks", []))
 
 
-def verdict(outcome: Outcome | None) -> bool:
+def value(outcome: Outcome | None) -> float:
     assert outcome is not None
-    return outcome.met
+    return outcome.value

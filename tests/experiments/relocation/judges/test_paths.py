@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shoal.experiments.relocation.grid import LOAD, Setting
 from shoal.experiments.relocation.judges.paths import (
     long_moves_take,
     means_by_path,
     selections_by_path,
+    selections_grow_with_paths,
     selections_ignore_paths,
     waits_grow_with_paths,
 )
 from shoal.experiments.relocation.summary import Migration, RunSummary
-from tests.experiments.relocation.judges.evidence import WIDE, evidence, verdict
+from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import selection, spec, summary
 
 
@@ -30,14 +33,15 @@ def moved(hops_and_waits: list[tuple[int, int]], setting: Setting = LOAD) -> Run
 def test_waits_and_paths() -> None:
     given = evidence(moved([(1, 10_000), (2, 20_000), (3, 31_000), (12, 9_000_000)]))
     straight = evidence(moved([(1, 10_000), (2, 20_000), (3, 31_000)]))
-    assert verdict(waits_grow_with_paths([WIDE], [LOAD])(straight))
-    assert not verdict(waits_grow_with_paths([WIDE], [LOAD])(evidence(
-        moved([(1, 9_000), (2, 8_000), (3, 9_000)]))))  # fmt: skip
-    assert verdict(long_moves_take([WIDE], [LOAD], 31_000)(given))
-    assert not verdict(long_moves_take([WIDE], [LOAD], 30_000)(given))
-    assert not verdict(selections_ignore_paths([WIDE], LOAD)(straight))
-    assert verdict(selections_ignore_paths([WIDE], LOAD)(evidence(
-        moved([(1, 10), (2, 12), (3, 8), (4, 11)]))))  # fmt: skip
+    assert value(waits_grow_with_paths([WIDE], [LOAD])(straight)) > 0.99
+    assert value(waits_grow_with_paths([WIDE], [LOAD])(evidence(
+        moved([(1, 9_000), (2, 8_000), (3, 9_000)])))) == pytest.approx(0)  # fmt: skip
+    assert value(long_moves_take([WIDE], [LOAD])(given)) == 31_000
+    assert value(selections_ignore_paths([WIDE], LOAD)(straight)) > 0.99
+    assert value(selections_grow_with_paths([WIDE], LOAD)(straight)) > 0.99
+    assert abs(value(selections_ignore_paths([WIDE], LOAD)(evidence(
+        moved([(1, 10), (2, 12), (3, 8), (4, 11)]))))) < 0.5  # fmt: skip
+    assert selections_grow_with_paths([WIDE], LOAD)(evidence()) is None
 
 
 def test_staying_is_a_path_of_length_nought() -> None:

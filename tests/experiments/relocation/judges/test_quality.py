@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from shoal.experiments.relocation.grid import LOAD, POP
-from shoal.experiments.relocation.judges.quality import chosen_within, exactly_once, regret_within
+from shoal.experiments.relocation.judges.quality import choice_takes, exactly_once, regret_within
 from shoal.experiments.relocation.networks import NetworkSummary
 from shoal.experiments.relocation.regret import Regrets
 from shoal.experiments.relocation.results import Where
-from tests.experiments.relocation.judges.evidence import evidence, verdict
+from tests.experiments.relocation.judges.evidence import evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 
 
-@pytest.mark.parametrize(("p95", "met"), [(0.1, True), (0.11, False)])
-def test_regrets_against_our_aim(p95: float, met: bool) -> None:
+@pytest.mark.parametrize(("p95", "of_aim"), [(0.1, 1.0), (0.11, 1.1), (0.0, 1.0)])
+def test_regrets_against_our_aim(p95: float, of_aim: float) -> None:
     regret = Regrets(
         where=Where("quotes", "wide", "random"),
         setting="load100",
@@ -27,7 +27,7 @@ def test_regrets_against_our_aim(p95: float, met: bool) -> None:
         best_taken=0.5,
     )
     judge = regret_within("random", LOAD, "load", 0.02, 0.1)
-    assert verdict(judge(evidence(regrets=[regret]))) is met
+    assert value(judge(evidence(regrets=[regret]))) == pytest.approx(of_aim)
     assert regret_within("random", POP, "load", 1, 1)(evidence(regrets=[regret])) is None
 
 
@@ -35,12 +35,12 @@ def test_losses_anywhere_are_a_miss() -> None:
     names = ("lost", "duplicated", "phantom", "out_of_order")
     fine = {"expected": 10.0, **dict.fromkeys(names, 0.0)}
     runs = [summary(spec(LOAD), migrations=2.0, **fine)]
-    assert verdict(exactly_once()(evidence(*runs)))
+    assert value(exactly_once()(evidence(*runs))) == 0
     runs.append(summary(spec(POP), migrations=1.0, **{**fine, "lost": 1.0}))
     outcome = exactly_once()(evidence(*runs))
     assert outcome is not None
     assert outcome.ours.startswith("20 deliveries, 3 moves; 1 lost, 0 duplicated")
-    assert not outcome.met
+    assert outcome.value == 1
 
 
 def network(system: Any, brokers: int, choosing_us: float | None) -> NetworkSummary:
@@ -66,6 +66,5 @@ def network(system: Any, brokers: int, choosing_us: float | None) -> NetworkSumm
 
 def test_the_choice_alone() -> None:
     given = evidence(networks=[network("grape", 15, 99_000), network("grape", 63, 500)])
-    assert verdict(chosen_within(63, 70_000)(given))
-    assert not verdict(chosen_within(63, 400)(given))
-    assert chosen_within(255, 70_000)(given) is None
+    assert value(choice_takes(63)(given)) == 500
+    assert choice_takes(255)(given) is None

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import Evidence, Judge
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, Setting, grape
 from shoal.experiments.relocation.judges.spreads import (
+    Pick,
     alike,
-    at_most,
     between,
     compared,
+    crowded,
     cuts,
+    greatest,
+    higher,
     longest_pop_ratio,
+    lower_by,
     lowest,
 )
 from shoal.experiments.relocation.results import Results
-from tests.experiments.relocation.judges.evidence import WIDE, evidence, verdict
+from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 
 
@@ -30,67 +33,82 @@ def given_by(values: dict[Setting, dict[int, float]], metric: str = "delay_us") 
     return Evidence(Results(runs), "quotes", [], [])
 
 
-@pytest.mark.parametrize(("after", "met"), [(31.0, True), (32.0, True), (33.0, False)])
-def test_a_cut_is_the_best_over_spreads(after: float, met: bool) -> None:
+@pytest.mark.parametrize("after", [31.0, 33.0])
+def test_a_cut_is_the_best_over_spreads(after: float) -> None:
     given = given_by({BASELINE: {1: 100.0, 4: 100.0}, LOAD: {1: after, 4: 90.0}})
-    outcome = cuts("wide", "clustered", LOAD, "delay_us", 0.68)(given)
+    outcome = cuts(WIDE, LOAD, "delay_us")(given)
     assert outcome is not None
-    assert outcome.met is met
-    assert outcome.ours.startswith(f"{100 - after:.0f} % at X = 1; mean over X ")
+    assert outcome.value == pytest.approx(1 - after / 100)
+    assert outcome.ours.startswith(f"best over X {100 - after:.0f} % at X = 1; mean over X ")
 
 
 @pytest.mark.parametrize(
-    ("judge", "values", "met"),
+    ("judge", "values", "value"),
     [
-        (at_most([WIDE], [LOAD, POP], "delay_us", 5, str), {LOAD: {1: 4}, POP: {2: 5}}, True),
-        (at_most([WIDE], [LOAD, POP], "delay_us", 5, str), {LOAD: {1: 4}, POP: {2: 6}}, False),
-        (alike(WIDE, LOAD, DELAY, ["delay_us"]), {LOAD: {1: 100}, DELAY: {1: 96}}, True),
-        (alike(WIDE, LOAD, DELAY, ["delay_us"]), {LOAD: {1: 100}, DELAY: {1: 94}}, False),
+        (greatest([WIDE], [LOAD, POP], "delay_us", str), {LOAD: {1: 4}, POP: {2: 6}}, 6),
+        (alike(WIDE, LOAD, DELAY, ["delay_us"]), {LOAD: {1: 100}, DELAY: {1: 96}}, 0.04),
         (alike(WIDE, LOAD, DELAY, ["delay_us"], (2,)),
-         {LOAD: {1: 100, 2: 5}, DELAY: {1: 9, 2: 5}}, True),
-        (alike(WIDE, LOAD, DELAY, ["delay_us"]), {LOAD: {1: 0}, DELAY: {1: 0}}, True),
-        (lowest(WIDE, LOAD, [POP], "delay_us"), {LOAD: {1: 9, 2: 8}, POP: {1: 9, 2: 9}}, True),
-        (lowest(WIDE, LOAD, [POP], "delay_us"), {LOAD: {1: 9, 2: 10}, POP: {1: 9, 2: 9}}, False),
-        (lowest(WIDE, LOAD, [POP], "delay_us", share=0.5),
-         {LOAD: {1: 9, 2: 10}, POP: {1: 9, 2: 9}}, True),
-        (lowest(WIDE, LOAD, [POP], "delay_us", spreads=lambda spread: spread > 2),
-         {LOAD: {1: 9, 4: 1}, POP: {1: 1, 4: 9}}, True),
+         {LOAD: {1: 100, 2: 5}, DELAY: {1: 9, 2: 5}}, 0),
+        (alike(WIDE, LOAD, DELAY, ["delay_us"]), {LOAD: {1: 0}, DELAY: {1: 0}}, 0),
+        (lowest(WIDE, LOAD, [POP], "delay_us"), {LOAD: {1: 9, 2: 8}, POP: {1: 9, 2: 9}}, 1),
+        (lowest(WIDE, LOAD, [POP], "delay_us"), {LOAD: {1: 9, 2: 10}, POP: {1: 9, 2: 9}}, 0.5),
+        (lowest(WIDE, LOAD, [POP], "delay_us", spreads=(4, 8)),
+         {LOAD: {1: 9, 4: 1}, POP: {1: 1, 4: 9}}, 1),
+        (higher([WIDE], [LOAD], POP, "delay_us"), {LOAD: {1: 9, 4: 1}, POP: {1: 1, 4: 9}}, 0.5),
+        (higher([WIDE], [LOAD, DELAY], POP, "delay_us"),
+         {LOAD: {1: 9}, DELAY: {1: 8}, POP: {1: 9}}, 0),
         (between(WIDE, POP, (LOAD, DELAY), "delay_us"),
-         {POP: {1: 5, 2: 6}, LOAD: {1: 4, 2: 9}, DELAY: {1: 6, 2: 6}}, True),
+         {POP: {1: 5, 2: 6}, LOAD: {1: 4, 2: 9}, DELAY: {1: 6, 2: 6}}, 1),
         (between(WIDE, POP, (LOAD, DELAY), "delay_us"),
-         {POP: {1: 7}, LOAD: {1: 4}, DELAY: {1: 6}}, False),
+         {POP: {1: 7}, LOAD: {1: 4}, DELAY: {1: 6}}, 0),
+        (lower_by([WIDE], [LOAD], POP, "delay_us"),
+         {POP: {1: 10, 2: 10}, LOAD: {1: 1, 2: 5}}, 0.9),
     ],
 )  # fmt: skip
-def test_verdicts(judge: Judge, values: dict[Setting, dict[int, float]], met: bool) -> None:
+def test_values(judge: Judge, values: dict[Setting, dict[int, float]], value: float) -> None:
     outcome = judge(given_by(values))
     assert outcome is not None
-    assert outcome.met is met
+    assert outcome.value == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
     "judge",
     [
-        cuts("wide", "clustered", LOAD, "delay_us", 0.5),
-        at_most([WIDE], [LOAD], "delay_us", 5, str),
+        cuts(WIDE, LOAD, "delay_us"),
+        greatest([WIDE], [LOAD], "delay_us", str),
         alike(WIDE, LOAD, DELAY, ["delay_us"]),
         lowest(WIDE, LOAD, [POP], "delay_us"),
+        higher([WIDE], [LOAD], POP, "delay_us"),
         between(WIDE, POP, (LOAD, DELAY), "delay_us"),
+        lower_by([WIDE], [LOAD], POP, "delay_us"),
+        crowded(greatest([WIDE], [BASELINE], "delay_us", str)),
     ],
 )
 def test_what_was_not_run_has_no_outcome(judge: Judge) -> None:
     assert judge(given_by({BASELINE: {1: 3.0}})) is None
 
 
-def test_ratios_to_another_setting() -> None:
-    given = evidence(summary(spec(POP), overhead=0.3), summary(spec(DELAY), overhead=0.06))
-    judge = compared([WIDE], [DELAY], POP, "overhead", lambda least, most: least <= 0.2, "POP's")
-    assert judge(given) == Outcome("0.20 to 0.20 times POP's", True)
-    assert judge(evidence()) is None
+@pytest.mark.parametrize(("pick", "value"), [("least", 0.2), ("mean", 0.3), ("greatest", 0.4)])
+def test_ratios_to_another_setting(pick: Pick, value: float) -> None:
+    given = given_by({POP: {1: 10, 2: 10}, DELAY: {1: 2, 2: 4}})
+    outcome = compared([WIDE], [DELAY], POP, "delay_us", pick, "POP's")(given)
+    assert outcome is not None
+    assert outcome.ours == "0.20 to 0.40 times POP's, mean over X 0.30"
+    assert outcome.value == pytest.approx(value)
 
 
 def test_selection_against_pop() -> None:
     given = evidence(
         summary(spec(POP), selection_us=100), summary(spec(grape("delay", 1)), selection_us=1_700)
     )
-    assert verdict(longest_pop_ratio([WIDE], 17)(given))
-    assert not verdict(longest_pop_ratio([WIDE], 16)(given))
+    assert value(longest_pop_ratio([WIDE])(given)) == 17
+
+
+def test_costs_are_judged_where_there_are_many_subscribers() -> None:
+    few, many = summary(spec(POP), overhead=0.35), summary(spec(POP, study="overhead",
+                        subscriptions=100), overhead=0.3)  # fmt: skip
+    judge = crowded(greatest([WIDE], [POP], "overhead", str))
+    assert judge(evidence(few)) is None
+    assert value(judge(evidence(few, many))) == 0.3
+    whole = summary(spec(POP, subscriptions=100), overhead=0.2)
+    assert value(judge(evidence(whole))) == 0.2

@@ -7,14 +7,14 @@ from typing import Any
 
 from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, Setting
 from shoal.experiments.relocation.judges.thresholds import (
+    greatest_overhead,
     lowest_threshold_is_worst,
-    overhead_at_most,
     overhead_by_threshold,
     response_grows,
     response_us,
 )
 from shoal.experiments.relocation.summary import Moment, RunSummary
-from tests.experiments.relocation.judges.evidence import evidence, verdict
+from tests.experiments.relocation.judges.evidence import evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 
 
@@ -59,12 +59,11 @@ def test_thresholds() -> None:
     grape_runs = thresholds("grape", [1, 2, 3, 4, 9], [0.5, 0.4, 0.3, 0.2, 0.1])
     baseline = summary(spec(BASELINE, study="threshold"), hops=0.05)
     given = evidence(*grape_runs, baseline, *thresholds("pop", [5, 4, 3, 2, 1], [0.1] * 5))
-    assert verdict(response_grows("grape")(given))
-    assert not verdict(response_grows("pop")(given))
-    assert verdict(overhead_by_threshold("grape", rising=False)(given))
-    assert not verdict(overhead_by_threshold("grape", rising=True)(given))
-    assert verdict(overhead_at_most("grape", 0.5)(given))
-    assert not verdict(overhead_at_most("grape", 0.49)(given))
-    assert verdict(lowest_threshold_is_worst("hops", above_baseline=True)(given))
-    assert verdict(lowest_threshold_is_worst("hops", above_baseline=False)(given))
+    assert value(response_grows("grape")(given)) == 1
+    assert value(response_grows("pop")(given)) == 0
+    assert value(overhead_by_threshold("grape", rising=False)(given)) == 1
+    assert value(overhead_by_threshold("grape", rising=True)(given)) == 0
+    assert value(greatest_overhead("grape")(given)) == 0.5
+    assert value(lowest_threshold_is_worst("hops", above_baseline=True)(given)) == 2
+    assert value(lowest_threshold_is_worst("hops", above_baseline=False)(given)) == 5
     assert lowest_threshold_is_worst("hops", above_baseline=True)(evidence()) is None

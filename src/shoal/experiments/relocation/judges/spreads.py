@@ -1,19 +1,19 @@
 """Judges that compare a metric at each spread X: between settings, or with a figure.
 
 The headline reductions ("can reduce ... by 68 %") are the best over the spreads: the paper gives
-one figure each, nearly the same for POP and GRAPE, which its own text says happens at X = 1.  The
-mean over X stands beside it.
+one figure each, nearly the same for POP and GRAPE, which its own text says happens at X = 1.  So is
+every "at most" and "up to".  The mean over X stands beside it in every row.
 
 Source: Cheung and Jacobsen, publisher relocation, abstract and section 5.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
-from shoal.experiments.claims import Outcome, beaten_by
+from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import (
-    ALIKE,
     METRICS,
     NOISE,
     Evidence,
@@ -21,48 +21,48 @@ from shoal.experiments.relocation.evidence import (
     Place,
     percent,
 )
-from shoal.experiments.relocation.grid import POP, SPREADS, Distribution, Setting, Testbed, grape
+from shoal.experiments.relocation.grid import CROWD, POP, SPREADS, Setting, grape
 
-# A cut better than the paper's by more points than these is beaten: a share is never far above
-# another, so that points say more than a ratio.
-POINTS = 5
+Pick = Literal["least", "mean", "greatest"]
 
 
-def cuts(
-    testbed: Testbed,
-    distribution: Distribution,
-    setting: Setting,
-    metric: str,
-    least: float,
-) -> Judge:
-    """The metric falls below the baseline's by at least this share, at the best spread."""
+def crowded(judge: Judge) -> Judge:
+    """The same where every publisher has `CROWD` subscribers."""
+
+    def judge_crowded(evidence: Evidence) -> Outcome | None:
+        outcome = judge(evidence._replace(results=evidence.results.crowded))
+        if outcome is None:
+            return None
+        return Outcome(f"{outcome.ours}; {CROWD} subscribers of each publisher", outcome.value)
+
+    return judge_crowded
+
+
+def cuts(place: Place, setting: Setting, metric: str) -> Judge:
+    """The share by which the metric falls below the baseline's, at the best spread."""
 
     def judge(evidence: Evidence) -> Outcome | None:
-        found = evidence.results.cuts(evidence.where(testbed, distribution), setting, metric)
+        found = evidence.results.cuts(evidence.where(*place), setting, metric)
         if not found:
             return None
         spread, best = max(found.items(), key=lambda item: item[1])
-        mean = sum(found.values()) / len(found)
         least_spread, worst = min(found.items(), key=lambda item: item[1])
         text = (
-            f"{percent(best)} at X = {spread}; mean over X {percent(mean)}, least "
-            f"{percent(worst)} at X = {least_spread}"
+            f"best over X {percent(best)} at X = {spread}; mean over X "
+            f"{percent(_mean(found.values()))}, least {percent(worst)} at X = {least_spread}"
         )
-        points = round(100 * (best - least))
-        beaten = f"by {points} points" if points > POINTS else ""
-        return Outcome(text, round(best, 2) >= least, beaten)
+        return Outcome(text, best)
 
     return judge
 
 
-def at_most(
+def greatest(
     places: Sequence[Place],
     settings: Sequence[Setting],
     metric: str,
-    most: float,
     show: Callable[[float], str],
 ) -> Judge:
-    """The metric stays at or below this everywhere."""
+    """The metric where it is greatest."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         found = {
@@ -76,9 +76,11 @@ def at_most(
         if not found:
             return None
         (label, place, spread), highest = max(found.items(), key=lambda item: item[1])
-        text = f"at most {show(highest)} ({label}, {' '.join(place)}, X = {spread})"
-        beaten = beaten_by(highest, most, more_is_better=False)
-        return Outcome(text, highest <= most, beaten)
+        text = (
+            f"at most {show(highest)} ({label}, {' '.join(place)}, X = {spread}); mean over X "
+            f"{show(_mean(found.values()))}"
+        )
+        return Outcome(text, highest)
 
     return judge
 
@@ -90,7 +92,7 @@ def alike(
     metrics: Sequence[str],
     spreads: Sequence[int] = SPREADS,
 ) -> Judge:
-    """Two settings come to the same, in all these metrics at these spreads."""
+    """How far two settings are apart, as a share of the larger: the most in these metrics."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         apart: dict[tuple[str, int], float] = {}
@@ -107,12 +109,15 @@ def alike(
 
 
 def farthest_apart(apart: Mapping[tuple[str, int], float]) -> Outcome | None:
-    """Shares by which metrics differ at spreads: met if all count as alike."""
+    """The most of the shares by which metrics differ at spreads."""
     if not apart:
         return None
     (metric, spread), most = max(apart.items(), key=lambda item: (item[1], item[0]))
-    text = f"at most {percent(most)} apart ({METRICS[metric]}, X = {spread})"
-    return Outcome(text, most <= ALIKE)
+    text = (
+        f"at most {percent(most)} apart ({METRICS[metric]}, X = {spread}); mean over X "
+        f"{percent(_mean(apart.values()))}"
+    )
+    return Outcome(text, most)
 
 
 def lowest(
@@ -121,63 +126,74 @@ def lowest(
     others: Sequence[Setting],
     metric: str,
     *,
-    spreads: Callable[[int], bool] = lambda spread: True,
-    share: float = 1.0,
+    spreads: Sequence[int] = SPREADS,
 ) -> Judge:
-    """The setting has the least of the metric, up to noise, at this share of the spreads."""
+    """At which share of the spreads the setting has the least of the metric, up to noise."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         where = evidence.where(*place)
         own = evidence.results.values(where, setting, metric)
-        rivals = {other.label: evidence.results.values(where, other, metric) for other in others}
-        won: list[int] = []
-        lost: list[int] = []
+        rivals = [evidence.results.values(where, other, metric) for other in others]
+        holds: dict[str, bool] = {}
         for spread, value in own.items():
-            if not spreads(spread):
-                continue
-            seen = [values[spread] for values in rivals.values() if spread in values]
-            if len(seen) == len(others):
-                (won if value <= min(seen) * (1 + NOISE) else lost).append(spread)
-        return _where(won, lost, share)
+            seen = [values[spread] for values in rivals if spread in values]
+            if spread in spreads and len(seen) == len(others):
+                holds[f"{spread}"] = value <= min(seen) * (1 + NOISE)
+        return _where(holds)
 
     return judge
 
 
-def between(
-    place: Place,
-    setting: Setting,
-    ends: tuple[Setting, Setting],
+def higher(
+    places: Sequence[Place],
+    settings: Sequence[Setting],
+    other: Setting,
     metric: str,
+    *,
+    spreads: Sequence[int] = SPREADS,
 ) -> Judge:
-    """The setting's metric lies between those of two others, up to noise, at most spreads."""
+    """At which share of the spreads settings have more of the metric than another."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        found = dict(_ratios(evidence, places, settings, other, metric, spreads))
+        outcome = _where({name: ratio > 1 for name, ratio in found.items()})
+        if outcome is None:
+            return None
+        text = f"{outcome.ours}; {min(found.values()):.2f} to {max(found.values()):.2f} times it"
+        return Outcome(text, outcome.value)
+
+    return judge
+
+
+def between(place: Place, setting: Setting, ends: tuple[Setting, Setting], metric: str) -> Judge:
+    """At which share of the spreads the metric lies between two others', up to noise."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         where = evidence.where(*place)
         own = evidence.results.values(where, setting, metric)
         left, right = (evidence.results.values(where, end, metric) for end in ends)
-        common = [spread for spread in own if spread in left and spread in right]
-        inside = [
-            spread
-            for spread in common
-            if min(left[spread], right[spread]) * (1 - NOISE)
-            <= own[spread]
-            <= max(left[spread], right[spread]) * (1 + NOISE)
-        ]
-        outside = [spread for spread in common if spread not in inside]
-        return _where(inside, outside)
+        return _where(
+            {
+                f"{spread}": min(left[spread], right[spread]) * (1 - NOISE)
+                <= value
+                <= max(left[spread], right[spread]) * (1 + NOISE)
+                for spread, value in own.items()
+                if spread in left and spread in right
+            }
+        )
 
     return judge
 
 
-def _where(holds: Sequence[int], fails: Sequence[int], share: float = 1.0) -> Outcome | None:
-    """The spreads at which a comparison holds: met if it does at this share of them."""
-    count = len(holds) + len(fails)
-    if not count:
+def _where(holds: Mapping[str, bool]) -> Outcome | None:
+    """At which share of the spreads a comparison holds."""
+    if not holds:
         return None
-    text = f"at {len(holds)} of {count} spreads"
+    fails = [name for name, held in holds.items() if not held]
+    text = f"at {len(holds) - len(fails)} of {len(holds)} spreads"
     if fails:
-        text += f"; not at X = {', '.join(map(str, fails))}"
-    return Outcome(text, len(holds) >= share * count)
+        text += f"; not at X = {', '.join(fails)}"
+    return Outcome(text, 1 - len(fails) / len(holds))
 
 
 def compared(
@@ -185,54 +201,72 @@ def compared(
     settings: Sequence[Setting],
     reference: Setting,
     metric: str,
-    judge_ratio: Callable[[float, float], bool],
+    pick: Pick,
     words: str,
     spreads: Sequence[int] = SPREADS,
-    most: float | None = None,
 ) -> Judge:
-    """Ratios of a metric to another setting's; `judge_ratio` sees the least and the greatest.
-
-    `most` is the paper's figure for the greatest, where it has one.
-    """
+    """The ratio of a metric to another setting's: the least, the mean or the greatest over X."""
 
     def judge(evidence: Evidence) -> Outcome | None:
-        ratios = []
-        for place in places:
-            for setting in settings:
-                found = _ratios(evidence, place, setting, reference, metric)
-                ratios += [ratio for spread, ratio in found.items() if spread in spreads]
+        ratios = [
+            ratio for _, ratio in _ratios(evidence, places, settings, reference, metric, spreads)
+        ]
         if not ratios:
             return None
-        lowest, highest = min(ratios), max(ratios)
-        text = f"{lowest:.2f} to {highest:.2f} times {words}"
-        beaten = "" if most is None else beaten_by(highest, most, more_is_better=False)
-        return Outcome(text, judge_ratio(lowest, highest), beaten)
+        values = {"least": min(ratios), "mean": _mean(ratios), "greatest": max(ratios)}
+        text = (
+            f"{values['least']:.2f} to {values['greatest']:.2f} times {words}, mean over X "
+            f"{values['mean']:.2f}"
+        )
+        return Outcome(text, values[pick])
 
     return judge
 
 
-def longest_pop_ratio(place: Sequence[Place], most: float) -> Judge:
-    """GRAPE's selections (with all ping times) take at most this many times POP's."""
+def lower_by(
+    places: Sequence[Place], settings: Sequence[Setting], reference: Setting, metric: str
+) -> Judge:
+    """The share by which a metric is lower than another setting's, at the best spread."""
 
     def judge(evidence: Evidence) -> Outcome | None:
-        ratios: list[float] = []
-        for each in place:
-            found = _ratios(evidence, each, grape("delay", 1), POP, "selection_us")
-            ratios += found.values()
-        if not ratios:
+        found = [1 - ratio for _, ratio in _ratios(evidence, places, settings, reference, metric)]
+        if not found:
             return None
-        beaten = beaten_by(max(ratios), most, more_is_better=False)
-        return Outcome(f"up to {max(ratios):.1f} times as long", max(ratios) <= most, beaten)
+        text = f"best over X {percent(max(found))}; mean {percent(_mean(found))}"
+        return Outcome(f"{text}, least {percent(min(found))}", max(found))
 
     return judge
+
+
+def longest_pop_ratio(places: Sequence[Place], metric: str = "selection_us") -> Judge:
+    """How many times POP's GRAPE's selections take, with ping times from all: the most over X."""
+    return compared(places, [grape("delay", 1)], POP, metric, "greatest", "POP's")
 
 
 def _ratios(
-    evidence: Evidence, place: Place, setting: Setting, reference: Setting, metric: str
-) -> dict[int, float]:
-    """A setting's metric over another's, at the spreads where there is something to divide by."""
-    own, against = (
-        evidence.results.values(evidence.where(*place), each, metric)
-        for each in (setting, reference)
-    )
-    return {spread: own[spread] / against[spread] for spread in own if against.get(spread)}
+    evidence: Evidence,
+    places: Sequence[Place],
+    settings: Sequence[Setting],
+    reference: Setting,
+    metric: str,
+    spreads: Sequence[int] = SPREADS,
+) -> Iterator[tuple[str, float]]:
+    """Settings' metric over another's, by spread, where there is something to divide by."""
+    for place in places:
+        for setting in settings:
+            own, against = (
+                evidence.results.values(evidence.where(*place), each, metric)
+                for each in (setting, reference)
+            )
+            for spread, value in own.items():
+                if spread in spreads and against.get(spread):
+                    alone = len(places) == len(settings) == 1
+                    name = (
+                        f"{spread}" if alone else f"{spread} ({setting.label}, {' '.join(place)})"
+                    )
+                    yield name, value / against[spread]
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return float(sum(found) / len(found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -50,7 +50,7 @@ def response_us(timeline: Sequence[Moment]) -> int | None:
 
 
 def response_grows(system: System) -> Judge:
-    """The higher the threshold, the later the delay is down."""
+    """The share of steps of the threshold after which the delay is down no sooner."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         times = {
@@ -61,14 +61,13 @@ def response_grows(system: System) -> Judge:
         if len(times) < 3:
             return None
         text = ", ".join(f"{number}: {seconds(time_us)}" for number, time_us in times.items())
-        ascending = all(one <= other for one, other in pairwise(times.values()))
-        return Outcome(text, ascending)
+        return Outcome(text, _share(one <= other for one, other in pairwise(times.values())))
 
     return judge
 
 
 def overhead_by_threshold(system: System, *, rising: bool) -> Judge:
-    """The share of control messages rises, or falls, with the threshold."""
+    """The share of steps of the threshold after which there are more control messages, or less."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         shares = {
@@ -79,12 +78,12 @@ def overhead_by_threshold(system: System, *, rising: bool) -> Judge:
             return None
         text = ", ".join(f"{number}: {percent(share)}" for number, share in shares.items())
         ordered = list(shares.values()) if rising else list(shares.values())[::-1]
-        return Outcome(text, all(one <= other * 1.01 for one, other in pairwise(ordered)))
+        return Outcome(text, _share(one <= other * 1.01 for one, other in pairwise(ordered)))
 
     return judge
 
 
-def overhead_at_most(system: System, most: float) -> Judge:
+def greatest_overhead(system: System) -> Judge:
     """The share of control messages, at the threshold where it is highest."""
 
     def judge(evidence: Evidence) -> Outcome | None:
@@ -95,13 +94,13 @@ def overhead_at_most(system: System, most: float) -> Judge:
         if not shares:
             return None
         number, share = max(shares.items(), key=lambda item: item[1])
-        return Outcome(f"{percent(share)} at threshold {number}", share <= most)
+        return Outcome(f"{percent(share)} at threshold {number}", share)
 
     return judge
 
 
 def lowest_threshold_is_worst(metric: str, *, above_baseline: bool) -> Judge:
-    """GRAPE's lowest threshold ends above the baseline, or above all other thresholds."""
+    """What GRAPE's lowest threshold ends with, over the baseline's or all other thresholds'."""
 
     def judge(evidence: Evidence) -> Outcome | None:
         runs = by_threshold(evidence, "grape")
@@ -112,6 +111,11 @@ def lowest_threshold_is_worst(metric: str, *, above_baseline: bool) -> Judge:
         own = values.pop(THRESHOLDS[0])
         other = baseline.metrics[metric] if above_baseline else max(values.values())
         against = "the baseline's" if above_baseline else "the highest of the others"
-        return Outcome(f"{own:.3g}, {against} is {other:.3g}", own > other)
+        return Outcome(f"{own:.3g}, {against} is {other:.3g}", own / other)
 
     return judge
+
+
+def _share(steps: Iterable[bool]) -> float:
+    held = list(steps)
+    return sum(held) / len(held)

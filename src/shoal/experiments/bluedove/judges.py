@@ -1,0 +1,220 @@
+"""Judges of BlueDove's claims: what was measured, in words and as the value a band is laid on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from shoal.experiments.bluedove.evidence import Evidence
+from shoal.experiments.bluedove.grid import (
+    DIMENSIONS,
+    adverse_name,
+    dimensions_name,
+    evenest_name,
+    rate_name,
+)
+from shoal.experiments.claims import Outcome
+from shoal.overlays.bluedove.gossip import paper_bytes_per_s
+
+Judge = Callable[[Evidence], Outcome | None]
+Name = Callable[[Evidence], str]
+
+DISPATCHERS = 2
+# A figure over time is a line when its values follow one this closely.
+LINE = 0.9
+
+
+def times(one: Name, other: Name, key: str = "rate_per_s") -> Judge:
+    """How many times another run's figure one run's is."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        ratio = evidence.ratio(one(evidence), other(evidence), key)
+        return None if ratio is None else Outcome(f"{ratio:.3g} times", ratio)
+
+    return judge
+
+
+def gain(system: str, matchers: int) -> Judge:
+    """BlueDove's rate over a system's; peer-to-peer's also by the attribute that suits it best."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        own = rate_name("bluedove", matchers)
+        ratio = evidence.ratio(own, rate_name(system, matchers))
+        if ratio is None:
+            return None
+        text = f"{ratio:.3g} times"
+        evenest = evidence.ratio(own, evenest_name(matchers))
+        if system == "peer-to-peer" and evenest is not None:
+            text += f" ({evenest:.3g} where peer-to-peer goes by the least skewed attribute)"
+        return Outcome(text, ratio)
+
+    return judge
+
+
+def total_rate(system: str) -> Judge:
+    """The rate itself, with most matchers."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        rate = evidence.value(rate_name(system, evidence.scale.most))
+        return None if rate is None else Outcome(f"{rate:,.0f} messages/s", rate)
+
+    return judge
+
+
+def whole_gain(name: str) -> Judge:
+    return times(lambda evidence: evidence.whole, lambda _: name)
+
+
+def drop(name: str) -> Judge:
+    """The share by which the rate falls."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        ratio = evidence.ratio(name, evidence.whole)
+        rate = evidence.value(name)
+        if ratio is None:
+            return None
+        return Outcome(f"{1 - ratio:.0%} less ({rate:,.0f} messages/s remain)", 1 - ratio)
+
+    return judge
+
+
+def linear(evidence: Evidence) -> Outcome | None:
+    """How many times the rate, for each time the matchers."""
+    few, many = min(evidence.scale.sizes), evidence.scale.most
+    ratio = evidence.ratio(rate_name("bluedove", many), rate_name("bluedove", few))
+    if ratio is None:
+        return None
+    text = f"{ratio:.3g} times the rate with {many / few:.2g} times the matchers"
+    return Outcome(text, ratio * few / many)
+
+
+def spread(evidence: Evidence) -> Outcome | None:
+    """The standard deviation of BlueDove's loads over their mean."""
+    found = evidence.value(evidence.whole, "load_spread")
+    return None if found is None else Outcome(f"{found:.3f}", found)
+
+
+def peers_spread(evidence: Evidence) -> Outcome | None:
+    """Peer-to-peer's."""
+    found = evidence.value(rate_name("peer-to-peer", evidence.scale.most), "load_spread")
+    return None if found is None else Outcome(f"{found:.2f}", found)
+
+
+def overhead(evidence: Evidence) -> Outcome | None:
+    """Bytes per second and matcher."""
+    ours = evidence.value(evidence.whole, "overhead_bytes_per_s")
+    if ours is None:
+        return None
+    return Outcome(f"{ours:,.0f} of {paper_bytes_per_s(DISPATCHERS):,} bytes/s", ours)
+
+
+def grows_with_dimensions(evidence: Evidence) -> Outcome | None:
+    """The share of further dimensions that raise the rate."""
+    rates = [
+        evidence.value(evidence.whole if count == DIMENSIONS else dimensions_name(count))
+        for count in evidence.scale.dimensions
+    ]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) < len(rates):
+        return None
+    text = ", ".join(
+        f"{count}: {rate:,.0f}"
+        for count, rate in zip(evidence.scale.dimensions, known, strict=True)
+    )
+    steps = [one < other for one, other in pairwise(known)]
+    return Outcome(f"{text} messages/s", sum(steps) / len(steps))
+
+
+def more_than_peers(name: str) -> Judge:
+    """A run's rate over peer-to-peer's on the usual workload."""
+    return times(lambda _: name, lambda evidence: rate_name("peer-to-peer", evidence.scale.most))
+
+
+def adverse_over_peers(evidence: Evidence) -> Outcome | None:
+    return more_than_peers(adverse_name(max(evidence.scale.adverse)))(evidence)
+
+
+# --- over time ----------------------------------------------------------------------------------
+
+
+def constant_below(evidence: Evidence) -> Outcome | None:
+    """The response in the last third over that in the middle one, below saturation."""
+    points = evidence.series(evidence.whole, "below")
+    if len(points) < 3:
+        return None
+    third = len(points) // 3
+    values = [value or 0.0 for _, value in points]
+    middle, last = np.mean(values[third : 2 * third]), np.mean(values[-third:])
+    return Outcome(f"{middle:,.0f} ms, later {last:,.0f} ms", float(last / middle))
+
+
+def linear_above(evidence: Evidence) -> Outcome | None:
+    """How closely responses above saturation follow a rising line."""
+    points = evidence.series(evidence.whole, "above")
+    if len(points) < 3:
+        return None
+    times_s, values = zip(*points, strict=True)
+    correlation = float(np.corrcoef(times_s, values)[0, 1])
+    slope = np.polyfit(times_s, values, 1)[0]
+    return Outcome(f"correlation {correlation:.2f}, {slope:,.0f} ms more each second", correlation)
+
+
+def changed(event: str, count: str, mean: str) -> Judge:
+    """How soon responses fall, or are normal again, after a matcher is added."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        result = evidence.results.get("elasticity")
+        if result is None:
+            return None
+        added, happened = (round(result.values[key]) for key in ("added", count))
+        mean_s = result.values.get(mean)
+        if mean_s is None or not happened == added > 0:
+            text = f"{added} matchers added, responses {event} after {happened}"
+            return Outcome(text, float("inf"))
+        return Outcome(f"{mean_s:.1f} s on average, after each of {added} additions", mean_s)
+
+    return judge
+
+
+def smaller_improvement(evidence: Evidence) -> Outcome | None:
+    """How much responses fall after the third matcher, over what the first two bring."""
+    falls = [ms for _, ms in evidence.series("elasticity", "improvement") if ms is not None]
+    if len(falls) < 3:
+        return None
+    before = float(np.mean(falls[:2]))
+    text = ", ".join(f"{ms:,.0f}" for ms in falls[:3]) + " ms"
+    return Outcome(text, falls[2] / before if before else float("inf"))
+
+
+def least_lost(evidence: Evidence) -> Outcome | None:
+    """The greatest share of messages lost in any second after a failure."""
+    shares = [share for _, share in evidence.series("faults", "loss") if share is not None]
+    return Outcome(f"{max(shares):.1%} in the worst second", max(shares)) if shares else None
+
+
+def loss_ends(evidence: Evidence) -> Outcome | None:
+    """How long messages are lost after a failure, on average."""
+    points = evidence.series("faults", "loss")
+    kills = evidence.series("faults", "killed")
+    if not points or not kills:
+        return None
+    lossy_s = sum(share > 0 for _, share in points if share is not None) / len(kills)
+    text = "none lost at any time" if not lossy_s else f"{lossy_s:.1f} s"
+    return Outcome(text, lossy_s)
+
+
+def slower_after_a_failure(evidence: Evidence) -> Outcome | None:
+    """The slowest second after a failure over the mean before the first."""
+    points = evidence.series("faults", "response")
+    kills = evidence.series("faults", "killed")
+    if not points or not kills:
+        return None
+    first_s = kills[0][0]
+    before = float(np.mean([ms or 0.0 for time_s, ms in points if time_s < first_s]))
+    worst = max(ms or 0.0 for time_s, ms in points if time_s >= first_s)
+    worst_s = evidence.value("faults", "worst_s")
+    text = f"at most {worst / before:.2g} times the mean before"
+    return Outcome(text + ("" if worst_s is None else f"; one message {worst_s:.1f} s"),
+                   worst / before)  # fmt: skip

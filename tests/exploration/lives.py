@@ -1,0 +1,149 @@
+"""Machines in any state they can be in, by number; of each, what comes of each input, once.
+
+A machine is pure, so it is made again from what it has taken in, and nothing is ever copied.  Two
+states are one when all that is in them is equal (`fingerprint`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from hashlib import blake2b
+from random import Random
+from types import BuiltinMethodType, FunctionType, MethodType
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from shoal.matching import MatchIndex
+from shoal.model import Filter
+from shoal.overlays.tree.overlap_candidates import OverlapCandidates
+
+
+class Participant(Protocol):
+    """A broker or a client; `facts` is what the explorer asks of its state."""
+
+    def take(self, input: Any, now_us: int) -> Iterable[Any]: ...
+
+    def facts(self) -> Any: ...
+
+
+class Step(NamedTuple):
+    """What comes of an input: the state after it, and its effects."""
+
+    life: int
+    effects: tuple[Any, ...]
+
+
+class Lives:
+    """All states of all machines that were met, and all inputs, by number.
+
+    `translate` makes of a machine's effects what the explorer works with.
+    """
+
+    def __init__(self, translate: Callable[[Any, Iterable[Any]], tuple[Any, ...]]) -> None:
+        self._translate = translate
+        self.facts: list[Any] = []
+        self.inputs: list[Any] = []
+        self._histories: list[tuple[Any, ...]] = []
+        self._numbers: dict[bytes, int] = {}
+        self._input_numbers: dict[bytes, int] = {}
+        self._steps: dict[tuple[int, int, int], Step] = {}
+
+    def __len__(self) -> int:
+        return len(self._histories)
+
+    @property
+    def steps(self) -> int:
+        """How many inputs were really taken."""
+        return len(self._steps)
+
+    def input(self, input: Any) -> int:
+        """The number of an input."""
+        number = self._input_numbers.setdefault(fingerprint(input), len(self.inputs))
+        if number == len(self.inputs):
+            self.inputs.append(input)
+        return number
+
+    def born(self, make: Callable[[], Participant]) -> int:
+        """A machine's first state."""
+        return self._number(make(), (make,))
+
+    def take(self, life: int, input: int, now_us: int) -> Step:
+        key = life, input, now_us
+        step = self._steps.get(key)
+        if step is None:
+            machine, (make, *taken) = self.machine(life), self._histories[life]
+            effects = self._translate(machine, machine.take(self.inputs[input], now_us))
+            after = self._number(machine, (make, *taken, (input, now_us)))
+            step = self._steps[key] = Step(after, effects)
+        return step
+
+    def machine(self, life: int) -> Any:
+        """A machine in this state, made again."""
+        make, *taken = self._histories[life]
+        machine: Participant = make()
+        for input, now_us in taken:
+            machine.take(self.inputs[input], now_us)
+        return machine
+
+    def _number(self, machine: Participant, history: tuple[Any, ...]) -> int:
+        number = self._numbers.setdefault(fingerprint(machine), len(self._histories))
+        if number == len(self._histories):
+            self._histories.append(history)
+            self.facts.append(machine.facts())
+        return number
+
+
+def fingerprint(root: object) -> bytes:
+    """Equal for objects that hold the same, and (as good as) only for them.
+
+    Dictionaries count in their order, which may decide what is said first; sets do not.  What is
+    made of other things that are there (an index) and what cannot change (code) is left out.
+    """
+    digest = blake2b(digest_size=16)
+    digest.update(repr(_plain(root, {})).encode())
+    return digest.digest()
+
+
+_ATOMS = (str, int, float, bool, bytes, type(None), type)
+_CODE = (FunctionType, MethodType, BuiltinMethodType)
+
+
+def _plain(value: Any, met: dict[int, int]) -> Any:
+    """The same as tuples and atoms; what was met before by its number."""
+    if isinstance(value, _ATOMS):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Filter):
+        return repr(value.expression)
+    if isinstance(value, _CODE):
+        return ()
+    if isinstance(value, tuple):
+        return type(value).__name__, tuple([_plain(each, met) for each in value])
+    if isinstance(value, set | frozenset):
+        return tuple(sorted([repr(_plain(each, met)) for each in value]))
+    number = met.setdefault(id(value), len(met))
+    if number != len(met) - 1:
+        return "met", number
+    name = type(value).__name__
+    if isinstance(value, Mapping):
+        return name, tuple([(_plain(k, met), _plain(v, met)) for k, v in value.items()])
+    if isinstance(value, Iterable) and not isinstance(value, msgspec.Struct):
+        return name, tuple([_plain(each, met) for each in value])
+    return name, tuple([_plain(each, met) for each in _parts(value)])
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, OverlapCandidates):
+        return []
+    if isinstance(value, MatchIndex):
+        return list(value._filters)
+    if isinstance(value, Random):
+        return [hash(value.getstate())]
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    parts = [getattr(value, name, None) for name in slots]
+    return parts + [part for _, part in sorted(getattr(value, "__dict__", {}).items())]

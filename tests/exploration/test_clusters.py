@@ -1,0 +1,53 @@
+"""A segment changes hands, all of it: every order of messages, and one link that breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.overlays.bluedove.handover import Handover
+from tests.exploration.clusters import DISPATCHER, HEIR, LEAVER, Handovers
+from tests.exploration.network import Ends
+
+LINKS: list[Ends] = [(HEIR, LEAVER), (DISPATCHER, HEIR), (DISPATCHER, LEAVER)]
+# Places in M2's segment, which moves, and in M1's.
+ABOVE, BELOW = 80, 20
+
+
+def explored(cluster: Handovers) -> str:
+    """What was found, in words; an AssertionError with the shortest way to what goes wrong."""
+    found = cluster.explore()
+    assert not found.problems, "\n".join(found.problems)
+    assert found.ends
+    return f"{found.states} states, {found.steps} steps, {found.ends} ends"
+
+
+def test_a_handover_whatever_arrives_first() -> None:
+    print(explored(Handovers((ABOVE, BELOW), subscribes=False)))
+
+
+def test_a_handover_whose_link_breaks() -> None:
+    print(explored(Handovers((ABOVE,), (HEIR, LEAVER), subscribes=False)))
+
+
+def test_the_judges_notice_what_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handover, "pass_on", lambda *arguments: None)
+    problems = Handovers((ABOVE,)).explore().problems
+    assert problems[-1] == "late misses 0"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("publications", [(ABOVE,), (ABOVE, BELOW)])
+def test_a_handover_and_a_subscription(publications: tuple[int, ...]) -> None:
+    print(explored(Handovers(publications)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", LINKS)
+def test_a_handover_a_subscription_and_a_fault(fault: Ends) -> None:
+    print(explored(Handovers((ABOVE,), fault)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", LINKS)
+def test_a_handover_two_publications_and_a_fault(fault: Ends) -> None:
+    print(explored(Handovers((ABOVE, BELOW), fault, subscribes=False)))

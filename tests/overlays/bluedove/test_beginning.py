@@ -1,0 +1,185 @@
+"""A cluster that starts again: nothing is matched before what matches it is known."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from shoal.broker.custody import Custody
+from shoal.broker.effects import Requested, Started
+from shoal.broker.messages import Subscribe
+from shoal.overlays.bluedove.lines import LINE_US
+from shoal.overlays.bluedove.messages import Match, Remove, Results, Store
+from tests.broker.transcript import subscription
+from tests.overlays.bluedove.cluster import SECOND_US, TWO, Cluster, parameters
+from tests.overlays.bluedove.test_custody import publications
+
+BOTH = "B1 B2 B3"
+
+
+def made() -> Cluster:
+    """Three brokers, each of which dispatches and matches; a subscriber at B3."""
+    cluster = Cluster(parameters(BOTH, BOTH, dimensions=TWO[:1]))
+    cluster.run(2)
+    ask(cluster)
+    cluster.run(1)
+    return cluster
+
+
+def ask(cluster: Cluster) -> None:
+    cluster.ask("B3", "C", Subscribe(subscription("s", "x >= 0", "C")))
+
+
+def start(cluster: Cluster, name: str) -> None:
+    cluster.add(name)
+    former = tuple(other for other in BOTH.split() if other != name)
+    cluster.handle(name, Started(former))
+
+
+def publish(cluster: Cluster, name: str, done: list[int], first: int, *xs: int) -> None:
+    custody = Custody(partial(done.append, first))
+    cluster.handle(name, Requested("P", publications(first, *xs)), custody)
+
+
+def came(cluster: Cluster) -> list[int]:
+    return [effect.routed.publication.sequence for _, effect in cluster.deliveries]
+
+
+def all_die(cluster: Cluster) -> None:
+    for name in BOTH.split():
+        cluster.crash(name)
+    cluster.now_us += SECOND_US
+
+
+@pytest.mark.parametrize("away_s", [1, 30, 50])
+def test_who_starts_first_waits_for_those_that_were_there_before(away_s: int) -> None:
+    cluster, done = made(), list[int]()
+    all_die(cluster)
+    start(cluster, "B1")
+    publish(cluster, "B1", done, 1, 5)
+    cluster.run(away_s)
+    assert (came(cluster), done) == ([], [])
+    start(cluster, "B2")
+    cluster.run(1)
+    start(cluster, "B3")
+    ask(cluster)
+    cluster.run(40)
+    assert (came(cluster), done) == ([1], [1])
+
+
+def test_who_never_comes_back_is_given_up() -> None:
+    cluster, done = made(), list[int]()
+    all_die(cluster)
+    start(cluster, "B1")
+    start(cluster, "B2")
+    publish(cluster, "B1", done, 1, 5)
+    cluster.run(58)
+    assert done == []
+    cluster.run(30)
+    assert (came(cluster), done) == ([], [1])
+
+
+def test_what_is_owed_to_one_that_was_there_before_waits_as_long() -> None:
+    """It is refused at once; a broker that only goes away would be missed after 60 s."""
+    cluster, done = made(), list[int]()
+    cluster.crash("B3")
+    cluster.crash("B2")
+    cluster.now_us += SECOND_US
+    start(cluster, "B2")
+    publish(cluster, "B2", done, 1, 5)  # B1 matches it, and knows of the subscription at B3
+    cluster.run(30)
+    assert done == []
+    start(cluster, "B3")
+    ask(cluster)
+    cluster.run(10)
+    assert (came(cluster), done) == ([1], [1])
+
+
+def test_a_home_that_starts_again_does_not_have_itself_forgotten() -> None:
+    """What matchers have of its earlier life stands for it until they have more."""
+    cluster, done = made(), list[int]()
+    cluster.crash("B3")
+    cluster.now_us += SECOND_US
+    cluster.held[Store] = []
+    start(cluster, "B3")
+    ask(cluster)
+    cluster.settle()
+    for number in (1, 2):
+        publish(cluster, "B1", done, number, 5)
+        cluster.settle()
+    assert (came(cluster), done) == ([1, 2], [1, 2])
+    assert cluster.sent_of(Remove) == []
+
+
+# --- in line ----------------------------------------------------------------------------------
+
+
+def separate() -> Cluster:
+    cluster = Cluster(parameters(dimensions=TWO[:1]))
+    cluster.run(2)
+    cluster.ask("D1", "old", Subscribe(subscription("s", "x >= 0", "old")))
+    cluster.run(1)
+    return cluster
+
+
+def test_what_stood_in_line_for_long_is_matched_again() -> None:
+    """Who has subscribed since gets it, as a session does that moved meanwhile."""
+    cluster, done = separate(), list[int]()
+    cluster.held[Results] = []
+    publish(cluster, "D1", done, 1, 100)
+    cluster.settle()
+    slow = cluster.held.pop(Results)
+    publish(cluster, "D1", done, 2, 900)
+    cluster.settle()
+    cluster.ask("D2", "new", Subscribe(subscription("t", "x >= 800", "new")))
+    cluster.settle()
+    cluster.now_us += LINE_US + 1
+    cluster.under_way.extend(slow)
+    cluster.settle()
+    assert done == [1, 2]
+    assert [(number, client) for number, client, _ in cluster.delivered()] == [
+        (1, "old"),
+        (2, "new"),
+        (2, "old"),
+    ]
+    assert came(cluster)[0] == 1
+
+
+def test_what_waited_only_for_its_own_matcher_is_not_matched_again() -> None:
+    cluster, done = separate(), list[int]()
+    cluster.held[Results] = []
+    publish(cluster, "D1", done, 1, 100)
+    cluster.settle()
+    cluster.now_us += LINE_US + 1
+    cluster.release(Results)
+    cluster.settle()
+    assert done == [1]
+    assert len(cluster.sent_of(Match)) == 1
+
+
+def test_the_answer_to_an_earlier_attempt_counts_no_more() -> None:
+    """Who gave it was taken for dead, and has not heard of the latest subscriptions."""
+    cluster = Cluster(parameters())
+    cluster.run(2)
+    done = list[int]()
+    cluster.held[Results] = []
+    publish(cluster, "D1", done, 1, 100)
+    cluster.settle()
+    ((first, _, _),) = late = cluster.held.pop(Results)
+    dispatcher = cluster.strategies["D1"].dispatcher
+    assert dispatcher is not None
+    cluster.held[Results] = []
+    out: list[object] = []
+    dispatcher.outbox.link_down(first, cluster.now_us, out)  # type: ignore[arg-type]
+    for effect in out:
+        cluster._carry_out("D1", effect, None)  # type: ignore[arg-type]
+    cluster.settle()
+    ((second, _, _),) = cluster.held[Results]
+    assert second != first
+    cluster.under_way.extend(late)
+    cluster.settle()
+    assert done == []
+    cluster.release(Results)
+    cluster.settle()
+    assert done == [1]
