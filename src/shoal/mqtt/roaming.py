@@ -393,7 +393,7 @@ class Roaming:
                 # Taken is said when it is asked again: by then it is written.
                 self.arriving.close(journey, now_us)
             else:
-                self.arriving.heard(journey, move, now_us)
+                self.arriving.heard(move, now_us)
                 if move.is_spread:
                     self._say(broker, Adopted(journey), now_us)
             return
