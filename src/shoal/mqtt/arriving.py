@@ -2,11 +2,16 @@
 
 What this broker gets for them by itself is held back until the other says that nothing more comes,
 or says nothing at all any more (see `roaming` for what is said, and `giving` for the other side).
+
+A session may come back before all has come from where it was before.  What still comes of that goes
+to it at once; where it went meanwhile waits for the end of it, as without it no order is kept, and
+is told then.  That this `Farewell` is owed outlasts a kill: else the two would wait for each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal.mqtt.controls import (
@@ -73,10 +78,10 @@ class Arriving:
         If it came back before that, what comes goes to what it is by now.
         """
         move = self._moves.get(journey)
-        if move is None and self._farewell_after(journey) is not None:
-            session = self._clients.session(journey[0])
-            if session is not None and isinstance(session.diversion, Move):
-                return session.diversion
+        session = self._clients.session(journey[0]) if move is None else None
+        if session is not None and any(each.after_us == journey[1] for each in session.farewells):
+            diversion = session.diversion
+            return diversion if isinstance(diversion, Move) else None
         return move
 
     def restored(self, session: Session, at_us: int, now_us: int) -> None:
@@ -197,38 +202,39 @@ class Arriving:
         session.farewells = (*given.session.farewells, Farewell(broker, at_us, after_us))
         self._bid_farewells(session, now_us)
 
-    def _bid_farewells(self, session: Session, now_us: int) -> None:
-        """Say the last words that wait for nothing, also those that a kill may have lost."""
-        for farewell in session.farewells:
-            if farewell.after_us is None:
-                self._bid(session.client_id, farewell, now_us)
-
-    def _bid(self, client_id: str, farewell: Farewell, now_us: int) -> None:
-        """Say a last word, and remember that it is owed until it is there."""
-        journey = (client_id, farewell.at_us)
-        if journey in self._said:
-            return
-        self._said.add(journey)
-
-        def settled(_: int) -> None:
-            self._said.discard(journey)
-            session = self._clients.session(client_id)
-            if session is not None and farewell in session.farewells:
-                rest = (each for each in session.farewells if each != farewell)
-                session.farewells = tuple(rest)
-                if session.journal is not None:
-                    session.journal.moved(session)
-
-        said = self._say(farewell.broker, Departed(journey, self._clients.broker_id), now_us)
-        self._door.notice(said, settled)
-
-    def _farewell_after(self, journey: Journey) -> Farewell | None:
-        """Whose last word waits for all that comes on this journey."""
+    def _release_farewell(self, journey: Journey, now_us: int) -> None:
+        """All has come on a journey that a farewell waits for."""
         session = self._clients.session(journey[0])
-        for farewell in session.farewells if session is not None else ():
-            if farewell.after_us == journey[1]:
-                return farewell
-        return None
+        assert session is not None
+        session.farewells = tuple(
+            each._replace(after_us=None) if each.after_us == journey[1] else each
+            for each in session.farewells
+        )
+        if session.journal is not None:
+            session.journal.moved(session)
+        self._bid_farewells(session, now_us)
+
+    def _bid_farewells(self, session: Session, now_us: int) -> None:
+        """Say the last words that wait for nothing; each is owed until it is there."""
+        for farewell in session.farewells:
+            journey = (session.client_id, farewell.at_us)
+            if farewell.after_us is None and journey not in self._said:
+                self._said.add(journey)
+                control = Departed(journey, self._clients.broker_id)
+                self._door.notice(
+                    self._say(farewell.broker, control, now_us),
+                    partial(self._farewell_is_there, journey),
+                )
+
+    def _farewell_is_there(self, journey: Journey, _: int) -> None:
+        self._said.discard(journey)
+        session = self._clients.session(journey[0])
+        if session is not None and session.farewells:
+            session.farewells = tuple(
+                each for each in session.farewells if each.at_us != journey[1]
+            )
+            if session.journal is not None:
+                session.journal.moved(session)
 
     def expect(self, session: Session, journey: Journey, now_us: int) -> Move:
         """More may come for a session, from where it was."""
@@ -244,11 +250,10 @@ class Arriving:
 
     def close(self, journey: Journey, now_us: int) -> None:
         """All has come from where the client was: what was held back is delivered."""
-        farewell = self._farewell_after(journey)
-        if farewell is not None:
-            self._bid(journey[0], farewell, now_us)
+        move = self._moves.get(journey)
+        if move is None:
+            self._release_farewell(journey, now_us)
             return
-        move = self._moves[journey]
         move.arrive(now_us)
         self.forget(move.session)
         move.session.farewells = ()

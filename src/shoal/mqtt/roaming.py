@@ -26,6 +26,7 @@ out of order, however often the client moves on before it is over, and whoever i
 | arriving | Offer | Adopted, once every broker knows the subscriptions |
 | arriving | ARRIVING_US over without a word | delivers what it held back |
 | arriving | Departed, or OPEN_US over | delivers what it held back → has it |
+| arriving, had given it | Departed on the journey before that | Departed to whom it was given |
 | has it, or another session | Offer, Departed | Taken |
 | has nothing | SessionState, Offer, Departed | Declined |
 
