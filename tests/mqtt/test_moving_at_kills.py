@@ -368,3 +368,35 @@ def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
     for site in network.sites.values():
         assert not site.clients._federation.roaming._giving._moves
         assert not site.clients._federation.roaming.arriving._moves
+
+
+def test_what_waits_for_a_member_that_may_be_elsewhere_outlasts_a_second_kill() -> None:
+    network = Network(Random(1), 2)
+    network.settle(3)
+    worker, publisher = Subscriber(network, "w", "$share/g/a"), Publisher(network, "p", "B0")
+    for person in (worker, publisher):
+        person.go_to("B0")
+        come(network, person)
+    come(network, worker)
+    worker.go_to("B1")
+    network.settle(0.3)
+    for broker in ("B0", "B1"):
+        network.kill(broker)
+    network.start("B0")
+    publisher.go_to("B0")
+    network.settle(0.5)
+    publisher.look()
+    publisher.publish(2)
+    come(network, publisher)
+    assert (publisher.count, publisher.acknowledged) == (1, [])
+    network.kill("B0")
+    for broker in ("B0", "B1"):
+        network.start(broker)
+    network.settle(1)
+    publisher.look()
+    publisher.go_to("B0")
+    worker.look()
+    worker.go_to("B1")
+    for _ in range(5):
+        come(network, worker, publisher, seconds=3)
+    assert publisher.acknowledged == worker.taken == [(b"p 1", 2)]
