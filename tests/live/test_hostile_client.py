@@ -7,17 +7,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.mqtt.encoder import encode
 from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.packets import Connect
+from shoal.mqtt.properties import Properties
+from shoal.runtime.doors.passwords import password_line
 from tests.live.processes import Processes, up
-from tests.mqtt.hostile import Hostile, floods, hostile_inputs
+from tests.mqtt.hostile import STRING_BYTES, Hostile, floods, hostile_inputs
 from tests.runtime.live import PATIENCE_S
 
 MOST_S = 0.1
@@ -109,34 +114,45 @@ async def _send(host: str, port: str, hostile: Hostile) -> None:
         writer.transport.abort()
 
 
-@pytest.mark.soak
-def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
-    async def longest_ping(network: Processes, hostile: Hostile) -> float:
-        host, _, port = network.address("B2").rpartition(":")
-        reader, writer = await _connect(host, port)
+class Watched:
+    """A broker, and how long its other clients wait meanwhile."""
+
+    def __init__(self, network: Processes, broker: str) -> None:
+        host, _, port = network.address(broker).rpartition(":")
+        self.place = host, port
+        self.process: int = asyncio.run(network.statuses())[broker]["pid"]
+
+    async def longest_ping(self, attack: Callable[[], Awaitable[None]], lasts_s: float) -> float:
+        reader, writer = await _connect(*self.place)
         writer.write(encode(Connect("pings", version=MQTT_3_1_1), MQTT_3_1_1))
         assert await reader.readexactly(4) == b"\x20\x02\0\0"
-        pings = Pings(reader, writer, process)
+        pings = Pings(reader, writer, self.process)
         pinging = asyncio.create_task(pings.run())
         try:
-            await _send(host, port, hostile)
-            await asyncio.sleep(hostile.lasts_s)
+            await attack()
+            await asyncio.sleep(lasts_s)
             assert not pinging.done()
         finally:
             pinging.cancel()
             writer.close()
         return pings.longest_s
 
+
+@pytest.mark.soak
+def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers", "3") as network:
         asyncio.run(network.whole())
-        process = asyncio.run(network.statuses())["B2"]["pid"]
+        broker = Watched(network, "B2")
+        process = broker.process
         slow, large = {}, {}
         before_mb = resident_mb(process)
         for hostile in worst_of_all():
             began_mb = most_mb = resident_mb(process)
             found_s = MOST_S
             for _ in range(ATTEMPTS):
-                found_s = min(found_s, asyncio.run(longest_ping(network, hostile)))
+                attack = partial(_send, *broker.place, hostile)
+                longest_s = asyncio.run(broker.longest_ping(attack, hostile.lasts_s))
+                found_s = min(found_s, longest_s)
                 most_mb = max(most_mb, resident_mb(process))
                 if found_s < MOST_S:
                     break
@@ -148,3 +164,72 @@ def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
     assert large == {}
     assert left_mb < MOST_LEFT_MB
     assert slow == {}
+
+
+# Sockets that try at once; the broker holds back the answers to those that fail.
+TRIES = 20
+REFUSED = {3, 4, 5, 0x86, 0x87, 0x89}
+LONG = "x" * STRING_BYTES
+
+
+def wrong_credentials() -> Iterator[tuple[str, Connect]]:
+    for version in (MQTT_3_1_1, MQTT_5):
+        named = partial(Connect, "guessing", version=version)
+        yield f"a wrong password, {version}", named(username="ann", password=b"guess")
+        yield f"a long password, {version}", named(username="ann", password=LONG.encode())
+        yield f"nobody's name, {version}", named(username="eve", password=b"guess")
+        yield f"a long name, {version}", named(username=LONG, password=LONG.encode())
+        yield f"another user's session, {version}", Connect("hers", version=version)
+
+
+@pytest.mark.soak
+def test_who_is_refused_holds_up_nobody(tmp_path: Path) -> None:
+    async def attempt(broker: Watched, connect: Connect) -> int:
+        """The reason code of the answer."""
+        reader, writer = await _connect(*broker.place)
+        try:
+            writer.write(encode(connect, connect.version))
+            async with asyncio.timeout(3 * PATIENCE_S):
+                answer = await reader.read(65_536)
+            assert answer[0] == 0x20
+            return answer[3]
+        finally:
+            writer.transport.abort()
+
+    async def attack(broker: Watched, connect: Connect) -> None:
+        answers = await asyncio.gather(*(attempt(broker, connect) for _ in range(TRIES)))
+        assert set(answers) <= REFUSED
+
+    async def stays(broker: Watched) -> dict[str, float]:
+        slow = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while not await attempt(broker, Connect("", username="eve", password=b"guess")):
+                await asyncio.sleep(0.1)  # it has not read about users yet
+        reader, writer = await _connect(*broker.place)
+        hers = Connect("hers", username="ann", password=b"secret")
+        kept = Properties(session_expiry_interval_s=600)
+        writer.write(encode(msgspec.structs.replace(hers, properties=kept), MQTT_5))
+        assert (await reader.read(65_536))[3] == 0
+        for name, connect in wrong_credentials():
+            for _ in range(ATTEMPTS):
+                found_s = await broker.longest_ping(partial(attack, broker, connect), 0.05)
+                if found_s < MOST_S:
+                    break
+            else:
+                slow[name] = found_s
+            writer.write(b"\xc0\0")
+            assert await reader.readexactly(2) == b"\xd0\0"
+        writer.close()
+        return slow
+
+    with up(tmp_path, "--brokers", "2") as network:
+        asyncio.run(network.whole())
+        users = tmp_path / "users"
+        users.write_text(password_line("ann", "secret") + "\n", encoding="utf-8")
+        text = network.path.read_text(encoding="utf-8")
+        assert text.count('passwords = ""') == 1
+        with_users = text.replace('passwords = ""', f'passwords = "{users}"')
+        network.path.write_text(with_users, encoding="utf-8")
+        broker = Watched(network, "B1")
+        os.kill(broker.process, signal.SIGHUP)
+        assert asyncio.run(stays(broker)) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from unittest import mock
@@ -100,3 +101,12 @@ def test_no_pattern_takes_long(pattern: str, text: str) -> None:
         has_shape(text)
         taken.append(time.process_time() - started)
     assert min(taken) < 0.05
+
+
+def test_a_large_pattern_is_read_once_for_all_who_have_it() -> None:
+    pattern = "%a" * 2_000
+    mine = shape(pattern)
+    assert shape(pattern) is mine
+    del mine
+    gc.collect()
+    assert pattern not in shapes._large_shapes

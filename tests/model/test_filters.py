@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shoal.language import parse
 from shoal.model import And, Constant, Expression, Filter, FilterError, Not, Operator, Or, predicate
+from tests.strategies import filters
 
 Names = list[str]
 
@@ -73,3 +76,9 @@ def test_what_is_false_is_false_however_large_the_rest() -> None:
 def test_equalities_are_those_of_every_conjunction() -> None:
     filter = parse("a = 1 AND (b = 2 OR c = 3) AND a > 0 AND d = 'x'")
     assert [each.attribute for each in filter.equalities] == ["a", "d"]
+
+
+@given(st.sets(st.sampled_from(["a", "b", "d"])), filters(["a", "c"]))
+def test_a_joined_filter_is_in_normal_form(names: set[str], content: Filter) -> None:
+    found = Filter.joined([predicate(name, Operator.EQ, 1) for name in sorted(names)], content)
+    assert found.normal_form == Filter(found.expression).normal_form

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from shoal.broker.effects import Effect, Input
 from shoal.broker.link_controls import CONTROLS, Hello, Refuse
 from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.wire import Codec, FrameReader
@@ -44,6 +45,37 @@ async def test_publications_reach_whom_their_content_concerns() -> None:
         assert late.deliveries.empty()
         late.unsubscribe("s1")
         await ready(network, 1)
+
+
+@on_loop
+async def test_what_takes_long_is_handled_in_turns() -> None:
+    """What one client asks for in one packet may be twenty large filters at its neighbour."""
+    each_s, count, most, handled = 0.004, 60, 0, 0
+    async with live((("B1", "B2"),)) as network:
+        publisher, subscriber = network.client("P", "B2"), network.client("C", "B1")
+        publisher.advertise("a", "x IS NOT NULL")
+        subscriber.subscribe("s", "x = 0")
+        await until(lambda: len(network.nodes["B2"].machine.strategy.tables.subscriptions) == 1)
+        machine = network.nodes["B2"].machine
+        handle = machine.handle
+
+        def handle_slowly(input: Input, now_us: int) -> list[Effect]:
+            nonlocal handled
+            handled += 1
+            time.sleep(each_s)
+            return handle(input, now_us)
+
+        machine.handle = handle_slowly
+        for number in range(1, count):
+            subscriber.subscribe(f"s{number}", f"x = {number}")
+        while len(machine.strategy.tables.subscriptions) < count:
+            before = handled
+            await asyncio.sleep(0)
+            most = max(most, handled - before)
+        # In two turns, since more may be read while the rest of what came before waits.
+        assert 0 < most <= 2 * (peer_links.TURN_US / 1e6 / each_s + 1)
+        await publisher.publish({"x": 7})
+        await received(subscriber, 1)
 
 
 @on_loop

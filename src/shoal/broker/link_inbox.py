@@ -7,11 +7,13 @@ other end whenever that has changed; after a lost connection all is said anew, a
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from shoal.broker.link_controls import Acknowledge
 from shoal.broker.link_outbox import LinkLimits, Span
-from shoal.broker.messages import Message
+from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import WireError
 
 
@@ -20,6 +22,10 @@ class Debt(NamedTuple):
 
     first: int
     last: int
+
+
+def _is_carrier(entry: tuple[Message, int]) -> bool:
+    return isinstance(entry[0], Carrier)
 
 
 class LinkInbox:
@@ -35,26 +41,42 @@ class LinkInbox:
 
     def reconnect(self) -> None:
         """The connection is gone, and with it what was not taken: it will come again."""
-        self._messages: list[Message] = []
+        # Each with its bytes.
+        self._messages: deque[tuple[Message, int]] = deque()
         self._bytes = 0
         self._owes = False
 
     def put(self, message: Message, size: int) -> None:
         """A message came; WireError when there are more than the window allows."""
-        self._messages.append(message)
+        self._messages.append((message, size))
         self._bytes += size
         if self._bytes > self._most_bytes:
             raise WireError("more messages than the window allows")
 
     def take(self) -> list[Message]:
         """The messages that came, to be handled now."""
-        messages = self._messages
+        return self._take(len(self._messages))
+
+    def take_run(self, most: int) -> list[Message]:
+        """As `take`, of the messages that came next: so many carriers, or one of another kind."""
+        count = sum(1 for _ in takewhile(_is_carrier, islice(self._messages, most)))
+        return self._take(count or min(len(self._messages), 1))
+
+    def _take(self, count: int) -> list[Message]:
+        messages = []
+        for _ in range(count):
+            message, size = self._messages.popleft()
+            self._bytes -= size
+            messages.append(message)
         if messages:
-            self._messages = []
-            self._bytes = 0
-            self.handled += len(messages)
+            self.handled += count
             self._owes = True
         return messages
+
+    @property
+    def has_come(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._messages)
 
     def owe(self, first: int, last: int) -> Debt:
         """Of what was taken, these messages are to be settled."""

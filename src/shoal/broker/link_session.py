@@ -434,6 +434,15 @@ class LinkSession:
         """The messages that came, to be handled now: they count as handled."""
         return self._inbox.take()
 
+    def take_run(self, most: int) -> list[Message]:
+        """As `take`, of the messages that came next: so many carriers, or one of another kind."""
+        return self._inbox.take_run(most)
+
+    @property
+    def has_come(self) -> bool:
+        """Whether there is something to take."""
+        return self._inbox.has_come
+
     @property
     def handled(self) -> int:
         """How many messages of the session were taken."""

@@ -253,7 +253,7 @@ class FiledFilters:
             table = self._tables.get(place.signature)
             if table is None:
                 table = self._tables[place.signature] = {}
-                self._arrange()
+                self._add_to_scan(place.signature, table)
             bucket = table.get(place.values)
             if bucket is None:
                 bucket = table[place.values] = _Bucket(place)
@@ -278,7 +278,7 @@ class FiledFilters:
                 del table[place.values]
                 if not table:
                     del self._tables[place.signature]
-                    self._arrange()
+                    self.scan = tuple(each for each in self.scan if each[2] is not table)
 
     def match(self, attributes: Attributes) -> list[Any]:
         """The ids of the filters that match a publication with these attributes, each once.
@@ -404,14 +404,11 @@ class FiledFilters:
                             return found
         return found
 
-    def _arrange(self) -> None:
-        """List the tables as matching walks through them."""
-        scan = []
-        for signature, table in self._tables.items():
-            names = [name for name, _ in signature]
-            values_of = itemgetter(*names) if len(names) > 1 else None
-            scan.append((names[0] if names else None, values_of, table))
-        self.scan = tuple(scan)
+    def _add_to_scan(self, signature: _Signature, table: dict[_Values, _Bucket]) -> None:
+        """Have matching walk through a table, behind the others."""
+        names = [name for name, _ in signature]
+        values_of = itemgetter(*names) if len(names) > 1 else None
+        self.scan = (*self.scan, (names[0] if names else None, values_of, table))
 
 
 def _kind(tested: Predicate) -> Kind:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,12 @@ class _Run(NamedTuple):
 
 def shape(pattern: str) -> Shape:
     """Whether a whole text has the shape of a canonical pattern, letter case included."""
-    return _cached_shape(pattern) if len(pattern) <= CACHED_CHARACTERS else _shape(pattern)
+    if len(pattern) <= CACHED_CHARACTERS:
+        return _cached_shape(pattern)
+    made = _large_shapes.get(pattern)
+    if made is None:
+        made = _large_shapes[pattern] = _shape(pattern)
+    return made
 
 
 def searched_characters(pattern: str) -> int:
@@ -127,6 +133,8 @@ def _shape(pattern: str) -> Shape:
 
 
 _cached_shape = lru_cache(CACHED_PATTERNS)(_shape)
+# Of large patterns, only while somebody has them.
+_large_shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 
 
 def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:

@@ -162,6 +162,19 @@ class Filter:
         self.expression = expression
         self._hash = hash(expression)
 
+    @classmethod
+    def joined(cls, tests: Sequence[Predicate], filter: Filter) -> Filter:
+        """What passes all these tests, each of another attribute, and the filter too.
+
+        Where it asks for other attributes, its normal form is not worked out once more.
+        """
+        found = cls(And((*tests, filter.expression)))
+        names = {test.attribute for test in tests}
+        parts = filter.normal_form
+        if names.isdisjoint(test.attribute for part in parts for test in part):
+            found.__dict__["normal_form"] = tuple((*tests, *part) for part in parts)
+        return found
+
     @cached_property
     def normal_form(self) -> tuple[Conjunction, ...]:
         """The OR of conjunctions that is TRUE exactly when the filter is; () is FALSE."""

@@ -59,6 +59,7 @@ from shoal.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     Unsubscribe,
 )
@@ -69,7 +70,8 @@ from shoal.mqtt.reason_codes import (
     FIRST_ERROR,
     ReasonCode,
 )
-from shoal.mqtt.session import Session
+from shoal.mqtt.session import ClientSubscription, Session
+from shoal.mqtt.subscribing import Granting, TakingBack
 
 if TYPE_CHECKING:
     from shoal.mqtt.broker_clients import BrokerClients
@@ -80,8 +82,9 @@ MAX_HELD = 10_000
 MAX_HELD_BYTES = 262_144
 MAX_ALL_HELD_BYTES = 64 * 1_048_576
 
-# What one client has handled before others have their turn, in publications; a SUBSCRIBE or
-# UNSUBSCRIBE is as much work as so many, and each of its topic filters as much as one more.
+# What one client has handled before others have their turn, in publications: some 30 ms.  A
+# SUBSCRIBE or UNSUBSCRIBE is as much work as so many, and what it asks for comes to it; its topic
+# filters may be done in several turns.
 TURN = 2_000
 REQUEST_WORK = 20
 
@@ -102,6 +105,7 @@ class Connection:
     """One network connection; made by `BrokerClients.open`.  `owner` is the driver's own."""
 
     __slots__ = (
+        "_asked",
         "_clients",
         "_connect",
         "_decoder",
@@ -154,6 +158,8 @@ class Connection:
         self.is_waiting = False
         self._held: list[Packet] = []
         self._held_bytes = 0
+        # What is answered in part: it is the first that is held.
+        self._asked: Granting | TakingBack | None = None
         self._is_lost = False
         self._incoming: Incoming | None = None
 
@@ -300,6 +306,7 @@ class Connection:
         if self.state is State.CLOSED:
             return
         self._let_go()
+        self._asked = None
         self.state = State.CLOSED
         self.outlet.touch()
         self._clients.left(self, now_us, with_will)
@@ -350,8 +357,7 @@ class Connection:
         try:
             for number, packet in enumerate(packets, start=1):
                 if work >= TURN and type(packet) not in _PASSING:
-                    rest = packets[number - 1 :]
-                    self._hold(rest, size * len(rest) // len(packets), now_us)
+                    self._hold_from(number - 1, packets, size, now_us)
                     return
                 work += 1
                 if type(packet) is Publish:
@@ -362,12 +368,13 @@ class Connection:
                     if has_published:
                         self._clients.settle()
                         has_published = False
-                    handler = _HANDLERS.get(type(packet))
-                    if handler is None:
-                        raise protocol_error(f"only a server sends {type(packet).__name__}")
                     if type(packet) is Subscribe or type(packet) is Unsubscribe:
-                        work += REQUEST_WORK + _filters(packet)
-                    handler(self, packet, now_us)
+                        work += REQUEST_WORK + self._ask(packet, TURN - work, now_us)
+                        if self._asked is not None:
+                            self._hold_from(number - 1, packets, size, now_us)
+                            return
+                    else:
+                        self._handle(packet, now_us)
                     if type(packet) is Connect and self.state is State.CONNECTED and self.must_wait:
                         self._hold(packets[number:], 0, now_us)
                         return
@@ -382,6 +389,17 @@ class Connection:
             self._clients.settle()
             self._clients.statistics.protocol_errors += 1
             self.disconnect(error.reason_code, str(error), now_us)
+
+    def _handle(self, packet: Packet, now_us: int) -> None:
+        handler = _HANDLERS.get(type(packet))
+        if handler is None:
+            raise protocol_error(f"only a server sends {type(packet).__name__}")
+        handler(self, packet, now_us)
+
+    def _hold_from(self, first: int, packets: list[Packet], size: int, now_us: int) -> None:
+        """From this one on packets of so many bytes wait for the next turn."""
+        rest = packets[first:]
+        self._hold(rest, size * len(rest) // len(packets), now_us)
 
     def _hold(self, packets: list[Packet], size: int, now_us: int) -> None:
         """Nothing may be taken now but what nobody has to wait for."""
@@ -507,28 +525,42 @@ class Connection:
 
     # --- subscriptions, and the rest ----------------------------------------------------------
 
-    def _on_subscribe(self, packet: Subscribe, now_us: int) -> None:
+    def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
+        """Do what it asks for, until it is answered or that was `most` work; how much it was."""
         assert self.session is not None
         subscribing = self._clients.subscribing
-        suback, wanting = subscribing.subscribe(self.session, self.permissions, packet)
+        asked = self._asked
+        if asked is None:
+            if isinstance(packet, Subscribe):
+                asked = Granting(subscribing, self.session, self.permissions, packet)
+            elif packet.beyond and self.outlet.version != MQTT_5:  # whose UNSUBACK refuses nothing
+                raise MqttError(ReasonCode.QUOTA_EXCEEDED, "too many topic filters in one packet")
+            else:
+                asked = TakingBack(subscribing, self.session, packet)
+        work = asked.go_on(most)
+        self._asked = None if asked.is_done else asked
+        if not asked.is_done:
+            return work
+        if isinstance(asked, TakingBack):
+            self.outlet.send_answer(asked.answer())
+        else:
+            self._answer_subscribe(*asked.answer(), now_us)
+        return work
 
+    def _answer_subscribe(
+        self, suback: Suback, wanting: list[ClientSubscription], now_us: int
+    ) -> None:
         def answer(now_us: int) -> None:
             if self.is_closed:
                 return
             self.outlet.send_answer(suback)
             for subscription in wanting:
-                subscribing.send_retained(subscription, now_us)
+                self._clients.subscribing.send_retained(subscription, now_us)
 
         if any(code < FIRST_ERROR for code in suback.reason_codes):
             self._clients.when_known(answer, now_us)
         else:
             answer(now_us)
-
-    def _on_unsubscribe(self, packet: Unsubscribe, now_us: int) -> None:
-        assert self.session is not None
-        if packet.beyond and self.outlet.version != MQTT_5:  # whose UNSUBACK refuses nothing
-            raise MqttError(ReasonCode.QUOTA_EXCEEDED, "too many topic filters in one packet")
-        self.outlet.send_answer(self._clients.subscribing.unsubscribe(self.session, packet))
 
     def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:
         self.outlet.send(_PINGRESP)
@@ -548,10 +580,6 @@ class Connection:
         raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
 
 
-def _filters(packet: Subscribe | Unsubscribe) -> int:
-    return len(packet.requests if isinstance(packet, Subscribe) else packet.topic_filters)
-
-
 # What is handled though publications must wait.
 _PASSING = frozenset((Pingreq, Puback, Pubrec, Pubrel, Pubcomp))
 
@@ -561,8 +589,6 @@ _HANDLERS: dict[type[Packet], Callable[[Connection, Any, int], None]] = {
     Pubrec: Connection._on_pubrec,
     Pubrel: Connection._on_pubrel,
     Pubcomp: Connection._on_pubcomp,
-    Subscribe: Connection._on_subscribe,
-    Unsubscribe: Connection._on_unsubscribe,
     Pingreq: Connection._on_pingreq,
     Disconnect: Connection._on_disconnect,
     Auth: Connection._on_auth,

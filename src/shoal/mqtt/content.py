@@ -62,6 +62,11 @@ WHERE = "$where"
 ADVERTISE = "$advertise"
 # Values of a list that are looked at in about the time of a test.
 VALUES_PER_TEST = 16
+# Work, as `connection.TURN` counts it: to read so many bytes of a filter is one at worst; to file a
+# topic filter, here and in the machine, or a test of a normal form, is so much.
+BYTES_PER_WORK = 2
+FILTER_WORK = 8
+WORK_PER_TEST = 3
 # Which payloads are JSON: those whose content type says so (`declared`), also those without content
 # type that begin as an object (`auto`: 3.1.1 has no content types), or none.
 Json = Literal["auto", "declared", "never"]
@@ -173,6 +178,7 @@ class FilterReader:
         self._left_tests = limits.maximum_filter_tests
         self._where, self._where_tests = EVERYTHING, 0
         self._problem: ContentFilterError | None = None
+        self._work = 0
         try:
             texts = [text for name, text in user_properties if name == WHERE]
             for text in texts:
@@ -223,6 +229,7 @@ class FilterReader:
             raise FilterQuotaError(
                 f"more than {self._limits.maximum_filter_bytes} bytes of filters in one packet"
             )
+        self._work += len(text) // BYTES_PER_WORK
 
     def _take_tests(self, count: int, needed: int = 0) -> None:
         if max(count, needed) > self._left_tests:
@@ -230,6 +237,12 @@ class FilterReader:
                 f"more than {self._limits.maximum_filter_tests} tests in the filters of one packet"
             )
         self._left_tests -= count
+        self._work += WORK_PER_TEST * count
+
+    def take_work(self) -> int:
+        """How much was done since this was last asked, and is to be done with what was read."""
+        work, self._work = self._work, 0
+        return work
 
 
 def _all_of(parts: list[Filter]) -> Filter:
@@ -243,6 +256,11 @@ def _count_tests(content: Filter) -> int:
         for conjunction in content.normal_form
         for test in conjunction
     )
+
+
+def work_on(content: Filter) -> int:
+    """How much work it is to file a subscription to such content, or to take it out."""
+    return FILTER_WORK + WORK_PER_TEST * _count_tests(content)
 
 
 def read_advertisements(user_properties: UserProperties, limits: Limits) -> tuple[Filter, ...]:

@@ -11,8 +11,8 @@ from shoal.mqtt.session import Outgoing, Session
 from shoal.mqtt.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
-# What is taken back at once.
-MOST_AT_ONCE = 200
+# What is taken back at once, in work: some 20 ms.
+MOST_AT_ONCE = 1_600
 
 LEAVING_TIMER = "leaving"
 

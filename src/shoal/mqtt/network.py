@@ -36,10 +36,10 @@ from shoal.model import (
     Attributes,
     BrokerId,
     ClientId,
-    Expression,
     Filter,
     Operator,
     Or,
+    Predicate,
     Publication,
     Subscription,
     SubscriptionId,
@@ -90,7 +90,7 @@ _ANY_PACKET_ID = b"\0\1"
 def network_filter(topic_filter: str, content: Filter) -> Filter:
     """What matches at least the publications that a subscription gets."""
     levels = topic_filter.split("/")
-    tests: list[Expression] = []
+    tests: list[Predicate] = []
     if ONE_LEVEL not in levels and ALL_LEVELS not in levels:
         tests.append(predicate(TOPIC_ATTRIBUTE, Operator.EQ, topic_filter))
     else:
@@ -106,7 +106,7 @@ def network_filter(topic_filter: str, content: Filter) -> Filter:
         test = Operator.GE if open_end else Operator.EQ
         tests.append(predicate(LEVELS_ATTRIBUTE, test, count))
     if content != EVERYTHING:
-        tests.append(content.expression)
+        return Filter.joined(tests, content)
     return Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
 
 

@@ -10,12 +10,11 @@ Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from shoal.matching import TopicIndex
 from shoal.model import Attributes
-from shoal.mqtt.content import Json, attributes_of
+from shoal.mqtt.content import Json, attributes_of, work_on
 from shoal.mqtt.messages import Message
 from shoal.mqtt.network import Door
 from shoal.mqtt.session import ClientSubscription, Session
@@ -79,14 +78,18 @@ class Subscriptions:
         return known
 
     def forget(self, session: Session, most: int) -> bool:
-        """Take out subscriptions of a session, all that are shared and so many others.
+        """Take out subscriptions of a session, all that are shared and others until it is enough.
 
-        Whether none is left.
+        `most` is the work on these, as `work_on` has it.  Whether none is left.
         """
         known = session.subscriptions
         leaving = [each for each in known.values() if each.shared]
-        plain = (each for each in known.values() if not each.shared)
-        leaving += islice(plain, most)
+        for subscription in known.values():
+            if not subscription.shared:
+                leaving.append(subscription)
+                most -= work_on(subscription.content)
+            if most <= 0:
+                break
         for subscription in leaving:
             self._take_out(subscription)
             del known[subscription.text]

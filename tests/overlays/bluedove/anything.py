@@ -112,8 +112,8 @@ def cluster_messages(
         Split: st.builds(Split, DIMENSIONS),
         TakeOver: st.builds(TakeOver, DIMENSIONS),
         Refused: st.builds(Refused, DIMENSIONS),
-        Fetch: st.builds(Fetch, DIMENSIONS, SEGMENTS, some(brokers), st.booleans()),
-        Rows: st.builds(Rows, DIMENSIONS, SEGMENTS, some(rows), st.booleans()),
+        Fetch: st.builds(Fetch, DIMENSIONS, SEGMENTS, VERSIONS, st.booleans()),
+        Rows: st.builds(Rows, DIMENSIONS, SEGMENTS, some(rows), st.booleans(), VERSIONS),
         Ready: st.builds(Ready, DIMENSIONS),
         Yours: st.builds(Yours, DIMENSIONS, SEGMENTS),
     }

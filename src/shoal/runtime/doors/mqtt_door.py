@@ -465,7 +465,6 @@ class MqttSocket(Lingering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self.write = transport.write
         self._begin(transport, self._take)
         self._connection = self._door.opened(self, transport)
 
@@ -473,11 +472,13 @@ class MqttSocket(Lingering):
         if not self._is_over:
             self._door.received(self._connection, data)
 
-    def _say_goodbye(self) -> None:
-        self.write = self._write_nothing
+    def write(self, data: bytes) -> None:
+        """Nothing any more, when the last word has been said or the client is gone.
 
-    def _write_nothing(self, data: bytes | bytearray | memoryview) -> None:
-        """The last word has been said."""
+        It may go between what is gathered for it and the flush; uvloop would raise then.
+        """
+        if not (self._is_half_closed or self._transport.is_closing()):
+            self._transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._door.lost(self._connection)

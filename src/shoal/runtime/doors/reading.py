@@ -33,14 +33,15 @@ class Reading:
     def pause(self) -> None:
         """Take nothing more for now."""
         self._is_paused = True
-        self._transport.pause_reading()
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def resume(self) -> None:
         """Go on."""
         self._is_paused = False
         if self._rest:
             self._go_on_soon()
-        else:
+        elif not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _go_on_soon(self) -> None:

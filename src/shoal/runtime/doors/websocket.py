@@ -124,6 +124,8 @@ class WebSocket(Lingering):
         self._transport.close()
 
     def _send(self, event: Event) -> None:
+        if self._transport.is_closing():
+            return
         try:
             self._transport.write(self._protocol.send(event))
         except LocalProtocolError:  # the other end has closed meanwhile

@@ -123,7 +123,7 @@ class PeerConnection(asyncio.Protocol):
         self.write(_CONTROLS.encode(hello))
 
     def write(self, data: bytes) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def refuse(self, reason: str) -> None:

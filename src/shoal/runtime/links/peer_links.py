@@ -28,6 +28,7 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.batches import MAX_BATCH
 from shoal.runtime.links.peer_connections import Door, PeerConnection, dial
 from shoal.runtime.node import Node, Phase
 from shoal.runtime.pauses import Rounds
@@ -35,6 +36,9 @@ from shoal.runtime.storage.spool_files import Spools
 from shoal.runtime.tls import TlsContexts
 
 TICK_S = 1.0
+# How long the broker handles what came over a link before others have their turn: it ends with the
+# message that is being handled then.
+TURN_US = 10_000
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 # Connections that have not said who they are; more are closed as they come.
@@ -74,6 +78,8 @@ class _Link:
         self.connection: PeerConnection | None = None
         self.dialling: asyncio.Task[None] | None = None
         self.since_us: int | None = None  # when the oldest of what it holds back came
+        self.is_handing_on = False
+        self.is_going_on = False  # whether what it holds back is about to be handed on
         self.bytes_in = self.bytes_out = self.connections = 0
 
     @property
@@ -401,15 +407,41 @@ class PeerLinks:
         others = () if self._settings.has_cycles else self._links.values()
         if any(other.session.is_full for other in others if other is not link):
             return
-        since_us, link.since_us = link.since_us, None
-        session = link.session
-        messages = session.take()
-        first = session.handled - len(messages)
+        if link.is_handing_on:
+            return  # what comes up meanwhile asks again; links keep their order
+        link.is_handing_on = True
+        try:
+            self._hand_on_for_a_turn(link)
+        finally:
+            link.is_handing_on = False
 
-        def owe(start: int, end: int) -> Custody:
-            return Custody(partial(self._settle, link, session.owe(first + start, first + end)))
+    def _hand_on_for_a_turn(self, link: _Link) -> None:
+        session, clock = link.session, self._node.clock
+        end_us = clock.now_us() + TURN_US
+        while messages := session.take_run(MAX_BATCH):
+            owe = partial(self._owe, link, session.handled - len(messages))
+            self._node.receive(session.neighbour, messages, link.since_us, owe)
+            if session.has_come and clock.now_us() >= end_us:
+                self._go_on_soon(link)
+                return
+        link.since_us = None
 
-        self._node.receive(session.neighbour, messages, since_us, owe)
+    def _owe(self, link: _Link, first: int, start: int, end: int) -> Custody:
+        return Custody(partial(self._settle, link, link.session.owe(first + start, first + end)))
+
+    def _go_on_soon(self, link: _Link) -> None:
+        """Hand on the rest when others have had their turn."""
+        if not link.is_going_on:
+            link.is_going_on = True
+            asyncio.get_running_loop().call_soon(self._go_on, link)
+
+    def _go_on(self, link: _Link) -> None:
+        link.is_going_on = False
+        if link.connection is not None and not self._is_stopping:
+            self._hand_on(link)
+            self._room_may_have_come()
+            self._to_flush[link] = None
+            self._node.schedule_flush()
 
     def _settle(self, link: _Link, debt: Debt) -> None:
         """All that came of some messages of a neighbour is settled."""
