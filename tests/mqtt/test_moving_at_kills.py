@@ -322,3 +322,81 @@ def test_what_a_session_has_had_is_known_after_a_kill() -> None:
     network.kill("B2")
     network.start("B2")
     assert network.sites["B2"].clients._sessions.get("s").had == had
+
+
+# --- who comes back before it has arrived elsewhere -----------------------------------------------
+
+
+@pytest.mark.parametrize("topics", ["a", "$share/g/a"])
+@pytest.mark.parametrize("way", ["B1 B0 B1", "B0 B1 B2 B1", "B0 B1 B2 B1 B2 B1"])
+@pytest.mark.parametrize("steps", range(8))
+def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
+    topics: str, way: str, steps: int
+) -> None:
+    network = Network(Random(2), 3)
+    network.settle(3)
+    reader, publisher = Subscriber(network, "s", topics), Publisher(network, "p", "B0")
+    for person, home in ((reader, way[:2]), (publisher, "B0")):
+        person.go_to(home)
+        come(network, person, seconds=3)
+    come(network, reader)
+    for broker in way.split()[1:]:
+        reader.leave()
+        publisher.publish(2)
+        reader.go_to(broker)
+        come(network, reader, publisher, seconds=0.7)
+        assert reader.is_in
+        publisher.publish(2)
+    for _ in range(steps):
+        network.move(*network.random.choice(list(network.buffers)), 10**6)
+        network.flush()
+    network.kill("B1")
+    publisher.publish(2)
+    network.settle(3)
+    network.start("B1")
+    network.settle(1)
+    publisher.look()
+    if not publisher.is_here:
+        publisher.go_to("B0")
+    reader.look()
+    reader.go_to("B1")
+    for _ in range(5):
+        come(network, reader, publisher, seconds=3)
+    assert reader.is_in
+    assert len(publisher.acknowledged) == publisher.count
+    assert sorted(reader.taken) == sorted(publisher.acknowledged)
+    for site in network.sites.values():
+        assert not site.clients._federation.roaming._giving._moves
+        assert not site.clients._federation.roaming.arriving._moves
+
+
+def test_what_waits_for_a_member_that_may_be_elsewhere_outlasts_a_second_kill() -> None:
+    network = Network(Random(1), 2)
+    network.settle(3)
+    worker, publisher = Subscriber(network, "w", "$share/g/a"), Publisher(network, "p", "B0")
+    for person in (worker, publisher):
+        person.go_to("B0")
+        come(network, person)
+    come(network, worker)
+    worker.go_to("B1")
+    network.settle(0.3)
+    for broker in ("B0", "B1"):
+        network.kill(broker)
+    network.start("B0")
+    publisher.go_to("B0")
+    network.settle(0.5)
+    publisher.look()
+    publisher.publish(2)
+    come(network, publisher)
+    assert (publisher.count, publisher.acknowledged) == (1, [])
+    network.kill("B0")
+    for broker in ("B0", "B1"):
+        network.start(broker)
+    network.settle(1)
+    publisher.look()
+    publisher.go_to("B0")
+    worker.look()
+    worker.go_to("B1")
+    for _ in range(5):
+        come(network, worker, publisher, seconds=3)
+    assert publisher.acknowledged == worker.taken == [(b"p 1", 2)]

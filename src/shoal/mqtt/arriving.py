@@ -2,11 +2,16 @@
 
 What this broker gets for them by itself is held back until the other says that nothing more comes,
 or says nothing at all any more (see `roaming` for what is said, and `giving` for the other side).
+
+A session may come back before all has come from where it was before.  What still comes of that goes
+to it at once; where it went meanwhile waits for the end of it, as without it no order is kept, and
+is told then.  That this `Farewell` is owed outlasts a kill: else the two would wait for each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal.mqtt.controls import (
@@ -21,7 +26,7 @@ from shoal.mqtt.granting import Granting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.moves import Latecomers, Move, SendItem, Waiting
 from shoal.mqtt.network import Door
-from shoal.mqtt.session import Outgoing, Session
+from shoal.mqtt.session import Farewell, Outgoing, Session
 from shoal.mqtt.timers import Timers
 
 if TYPE_CHECKING:
@@ -62,15 +67,22 @@ class Arriving:
         self._spreading = spreading
         self._send_item = send_item
         self._moves: dict[Journey, Move] = {}
-        # Sessions that came back before they had arrived elsewhere: what still comes for them goes
-        # on to there, and so back.
-        self._passing: dict[Journey, Move] = {}
+        # Last words that are under way.
+        self._said: set[Journey] = set()
         # Those that have arrived, and for which something may come twice.
         self._late: dict[Journey, tuple[Session, Latecomers]] = {}
 
     def get(self, journey: Journey) -> Move | None:
-        """The session on this journey, unless all has come."""
-        return self._moves.get(journey)
+        """The session on this journey, unless all has come.
+
+        If it came back before that, what comes goes to what it is by now.
+        """
+        move = self._moves.get(journey)
+        session = self._clients.session(journey[0]) if move is None else None
+        if session is not None and any(each.after_us == journey[1] for each in session.farewells):
+            diversion = session.diversion
+            return diversion if isinstance(diversion, Move) else None
+        return move
 
     def restored(self, session: Session, at_us: int, now_us: int) -> None:
         """A session had just come when the broker stopped, on the journey of that stamp."""
@@ -86,6 +98,7 @@ class Arriving:
             move.arrive(now_us)
         elif move is not None and kind == SPREADING_TIMER:
             self.spread(move, now_us)
+            self._bid_farewells(move.session, now_us)
         elif move is not None and kind == OPEN_TIMER:
             self.close(journey, now_us)
         elif kind == LATE_TIMER:
@@ -93,13 +106,13 @@ class Arriving:
             if session.diversion is latecomers:
                 session.diversion = None
 
-    def heard(self, journey: Journey, move: Move, now_us: int) -> None:
-        """The broker where the session was is there."""
+    def heard(self, move: Move, now_us: int) -> None:
+        """A broker where the session was is there."""
         if move.is_holding:
-            self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+            self._timers.set((ARRIVING_TIMER, move.arrival), now_us + ARRIVING_US)
 
-    def _say(self, to: str, control: Departed, now_us: int) -> None:
-        self._door.send(to, encode_control(control), now_us)
+    def _say(self, to: str, control: Departed, now_us: int) -> int:
+        return self._door.send(to, encode_control(control), now_us)
 
     def remember(
         self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
@@ -137,6 +150,7 @@ class Arriving:
             move.hold(held)
             for each in move.held:
                 each.serial = 0
+            self._owe_farewell(session, given, now_us)
         may_subscribe = waiting.admission.permissions.may_subscribe
         for row in waiting.subscriptions.values():
             try:
@@ -162,7 +176,7 @@ class Arriving:
         """A session that was given comes back: what it got here since, and the other has not."""
         session = given.session
         assert given.target is not None
-        broker, journey = given.target
+        _, journey = given.target
         rest: list[Outgoing] = []
         if state.arriving_us == journey[1]:
             for outgoing in session.on_its_way():
@@ -173,12 +187,54 @@ class Arriving:
                             outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
                         )
                     )
+        self.forget(session)
         self._clients.drop(session, had=False)
-        if given.arrival is not None:
-            self._passing[given.arrival] = given
-        else:
-            self._say(broker, Departed(journey, self._clients.broker_id), now_us)
         return rest
+
+    def _owe_farewell(self, session: Session, given: Move, now_us: int) -> None:
+        """A session that was given has come back: nothing more goes to where it comes from.
+
+        But for its order that broker waits for what comes here from where it was before.
+        """
+        assert given.target is not None
+        broker, (_, at_us) = given.target
+        after_us = None if given.arrival is None else given.arrival[1]
+        session.farewells = (*given.session.farewells, Farewell(broker, at_us, after_us))
+        self._bid_farewells(session, now_us)
+
+    def _release_farewell(self, journey: Journey, now_us: int) -> None:
+        """All has come on a journey that a farewell waits for."""
+        session = self._clients.session(journey[0])
+        assert session is not None
+        session.farewells = tuple(
+            each._replace(after_us=None) if each.after_us == journey[1] else each
+            for each in session.farewells
+        )
+        if session.journal is not None:
+            session.journal.moved(session)
+        self._bid_farewells(session, now_us)
+
+    def _bid_farewells(self, session: Session, now_us: int) -> None:
+        """Say the last words that wait for nothing; each is owed until it is there."""
+        for farewell in session.farewells:
+            journey = (session.client_id, farewell.at_us)
+            if farewell.after_us is None and journey not in self._said:
+                self._said.add(journey)
+                control = Departed(journey, self._clients.broker_id)
+                self._door.notice(
+                    self._say(farewell.broker, control, now_us),
+                    partial(self._farewell_is_there, journey),
+                )
+
+    def _farewell_is_there(self, journey: Journey, _: int) -> None:
+        self._said.discard(journey)
+        session = self._clients.session(journey[0])
+        if session is not None and session.farewells:
+            session.farewells = tuple(
+                each for each in session.farewells if each.at_us != journey[1]
+            )
+            if session.journal is not None:
+                session.journal.moved(session)
 
     def expect(self, session: Session, journey: Journey, now_us: int) -> Move:
         """More may come for a session, from where it was."""
@@ -194,18 +250,18 @@ class Arriving:
 
     def close(self, journey: Journey, now_us: int) -> None:
         """All has come from where the client was: what was held back is delivered."""
-        move = self._moves[journey]
+        move = self._moves.get(journey)
+        if move is None:
+            self._release_farewell(journey, now_us)
+            return
         move.arrive(now_us)
         self.forget(move.session)
+        move.session.farewells = ()
         move.close()
         latecomers = move.session.diversion
         if isinstance(latecomers, Latecomers):
             self._late[journey] = (move.session, latecomers)
             self._timers.set((LATE_TIMER, journey), now_us + LATE_US)
-        passing = self._passing.pop(journey, None)
-        if passing is not None and passing.target is not None:
-            broker, onward = passing.target
-            self._say(broker, Departed(onward, self._clients.broker_id), now_us)
 
     def forget(self, session: Session) -> None:
         """A session has arrived, or has ended."""

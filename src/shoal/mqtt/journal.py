@@ -226,6 +226,7 @@ class Journal:
                 session.user,
                 session.began_us,
                 session.had or {},
+                session.farewells,
             )
         )
 

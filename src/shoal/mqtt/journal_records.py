@@ -14,6 +14,7 @@ import msgspec
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.controls import Qos, SubscriptionState, Where
 from shoal.mqtt.packets import Will
+from shoal.mqtt.session import Farewell
 
 PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -25,7 +26,8 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
     With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
     With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
-    there.  `user` is whose it is, `began_us` when it began, `had` what it had where it was before.
+    there.  `user` is whose it is, `began_us` when it began, `had` what it had where it was before,
+    `farewells` who waits for the last word from here.
     """
 
     client_id: str
@@ -38,6 +40,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
     user: str = ""
     began_us: int = 0
     had: Mapping[ClientId, int] = {}
+    farewells: tuple[Farewell, ...] = ()
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):

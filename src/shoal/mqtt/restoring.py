@@ -203,7 +203,7 @@ class _Restoring:
         session.entered_us, session.left_us = put.entered_us, put.left_us
         session.will, session.arriving_us = put.will, put.arriving_us
         session.going, session.user, session.began_us = put.going, put.user, put.began_us
-        session.had = put.had or None
+        session.had, session.farewells = put.had or None, put.farewells
         session.is_remembered = True
         may_subscribe = self._clients.permissions(put.user, put.client_id).may_subscribe
         session.received.update(known.received)

@@ -26,6 +26,7 @@ out of order, however often the client moves on before it is over, and whoever i
 | arriving | Offer | Adopted, once every broker knows the subscriptions |
 | arriving | ARRIVING_US over without a word | delivers what it held back |
 | arriving | Departed, or OPEN_US over | delivers what it held back → has it |
+| arriving, had given it | Departed on the journey before that | Departed to whom it was given |
 | has it, or another session | Offer, Departed | Taken |
 | has nothing | SessionState, Offer, Departed | Declined |
 
@@ -393,7 +394,7 @@ class Roaming:
                 # Taken is said when it is asked again: by then it is written.
                 self.arriving.close(journey, now_us)
             else:
-                self.arriving.heard(journey, move, now_us)
+                self.arriving.heard(move, now_us)
                 if move.is_spread:
                     self._say(broker, Adopted(journey), now_us)
             return

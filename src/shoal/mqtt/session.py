@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, BrokerId, ClientId, Filter
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
     from shoal.mqtt.outlet import Outlet
 
 MAX_PACKET_ID = 65_535
+
+
+class Farewell(NamedTuple):
+    """The broker that a session came back from is owed the word that nothing more comes to it.
+
+    `at_us`: on the journey of that stamp; `after_us`: once all has come here on the journey of
+    that stamp, unless all has come.
+    """
+
+    broker: BrokerId
+    at_us: int
+    after_us: int | None
 
 
 class Outgoing:
@@ -175,6 +187,7 @@ class Session:
         "dropped",
         "entered_us",
         "expiry_interval_s",
+        "farewells",
         "going",
         "had",
         "is_remembered",
@@ -211,6 +224,8 @@ class Session:
         self.arriving_us: int | None = None
         # Where it was sent, and the stamp of that journey; it is kept until it is there.
         self.going: tuple[BrokerId, int] | None = None
+        # Who waits for the last word of this broker, where it was when it came here.
+        self.farewells: tuple[Farewell, ...] = ()
         # What it had where it was before, if anywhere: by the door that published, the last one.
         self.had: Mapping[ClientId, int] | None = None
         self.journal: Journal | None = None

@@ -17,7 +17,7 @@ another is chosen.  Who is killed and comes back finds in its links what it was 
 | publisher's | Shared was settled, a second over, no word | Shared, again |
 | publisher's | the same, TOOK_US over | chooses another |
 | publisher's | has chosen all | done, there is no subscriber |
-| publisher's | killed and started again | Shared to the same, for what is published again |
+| publisher's | killed and started again | asks the same, for what is published again |
 
 Source: MQTT Version 5.0, section 4.8.2.
 """
@@ -290,6 +290,7 @@ class Sharing:
     def _take_here(self, share: _Share, now_us: int) -> None:
         took = self._take(share.group, share.message, now_us, is_any=share.is_any)
         if took is None:
+            self._note(share.message, share.group, self._broker_id)
             share.settled_us = now_us
             self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
         elif took:
