@@ -100,8 +100,8 @@ def test_the_live_networks_differ_in_their_system_alone(tmp_path: Path) -> None:
     tree, grape = (live_scenario(name, tmp_path, 7, TOPOLOGY) for name in LIVE_RUNS)
     assert (tree.system, grape.system) == ("tree", "grape")
     assert grape.sections["grape"].priority.value == "load"
-    assert msgspec.structs.replace(tree, name="", system="", sections=grape.sections) == (
-        msgspec.structs.replace(grape, name="", system="")
+    assert msgspec.structs.replace(tree, name="", system="grape", sections=grape.sections) == (
+        msgspec.structs.replace(grape, name="")
     )
 
 
