@@ -57,7 +57,7 @@ def test_it_is_started_on_a_ring_and_replayed_as_predicted(
     found = json.loads((folder / "replay.json").read_bytes())
     # Every publication comes in from its client, and goes over every link, one of them both ways.
     assert found["predicted"]["messages"] == 5 * EVENTS
-    # What brokers say about clients is counted, too, where more links carry it than the trace tells.
+    # Here more links carry what brokers say about clients than the trace tells.
     assert 5 * EVENTS <= found["measured"]["messages"] < 5.5 * EVENTS
 
 
