@@ -164,7 +164,6 @@ class Courier:
         requests = (*self._read(self.session.unsettled()), *waiting)
         self._waiting.clear()
         self.session.give_up()
-        self.session.returned()  # nothing: these are errands
         self._away_us, self._is_lost = now_us, False
         return Stranded(self.broker, requests)
 

@@ -21,8 +21,9 @@ what `take` gives and what changed to the broker.
 | tick | | heartbeat | in time parked, given up |
 
 That the other end has forgotten all is told as link up without a link down before; where the system
-cannot do with that (`is_graceful` is False) as down and up, and what was in custody counts as
-settled.  Refused is a connection: it is closed, and made anew.
+cannot do with that (`is_graceful` is False) as down and up, and what was in custody comes back
+(`returned`), as it does when a link is given up.  Refused is a connection: it is closed, and made
+anew.
 
 With a spool an end that is away for `park_us` ends its session by itself, without a word to the
 broker: what somebody waits for is then on disk (`shoal.broker.link_spool`), nobody waits for it any
@@ -249,7 +250,7 @@ class LinkSession:
         self._outbox = self._new_outbox()
         self._outbox.is_gate_closed = self._is_graceful
         if not self._is_graceful:
-            self._unsettled += frames
+            self._take_back(frames)
             return
         if self._spool is not None and not self._spool.is_empty:
             self._spool.rewind(self._again(frames))
@@ -259,13 +260,18 @@ class LinkSession:
             custody.settle()
 
     def _again(self, frames: Iterable[Frame]) -> list[tuple[bytes, Custody]]:
-        """What is to be sent again of some frames; nobody waits for the rest any more."""
+        """What is to be sent again of some frames."""
+        waited_for = self._waited_for(frames)
+        return [(self._codec.encode(carrier), custody) for carrier, custody in waited_for]
+
+    def _waited_for(self, frames: Iterable[Frame]) -> list[tuple[Carrier, Custody]]:
+        """What somebody waits for in some frames, marked; the rest is settled, wherever it is."""
         found = []
         for frame in frames:
             assert frame.custody is not None
             carrier = self._repeated(frame.data)
             if carrier.publications:
-                found.append((self._codec.encode(carrier), frame.custody))
+                found.append((carrier, frame.custody))
             else:
                 frame.custody.settle()
         return found
@@ -329,8 +335,12 @@ class LinkSession:
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
         self._connect()
-        self._unsettled += frames
+        self._take_back(frames)
         return []
+
+    def _take_back(self, frames: Iterable[Frame]) -> None:
+        """These were not settled; errands among them are asked again elsewhere."""
+        self._unsettled += [each for each in frames if not isinstance(each.custody, Errand)]
 
     def returned(self) -> list[tuple[Carrier, Custody]]:
         """What was not settled when a session ended, marked, oldest first; each is said once.
@@ -338,16 +348,7 @@ class LinkSession:
         Each custody is to be settled when what it was for has been seen to.
         """
         frames, self._unsettled = self._unsettled, []
-        found = []
-        for frame in frames:
-            if frame.custody is None or isinstance(frame.custody, Errand):
-                continue  # it is asked again elsewhere
-            carrier = self._repeated(frame.data)
-            if carrier.publications:
-                found.append((carrier, frame.custody))
-            else:
-                frame.custody.settle()
-        return found
+        return self._waited_for(frames)
 
     # --- what goes out ------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -37,6 +38,7 @@ class SizeOption(NamedTuple):
         return get_origin(self.kind) is tuple
 
 
+@cache
 def size_options() -> dict[str, SizeOption]:
     """What there is to say of a network's size, by field; one name means one thing."""
     found: dict[str, SizeOption] = {}
@@ -113,7 +115,7 @@ class NetworkOptions(NamedTuple):
 
     def _check_known(self, context: typer.Context) -> None:
         """UserError for an option that the system does not know."""
-        own = [option for option in size_options() if option in _fields(self.system)]
+        own = _fields(self.system)
         instead = " and ".join(f"--{name}" for name in own)
         for name in _given(context, size_options()):
             if name not in own:

@@ -49,7 +49,7 @@ _Codes = npt.NDArray[np.uint16]
 
 
 class BoxTree:
-    """Any number of boxes over the same attributes; see `kernels_boxes`."""
+    """Any number of boxes over the same attributes; see `kernels.boxes`."""
 
     def __init__(
         self,

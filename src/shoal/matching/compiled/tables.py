@@ -38,7 +38,7 @@ KEY_MAXIMUM = 2**62
 
 
 class EqualityTable:
-    """Conjunctions that demand values of the same attributes; see `kernels_tables`."""
+    """Conjunctions that demand values of the same attributes; see `kernels.tables`."""
 
     def __init__(
         self,

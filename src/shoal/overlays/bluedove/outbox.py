@@ -160,8 +160,7 @@ class Outbox:
         for home, found in batches.items():
             self._node.send(home, Matched(tuple(found)), now_us, out)
 
-    def _match_again(self, stale: Iterable[Pending], now_us: int, out: list[Effect]) -> None:
-        stale = list(stale)
+    def _match_again(self, stale: list[Pending], now_us: int, out: list[Effect]) -> None:
         for each in stale:
             each.result, each.tried = None, ()
             each.may_wait_us *= 2
