@@ -7,6 +7,7 @@ order they come; it decides nothing.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 
 import msgspec
@@ -51,6 +52,12 @@ class TimerFired(msgspec.Struct, frozen=True):
     key: TimerKey
 
 
+class LinkState(enum.Enum):
+    UP = "up"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
 class LinkChanged(msgspec.Struct, frozen=True):
     """The link to a neighbour came up (nothing sent before is in it) or went down.
 
@@ -58,7 +65,11 @@ class LinkChanged(msgspec.Struct, frozen=True):
     """
 
     neighbour: BrokerId
-    up: bool
+    state: LinkState
+
+    @property
+    def up(self) -> bool:
+        return self.state is LinkState.UP
 
 
 class Returned(msgspec.Struct, frozen=True):

@@ -31,6 +31,9 @@ class Hello(Control, frozen=True):
     `session` is the sender's part of the session that it is in, `other` the other end's, None
     without one; `handled` counts the messages it has handled in it.  When the other end is not in
     that session, the sender's part of the new one has the number `begins`.
+
+    `ends`: the link is only to be settled, and then to end.  `opened_us` is when a link was opened
+    on purpose that outlives restarts: a broker takes that up from one that it did not know.
     """
 
     network: str
@@ -40,12 +43,18 @@ class Hello(Control, frozen=True):
     handled: int
     purpose: Purpose = Purpose.LINK
     begins: int = 0
+    ends: bool = False
+    opened_us: int = 0
 
 
 class Refuse(Control, frozen=True):
-    """Instead of a Hello, or last on a connection: why it ends."""
+    """Instead of a Hello, or last on a connection: why it ends.
+
+    `has_ended`: the link that the other end means has ended for good.
+    """
 
     reason: str
+    has_ended: bool = False
 
 
 class Acknowledge(Control, frozen=True):
@@ -65,4 +74,16 @@ class Echo(Control, frozen=True):
     at_us: int
 
 
-CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo)
+class Ends(Control, frozen=True):
+    """The sender's broker wants the link to end; see `shoal.broker.link_ending`."""
+
+
+class Rests(Control, frozen=True):
+    """All that the sender sent is settled there and here; it sends nothing until it hears more."""
+
+
+class Over(Control, frozen=True):
+    """The link has ended."""
+
+
+CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo, Ends, Rests, Over)

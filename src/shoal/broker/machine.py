@@ -101,8 +101,8 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
-            case LinkChanged(neighbour, up):
-                self._strategy.link(neighbour, up, now_us, out)
+            case LinkChanged(neighbour):
+                self._strategy.link(neighbour, input.up, now_us, out)
             case Returned(neighbour, carrier):
                 self._strategy.returned(neighbour, carrier, now_us, out)
             case Measured():

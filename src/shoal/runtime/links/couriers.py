@@ -23,7 +23,8 @@ from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
 from shoal.broker.link_controls import Hello, Purpose
 from shoal.broker.link_inbox import Debt
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import (
     Advertise,
     Goodbye,

@@ -21,8 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
+from shoal.broker.link_states import State
 from shoal.broker.stand_in import stand_in
 from shoal.model import BrokerId
 from shoal.runtime.node import Node, Phase
