@@ -32,8 +32,9 @@ class Hello(Control, frozen=True):
     without one; `handled` counts the messages it has handled in it.  When the other end is not in
     that session, the sender's part of the new one has the number `begins`.
 
-    `ends`: the link is only to be settled, and then to end.  `opened_us` is when a link was opened
-    on purpose that outlives restarts: a broker takes that up from one that it did not know.
+    `ends`: the link is only to be settled, and then to end.  `opened_us` is of a link that outlives
+    restarts: when it was opened on purpose, as a broker takes it up then from one that it did not
+    know; 0 if it always was.
     """
 
     network: str
@@ -44,7 +45,7 @@ class Hello(Control, frozen=True):
     purpose: Purpose = Purpose.LINK
     begins: int = 0
     ends: bool = False
-    opened_us: int = 0
+    opened_us: int | None = None
 
 
 class Refuse(Control, frozen=True):

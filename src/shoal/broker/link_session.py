@@ -88,7 +88,7 @@ class LinkSession(LinkTraffic):
         is_graceful: bool = False,
         spool: Spool | None = None,
         numbers: Iterator[int] | None = None,
-        opened_us: int = 0,
+        opened_us: int | None = None,
     ) -> None:
         """A spool is for systems that are graceful; `opened_us` is as in `Hello`."""
         self.neighbour = neighbour

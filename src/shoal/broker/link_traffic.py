@@ -87,6 +87,14 @@ class LinkTraffic:
         """What is kept because the other end has not handled it, or has not settled it."""
         return self._outbox.bytes
 
+    @property
+    def queue(self) -> tuple[int, int]:
+        """How much the session was ever given to send, and how much of it is not written yet.
+
+        Publications count one by one, other messages as one.
+        """
+        return self._outbox.entered, self._outbox.waiting
+
     def unsettled(self) -> list[bytes]:
         """The frames that are kept, oldest first."""
         return [frame.data for frame in self._outbox]
@@ -94,8 +102,12 @@ class LinkTraffic:
     def _put(self, message: Message, custody: Custody | None) -> bool:
         """Keep a message to be sent; False when too much is kept."""
         passes = isinstance(message, EXCHANGE)
-        for frame in self._frames.of(message):
-            self._outbox.put(frame, custody, passes=passes)
+        frames = self._frames.of(message)
+        # Of a batch in parts, each counts for about its share.
+        count = len(message.publications) if isinstance(message, Carrier) else 1
+        weight = -(-count // len(frames))
+        for frame in frames:
+            self._outbox.put(frame, custody, passes=passes, weight=weight)
         return not self._outbox.is_overfull
 
     def _take_out(self, *, has_ended: bool) -> bytes:

@@ -33,7 +33,8 @@ from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
 from shoal.runtime.links.couriers import Couriers
-from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
+from shoal.runtime.links.peer_links import PeerLinks
+from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer

@@ -236,6 +236,16 @@ class Spools:
         self._expected.pop(neighbour, None)
         self._files[neighbour].forget()
 
+    def forget(self, neighbour: BrokerId) -> None:
+        """There is no link to a neighbour any more."""
+        self._expected.pop(neighbour, None)
+        files = self._files.pop(neighbour, None)
+        spool = self._spools.pop(neighbour, None)
+        if files is not None and spool is not None:
+            spool.clear()
+            files.forget()
+            files.close()
+
     def stand_in(self) -> None:
         """Speak for neighbours that were waited for long enough, and are away."""
         now_us = self._node.clock.now_us()
