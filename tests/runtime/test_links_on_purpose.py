@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from shoal.broker.effects import EndLink, Input, LinkChanged, LinkState, OpenLink
-from shoal.broker.link_controls import Hello
+from shoal.broker.link_controls import Hello, Whereabouts
 from shoal.broker.link_outbox import LinkLimits
 from shoal.runtime.links import peer_links
 from shoal.runtime.storage.journal_files import JournalError
-from shoal.runtime.storage.overlay_file import BrokerRow, Overlay
+from shoal.runtime.storage.overlay_file import Overlay
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until
 
 TRIPLE = (("B1", "B2"), ("B2", "B3"))
@@ -163,8 +163,7 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
     overlay.opened("B4", 7, "host:1")
     overlay.has_ended("B2", 0)
     overlay.ends("B3")
-    assert overlay.met(BrokerRow("B4", 5, peers="host:1"))
-    assert not overlay.met(BrokerRow("B4", 4, has_left=True))
+    overlay.met(Whereabouts("B4", 5, peers="host:1"))
     again = Overlay(tmp_path)
     assert again.neighbours(("B2", "B3")) == ("B3", "B4")
     assert (again.links, again.ended, again.brokers) == (

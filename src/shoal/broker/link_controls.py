@@ -87,4 +87,24 @@ class Over(Control, frozen=True):
     """The link has ended."""
 
 
-CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo, Ends, Rests, Over)
+class Whereabouts(msgspec.Struct, frozen=True):
+    """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
+
+    `peers`, `mqtt` and `admin` are addresses, empty where it does not listen.
+    """
+
+    name: BrokerId
+    at_us: int
+    peers: str = ""
+    mqtt: str = ""
+    admin: str = ""
+    has_left: bool = False
+
+
+class Place(Control, frozen=True):
+    """Where some broker of the network is, as far as the sender knows."""
+
+    of: Whereabouts
+
+
+CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo, Ends, Rests, Over, Place)

@@ -103,7 +103,7 @@ class LinkSession(LinkTraffic):
         self._numbers = count(1) if numbers is None else numbers
         self._name: SessionName = (incarnation, 0)
         self._other: SessionName | None = None
-        self._heard: SessionName | None = None  # what the last hello that was taken offered
+        self._offered: SessionName | None = None  # what the last hello that was taken offered
         self._said: Hello | None = None
         self._changed_us = 0
 
@@ -131,7 +131,7 @@ class LinkSession(LinkTraffic):
 
     def is_overtaken(self, hello: Hello) -> bool:
         """Whether the other end has said a later hello, on a connection that it made later."""
-        incarnation, number = self._heard or (0, 0)
+        incarnation, number = self._offered or (0, 0)
         return hello.session[0] == incarnation and hello.begins < number
 
     def connected(self, hello: Hello, now_us: int) -> list[LinkChanged]:
@@ -186,7 +186,7 @@ class LinkSession(LinkTraffic):
 
     def _connected(self, hello: Hello, now_us: int) -> None:
         self._said = None
-        self._heard = (hello.session[0], hello.begins)
+        self._offered = (hello.session[0], hello.begins)
         self._connect()
         self._pulse.heard_us = now_us
 
@@ -213,7 +213,7 @@ class LinkSession(LinkTraffic):
         """Link up."""
         self._connected(hello, now_us)
         self._start()
-        self._name, self._other = (self._incarnation, said.begins), self._heard
+        self._name, self._other = (self._incarnation, said.begins), self._offered
         self._start_afresh()
         return [LinkChanged(self.neighbour, LinkState.UP)]
 

@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.broker.custody import Custody, Errand
-from shoal.broker.link_controls import Acknowledge, Control, Echo, Heartbeat
+from shoal.broker.link_controls import (
+    Acknowledge,
+    Control,
+    Echo,
+    Heartbeat,
+    Place,
+    Whereabouts,
+)
 from shoal.broker.link_ending import Ending
 from shoal.broker.link_frames import Frames
 from shoal.broker.link_inbox import Debt, LinkInbox
@@ -35,6 +42,7 @@ class LinkTraffic:
         self._ending = Ending()
         self._outbox = self._new_outbox()
         self._unsettled: list[Frame] = []
+        self._heard: list[Whereabouts] = []
         self._start()
         self._connect()
 
@@ -52,6 +60,7 @@ class LinkTraffic:
         self._outbox.reconnect()
         self._pulse.reconnect()
         self._ending.reconnect()
+        self._places: list[Place] = []
 
     def open_gate(self) -> None:
         """The other end has said its table, and can take publications."""
@@ -114,7 +123,8 @@ class LinkTraffic:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""
         frames = [] if has_ended or self._ending.rests else self._outbox.take()
         acknowledged = self._inbox.acknowledgement()
-        owed = (*self._pulse.take(), *self._ending.take())
+        places, self._places = self._places, []
+        owed = (*self._pulse.take(), *self._ending.take(), *places)
         controls = owed if acknowledged is None else (acknowledged, *owed)
         return b"".join([self._codec.encode(control) for control in controls] + frames)
 
@@ -135,9 +145,24 @@ class LinkTraffic:
                 outbox.settle(settled)
             case Heartbeat() | Echo():
                 self._pulse.hear(message, now_us)
+            case Place(where):
+                self._heard.append(where)
             case _:
                 return False
         return True
+
+    # --- where brokers are --------------------------------------------------------------------
+
+    def tell(self, places: Iterable[Whereabouts]) -> None:
+        """Say where brokers are, over this connection; on the next all is said again."""
+        self._places += map(Place, places)
+
+    def take_places(self) -> list[Whereabouts]:
+        """What the other end has said of that."""
+        heard, self._heard = self._heard, []
+        return heard
+
+    # --- messages -----------------------------------------------------------------------------
 
     def take(self) -> list[Message]:
         """The messages that came, to be handled now: they count as handled."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
-from shoal.broker.link_controls import Hello, Purpose
+from shoal.broker.link_controls import Hello, Purpose, Whereabouts
 from shoal.broker.link_session import LinkSession
 from shoal.broker.link_states import OutOfStepError, State
 from shoal.broker.messages import Message
@@ -28,6 +28,7 @@ from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.links.dialling import Dialling
+from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
 from shoal.runtime.links.peer_connections import Door, EndedError, PeerConnection
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
@@ -46,7 +47,8 @@ _log = logging.getLogger(__name__)
 class PeerLinks:
     """All links of one node; those that last keep what they cannot send in `spools`.
 
-    `overlay` has which links there are beside those of the settings, and which have ended.
+    `overlay` has which links there are beside those of the settings, and which have ended;
+    `directory` where brokers are, if that changes.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class PeerLinks:
         settings: PeerSettings,
         spools: Spools | None = None,
         overlay: Overlay | None = None,
+        directory: Directory | None = None,
     ) -> None:
         self.overlay = overlay or Overlay()
+        self.directory = directory
         self._node = node
         self._codec = codec
         self._settings = settings
@@ -213,6 +217,12 @@ class PeerLinks:
             if connection is not None:
                 connection.abort()
             self._handing.see_to_room()
+
+    def tell(self, news: list[Whereabouts]) -> None:
+        """Say to all neighbours where brokers are now."""
+        for link in self._links.values() if news else ():
+            link.session.tell(news)
+            self._to_flush[link] = None
 
     def go_on(self) -> None:
         self._handing.hand_on_all()
@@ -383,6 +393,8 @@ class PeerLinks:
             self._changed(link, error.changes)
             raise
         link.connections += 1
+        if self.directory is not None:
+            link.session.tell(self.directory)
         if hello.opened_us and not link.is_gone:
             self._agree(link, hello.opened_us)
         if link.is_lasting and not link.is_gone and self._spools is not None:
@@ -411,6 +423,8 @@ class PeerLinks:
         is_over = opened_us is not None and self.overlay.is_over(neighbour, opened_us)
         if hello.ends or is_over:
             raise EndedError(f"the link to broker {neighbour!r} has ended")
+        if opened_us and not self._settings.takes_joiners:
+            raise WireError(f"{self._node.id} is alone in its network file, it must list another")
         if opened_us:
             link = self._add(neighbour, is_lasting=True, opened_us=opened_us)
             self.overlay.opened(neighbour, opened_us)
@@ -436,6 +450,9 @@ class PeerLinks:
         now_us = self._node.clock.now_us()
         link.bytes_in += len(data)
         changes = link.session.receive(data, now_us)
+        places = link.session.take_places()
+        if self.directory is not None:
+            self.tell(self.directory.hear(places))
         if link.since_us is None:
             link.since_us = now_us
         self._handing.hand_on(link)

@@ -25,6 +25,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     has_cycles    who waits for a full link might wait for itself: neighbours are always read
     open_to_all   links also come up with any other broker of the network; the system itself sees
                   to what a broker that comes back must be told and sent again
+    takes_joiners links also come up with brokers that open one on purpose, as those that join do
     """
 
     network: str
@@ -35,6 +36,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsContexts | None = None
     has_cycles: bool = False
     open_to_all: bool = False
+    takes_joiners: bool = True
 
 
 def check_peer(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.broker.link_controls import Whereabouts
 from shoal.model import BrokerId
 from shoal.runtime.storage.journal_files import JournalError
 
@@ -31,21 +32,10 @@ class LinkRow(msgspec.Struct, frozen=True):
     ends: bool = False
 
 
-class BrokerRow(msgspec.Struct, frozen=True):
-    """Where a broker is that came later, by its own word of `at_us`; or that it has left."""
-
-    name: BrokerId
-    at_us: int
-    peers: str = ""
-    mqtt: str = ""
-    admin: str = ""
-    has_left: bool = False
-
-
 class _Contents(msgspec.Struct):
     links: dict[BrokerId, LinkRow] = msgspec.field(default_factory=dict)
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
-    brokers: dict[BrokerId, BrokerRow] = msgspec.field(default_factory=dict)
+    brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
 
 
 class Overlay:
@@ -100,14 +90,10 @@ class Overlay:
         """Whether the link that was opened then has ended."""
         return neighbour not in self.links and self.ended.get(neighbour, -1) >= opened_us
 
-    def met(self, row: BrokerRow) -> bool:
-        """A broker is where it says, or has left; whether that is news."""
-        known = self.brokers.get(row.name)
-        if known is not None and known.at_us >= row.at_us:
-            return False
-        self.brokers[row.name] = row
+    def met(self, where: Whereabouts) -> None:
+        """A broker is elsewhere than the network file says, or has left."""
+        self.brokers[where.name] = where
         self._write()
-        return True
 
     def _write(self) -> None:
         if self._path is None:
