@@ -170,7 +170,7 @@ class Relocation:
         before = len(out)
         self.tree.forward(publications, hops, upstream, out)
         for routed in publications:
-            if routed.trace_session is not None:
+            if routed.mark is not None:
                 self.tracer.note(publications, out[before:], upstream, now_us, out)
                 return
 
