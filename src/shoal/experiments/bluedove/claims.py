@@ -35,8 +35,8 @@ from shoal.experiments.claims import (
     share_of_at_most,
     within,
 )
-from shoal.overlays.bluedove.forwarding import Policy
-from shoal.overlays.bluedove.gossip import paper_bytes_per_s
+from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.bluedove.cluster.gossip import paper_bytes_per_s
 
 LINEAR, ENGINE = "linear index, ranges moved inside", "our engine"
 CUT, SINGLE = "ranges cut off, hot spots from end to end", "ranges of 10, one matcher each"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, Kind, Run
 from shoal.experiments.bluedove.testbed import Setting
 from shoal.experiments.bluedove.workload import Drawing
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 BLUEDOVE, PEERS, FULL = SYSTEMS = ("bluedove", "peer-to-peer", "full replication")
 DIMENSIONS = 4

@@ -30,7 +30,7 @@ from shoal.experiments.bluedove.grid import (
 )
 from shoal.experiments.bluedove.runs import Run, Series
 from shoal.experiments.claims import Finding
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 TITLE = "BlueDove: the paper's evaluation, repeated"
 NOTES = (
