@@ -11,9 +11,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
     from shoal.pipeline.session import Spark
     from shoal.pipeline.tasks import Progress
     from shoal.report.study import Finding
+
+    Paper: TypeAlias = str
+else:
+    Paper = Literal[tuple(STUDIES)]
 
 NOTES = "what-is-here.txt"
 NOTES_TEXT = """\
@@ -54,10 +57,8 @@ def _reproduce(
     context: typer.Context,
     *,
     paper: Annotated[
-        str,
-        typer.Argument(
-            click_type=click.Choice(list(STUDIES)), help="Which paper's evaluation to repeat."
-        ),
+        Paper,
+        typer.Argument(help="Which paper's evaluation to repeat."),
     ],
     data: dict[str, Any],
     scale: Annotated[
