@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.mqtt.backlog import ENTRY_BYTES, MESSAGE_BYTES
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
 
 
 def counted_again(clients: BrokerClients) -> int:

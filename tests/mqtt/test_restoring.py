@@ -9,8 +9,13 @@ import pytest
 
 from shoal.language import parse
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.controls import SubscriptionState, item_of
-from shoal.mqtt.journal_records import (
+from shoal.mqtt.codec.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.door.network import TO_ATTRIBUTE
+from shoal.mqtt.door.repeats import Repeats
+from shoal.mqtt.federation.controls import SubscriptionState, item_of
+from shoal.mqtt.memory.journal_records import (
     HeardPut,
     ItemPut,
     MessagePut,
@@ -20,13 +25,8 @@ from shoal.mqtt.journal_records import (
     read_records,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import TO_ATTRIBUTE
-from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
-from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.mqtt.session import Outgoing
+from shoal.mqtt.sessions.session import Outgoing
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import RememberingHouse

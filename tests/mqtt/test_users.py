@@ -8,9 +8,9 @@ import pytest
 
 from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.packets import Connect
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.restoring import restore
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network

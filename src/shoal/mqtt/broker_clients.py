@@ -4,8 +4,8 @@ Pure like the broker machine beside it: drivers bring bytes and the time, and ca
 By itself it is a whole MQTT broker.  In a network it hands what its clients publish and subscribe
 to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever it was published.
 
->>> from shoal.mqtt.encoder import encode
->>> from shoal.mqtt.packets import Connect, Publish, Subscribe, SubscriptionRequest
+>>> from shoal.mqtt.codec.encoder import encode
+>>> from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest
 >>> clients = BrokerClients("B1", now_us=0)
 >>> connection = clients.open(now_us=0)
 >>> hello = encode(Connect("me", version=4), 4)
@@ -25,30 +25,30 @@ from collections.abc import Callable, Iterable, Iterator
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
-from shoal.mqtt.backlog import Backlog
-from shoal.mqtt.connecting import Terms
-from shoal.mqtt.connection import Connection
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connecting import Terms
+from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.connection.incoming import Owed
 from shoal.mqtt.content import Json
-from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.fan_out import FanOut
-from shoal.mqtt.federation import Federation
-from shoal.mqtt.homes import Home, Homes
-from shoal.mqtt.incoming import Owed
-from shoal.mqtt.journal import CANNOT_WRITE, Journal
-from shoal.mqtt.journal_records import GroupPut, TookPut
-from shoal.mqtt.leaving import LEAVING_TIMER, Leaving
+from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
+from shoal.mqtt.federation.federation import Federation
+from shoal.mqtt.federation.homes import Home, Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
+from shoal.mqtt.memory.journal import CANNOT_WRITE, Journal
+from shoal.mqtt.memory.journal_records import GroupPut, TookPut
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.packets import Connect
-from shoal.mqtt.patience import PATIENCE_TIMER, Patience
-from shoal.mqtt.reason_codes import ReasonCode
-from shoal.mqtt.retained import RetainedStore
-from shoal.mqtt.session import Outgoing, Session
-from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
+from shoal.mqtt.sessions.patience import PATIENCE_TIMER, Patience
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.session import Outgoing, Session
+from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sessions.subscribing import Subscribing
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.subscribing import Subscribing
-from shoal.mqtt.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 # Why publications above QoS 0 are refused while they would have to wait.

@@ -4,7 +4,7 @@
 from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
 begins its journal, so that what happens from then on is written down.
 
->>> from shoal.mqtt.journal_records import SessionPut
+>>> from shoal.mqtt.memory.journal_records import SessionPut
 >>> remembered = Remembered()
 >>> remembered.apply([SessionPut("c", 60, None, 5, None)])
 >>> clients = BrokerClients("B1", now_us=7)
@@ -20,11 +20,12 @@ from collections.abc import Iterable
 
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.controls import SubscriptionState, subscription_of
-from shoal.mqtt.homes import Home
-from shoal.mqtt.incoming import Owed, owed_to_nobody
-from shoal.mqtt.journal import Journal
-from shoal.mqtt.journal_records import (
+from shoal.mqtt.connection.incoming import Owed, owed_to_nobody
+from shoal.mqtt.door.network import read_body
+from shoal.mqtt.federation.controls import SubscriptionState, subscription_of
+from shoal.mqtt.federation.homes import Home
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal_records import (
     CamePut,
     GroupPut,
     HeardPut,
@@ -47,8 +48,7 @@ from shoal.mqtt.journal_records import (
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import read_body
-from shoal.mqtt.session import Outgoing, Session
+from shoal.mqtt.sessions.session import Outgoing, Session
 
 
 class RememberedSession:

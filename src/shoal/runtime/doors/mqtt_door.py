@@ -22,11 +22,11 @@ from shoal.broker.messages import Message, Publish, Subscribe
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.connection import Connection
+from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import Json
-from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.publishers import LivePublishers

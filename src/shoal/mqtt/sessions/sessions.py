@@ -1,0 +1,174 @@
+"""All sessions of a broker: who comes back to which, when one ends, and when a will is published.
+
+| event | session | will |
+| --- | --- | --- |
+| connect, no session | made | |
+| connect, session there | resumed | one that still waited is forgotten |
+| connect, clean start | ended and made anew | one that still waited is published |
+| connect, client still connected | old connection closed (0x8E), then as above | as on a loss |
+| DISCONNECT | kept for its expiry interval | forgotten, unless the client wants it published |
+| connection lost | kept for its expiry interval | published after its delay |
+| expiry interval over | ended | one that still waited is published |
+| the broker starts again | kept, its clients are away | published after its delay, and a pause |
+
+Source: MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.3.2.2, 3.1.4 and 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
+from shoal.mqtt.messages import Message, message_of_will
+from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.patience import Patience
+from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.timers import Timers
+
+if TYPE_CHECKING:
+    from shoal.mqtt.memory.journal import Journal
+
+SESSION_TIMER = "session"
+WILL_TIMER = "will"
+# Until then a broker that starts has its links and its neighbours' subscriptions back, and
+# clients that only lost their connection to it have had time to come back.
+PAUSE_US = 5 * MICROSECONDS
+
+
+class Sessions:
+    """Sessions by client identifier.
+
+    `publish` takes a will whose time has come; `forget` takes the subscriptions of a session that
+    has ended out of the index.  Timers carry (SESSION_TIMER or WILL_TIMER, client identifier).
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        backlog: Backlog,
+        timers: Timers,
+        publish: Callable[[Message, int], object],
+        forget: Callable[[Session, int], None],
+    ) -> None:
+        self.limits = limits
+        self._backlog = backlog
+        self._timers = timers
+        self.patience = Patience(timers, self.get)
+        self._publish = publish
+        self._forget = forget
+        self._sessions: dict[str, Session] = {}
+        # Is told what outlives its connection, if there is one.
+        self.journal: Journal | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def __contains__(self, client_id: str) -> bool:
+        return client_id in self._sessions
+
+    def __getitem__(self, client_id: str) -> Session:
+        return self._sessions[client_id]
+
+    def get(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
+
+    def add(self, client_id: str) -> Session:
+        """A new session; its client comes to it next."""
+        session = self._sessions[client_id] = Session(
+            client_id, self.limits, self._backlog, self.patience
+        )
+        return session
+
+    def suspend(self, session: Session) -> None:
+        """Let nothing of a session be due: its client is at another broker."""
+        self._timers.cancel((SESSION_TIMER, session.client_id))
+        self._timers.cancel((WILL_TIMER, session.client_id))
+
+    def drop(self, session: Session) -> None:
+        """Take a session out without ending it: another broker has it now."""
+        self.suspend(session)
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
+        session.will = None
+
+    def enter(
+        self, connect: Connect, client_id: str, expiry_interval_s: int, now_us: int
+    ) -> tuple[Session, bool]:
+        """The session of a client that connects, and whether it was there before."""
+        session = self._sessions.get(client_id)
+        if session is not None and session.outlet is not None:
+            reason = "the client connected again elsewhere"
+            session.outlet.connection.disconnect(ReasonCode.SESSION_TAKEN_OVER, reason, now_us)
+            session = self._sessions.get(client_id)
+        if session is not None and (connect.clean_start or session.is_only_a_will):
+            self.end(session, now_us)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self.add(client_id)
+        self._timers.cancel((SESSION_TIMER, client_id))
+        self._timers.cancel((WILL_TIMER, client_id))
+        session.expiry_interval_s = expiry_interval_s
+        session.will = connect.will
+        return session, present
+
+    def left(self, session: Session, now_us: int, *, with_will: bool) -> None:
+        """The session's client is gone."""
+        session.detach(now_us)
+        if not with_will:
+            session.will = None
+        expiry_s = session.expiry_interval_s
+        if not expiry_s:
+            self.end(session, now_us)
+            return
+        if expiry_s != NEVER_S:
+            key = (SESSION_TIMER, session.client_id)
+            self._timers.set(key, now_us + expiry_s * MICROSECONDS)
+        if session.will is not None:
+            delay_s = session.will.properties.will_delay_interval_s or 0
+            if delay_s:
+                key = (WILL_TIMER, session.client_id)
+                self._timers.set(key, now_us + delay_s * MICROSECONDS)
+            else:
+                self.publish_will(session, now_us)
+        if self.journal is not None:
+            self.journal.left(session, now_us)
+
+    def restored(self, session: Session, now_us: int) -> None:
+        """The broker has started again; a client that was there until then has left now."""
+        left_us = now_us if session.left_us is None else session.left_us
+        end_us = left_us + session.expiry_interval_s * MICROSECONDS
+        will = session.will
+        if will is not None:
+            will_us = left_us + (will.properties.will_delay_interval_s or 0) * MICROSECONDS
+            self._timers.set((WILL_TIMER, session.client_id), max(will_us, now_us + PAUSE_US))
+            end_us = max(end_us, now_us + PAUSE_US)
+        if session.expiry_interval_s != NEVER_S:
+            self._timers.set((SESSION_TIMER, session.client_id), end_us)
+        if self.journal is not None and session.expiry_interval_s:
+            self.journal.left(session, left_us)
+
+    def end(self, session: Session, now_us: int) -> None:
+        """Forget all about a client; its will is published if that was still to come."""
+        client_id = session.client_id
+        self._timers.cancel((SESSION_TIMER, client_id))
+        self._timers.cancel((WILL_TIMER, client_id))
+        del self._sessions[client_id]
+        self._forget(session, now_us)
+        if self.journal is not None:
+            self.journal.ended(session)
+        self.publish_will(session, now_us)
+
+    def publish_will(self, session: Session, now_us: int) -> None:
+        """Publish the will, if there is one, once [MQTT-3.1.2-8, MQTT-3.1.2-10]."""
+        will, session.will = session.will, None
+        if will is not None:
+            if self.journal is not None:
+                self.journal.will_is_gone(session)
+            self._publish(message_of_will(will, session.client_id, now_us), now_us)
