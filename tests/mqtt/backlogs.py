@@ -8,7 +8,7 @@ from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
 
 def counted_again(clients: BrokerClients) -> int:
     messages = []
-    for session in clients._sessions:
+    for session in clients.sessions:
         messages += [each.message for each in session.on_its_way()]
         if session.diversion is not None:
             messages += [each.message for each in session.diversion.held]

@@ -50,7 +50,7 @@ def all_that_lasts(clients: BrokerClients, now_us: int) -> dict[str, Any]:
     """What must be there again if the broker is killed now."""
     sessions = {
         session.client_id: _session(session, now_us)
-        for session in clients._sessions
+        for session in clients.sessions
         if session.expiry_interval_s or session.will is not None
     }
     retained = {

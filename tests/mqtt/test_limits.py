@@ -10,7 +10,7 @@ from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest, Un
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import _RANGES, Limits
-from shoal.mqtt.sessions.sessions import subscribing
+from shoal.mqtt.sessions import subscribing
 from tests.mqtt.house import House
 
 

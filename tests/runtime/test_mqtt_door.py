@@ -354,7 +354,7 @@ async def test_what_is_due_at_once_is_not_put_off(monkeypatch: pytest.MonkeyPatc
             await member.subscribe("$share/g/t", qos=1)
 
         def members(broker: str) -> int:
-            federation = network.doors[broker].clients._federation
+            federation = network.doors[broker].clients.federation
             assert federation is not None
             return len(federation.sharing._counts.get("$share/g/t", ()))
 

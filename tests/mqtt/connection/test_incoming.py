@@ -23,7 +23,7 @@ from shoal.mqtt.codec.packets import (
     SubscriptionRequest,
 )
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.connection import connection
+from shoal.mqtt.connection import connection
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network, Site
 

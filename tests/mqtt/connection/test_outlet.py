@@ -10,12 +10,12 @@ from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.connection import incoming
+from shoal.mqtt.connection import incoming
 from shoal.mqtt.door import network
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions import retained
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.sessions import retained
 from tests.mqtt.house import House
 
 

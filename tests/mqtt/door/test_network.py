@@ -28,9 +28,7 @@ from shoal.mqtt.door.network import (
     travels_in,
     write_body,
 )
-from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.session import ClientSubscription, Session
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 
@@ -189,26 +187,16 @@ def test_what_nobody_asks_for_any_more_is_not_sent(network: Network) -> None:
 
 def test_a_broker_that_starts_again_asks_for_the_same_under_the_same_name() -> None:
     """Whatever comes first; what others still have of its earlier life means the same."""
-    session = Session("c", DEFAULT_LIMITS)
     wanted = [
-        ClientSubscription(
-            session,
-            text,
-            text,
-            content,
-            qos=1,
-            no_local=False,
-            retain_as_published=False,
-            identifiers=(),
-        )
-        for text in ("#", "+/#", "a")
+        (topics, content)
+        for topics in ("#", "+/#", "a")
         for content in (EVERYTHING, parse("x > 1"), parse("x > 2"))
     ]
     lives = []
     for order in (wanted, wanted[::-1]):
         door = Door("B1", 0)
-        for subscription in order:
-            door.added(subscription)
+        for topics, content in order:
+            door.added(topics, content)
         asked = [each.request for each in door.take() if isinstance(each.request, Ask)]
         lives.append({each.subscription.id: each.subscription.filter for each in asked})
     assert lives[0] == lives[1]

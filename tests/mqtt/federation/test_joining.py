@@ -160,7 +160,7 @@ def test_an_asked_broker_that_died_is_not_waited_for(network: Network) -> None:
     network.is_slow = True
     network["B3"].after(1)
     chance = Random(1)
-    joining = network["B3"].clients._federation.joining
+    joining = network["B3"].clients.federation.joining
     while joining._asked is None:
         network.step(chance)
     for link in network.links.values():

@@ -100,8 +100,8 @@ def test_who_asks_for_long_for_what_a_dead_broker_has_begins_anew(network: Netwo
     assert not answers[3].session_present
     network.start("B1")
     network.settle(5)
-    assert "s" in network.sites["B0"].clients._sessions
-    assert "s" not in network.sites["B1"].clients._sessions
+    assert "s" in network.sites["B0"].clients.sessions
+    assert "s" not in network.sites["B1"].clients.sessions
 
 
 def test_a_broker_that_is_back_in_between_is_not_silent(network: Network) -> None:
@@ -145,7 +145,7 @@ def test_a_clean_start_does_not_wait_for_a_home_that_is_down(network: Network) -
     network.start("B1")
     network.settle(5)
     assert not client.closed
-    assert "s" not in network.sites["B1"].clients._sessions
+    assert "s" not in network.sites["B1"].clients.sessions
 
 
 @pytest.mark.parametrize("killed", ["B0", "B1"])
@@ -172,8 +172,8 @@ def test_who_is_killed_while_sessions_move_takes_none_of_them(
         assert each.is_in
         assert each.taken == WANTED
     for name in network.names:
-        assert not network.sites[name].clients._federation.roaming._giving._moves
-        assert not network.sites[name].clients._federation.roaming._waiting
+        assert not network.sites[name].clients.federation.roaming._giving._moves
+        assert not network.sites[name].clients.federation.roaming._waiting
 
 
 def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network) -> None:
@@ -182,8 +182,8 @@ def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network
     client.send(Connect("s", clean_start=False, properties=KEPT))
     client.lose()
     network.settle(5)
-    assert "s" not in network.sites["B0"].clients._sessions
-    session = network.sites["B1"].clients._sessions["s"]
+    assert "s" not in network.sites["B0"].clients.sessions
+    session = network.sites["B1"].clients.sessions["s"]
     assert session.going is None
     assert session.diversion is None
     assert has_all(network, "B1", subscriber)
@@ -196,7 +196,7 @@ def test_a_session_goes_on_expiring_where_it_stays(network: Network) -> None:
     client.lose()
     network.settle(5)
     network.pass_time(100_000)
-    assert "s" not in network.sites["B1"].clients._sessions
+    assert "s" not in network.sites["B1"].clients.sessions
 
 
 # --- shared subscriptions -------------------------------------------------------------------------
@@ -317,11 +317,11 @@ def test_what_a_session_has_had_does_not_come_again_to_where_it_is_by_then() -> 
 
 def test_what_a_session_has_had_is_known_after_a_kill() -> None:
     network, *_ = moved()
-    had = network.sites["B2"].clients._sessions.get("s").had
+    had = network.sites["B2"].clients.sessions.get("s").had
     assert had.keys() >= {"$mqtt/B1"}
     network.kill("B2")
     network.start("B2")
-    assert network.sites["B2"].clients._sessions.get("s").had == had
+    assert network.sites["B2"].clients.sessions.get("s").had == had
 
 
 # --- who comes back before it has arrived elsewhere -----------------------------------------------
@@ -366,8 +366,8 @@ def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
     assert len(publisher.acknowledged) == publisher.count
     assert sorted(reader.taken) == sorted(publisher.acknowledged)
     for site in network.sites.values():
-        assert not site.clients._federation.roaming._giving._moves
-        assert not site.clients._federation.roaming.arriving._moves
+        assert not site.clients.federation.roaming._giving._moves
+        assert not site.clients.federation.roaming.arriving._moves
 
 
 def test_what_waits_for_a_member_that_may_be_elsewhere_outlasts_a_second_kill() -> None:

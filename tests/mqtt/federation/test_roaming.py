@@ -20,6 +20,7 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation import controls
 from shoal.mqtt.federation.controls import (
     Item,
     SessionPart,
@@ -28,7 +29,6 @@ from shoal.mqtt.federation.controls import (
     encode_control,
     parts_of,
 )
-from shoal.mqtt.federation.federation import controls
 from shoal.mqtt.sessions.session import ClientSubscription
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
@@ -195,7 +195,7 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     network.is_slow = True
     client = network["B3"].open()
     client.send(Connect("c", **KEPT))
-    [(journey, _)] = network["B3"].clients._federation.roaming._waiting.values()
+    [(journey, _)] = network["B3"].clients.federation.roaming._waiting.values()
     rows = [
         SubscriptionState(topic_filter, topic_filter, where, 1, False, False, ())
         for topic_filter, where in (("a/#/b", ""), ("a", "x >"), ("b", "x > 1"), ("c", ""))
@@ -225,10 +225,10 @@ def test_who_moves_leaves_behind_who_has_what_it_published(network: Network) -> 
     network.is_settling = True
     assert network["B3"].connect("c", **KEPT).connack.session_present
     network.after(20)
-    assert "c" in network["B1"].clients._sessions
+    assert "c" in network["B1"].clients.sessions
     network["B1"].settle(published)
     network.after(10)
-    assert "c" not in network["B1"].clients._sessions
+    assert "c" not in network["B1"].clients.sessions
 
 
 def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -> None:

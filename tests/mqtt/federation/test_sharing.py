@@ -139,7 +139,7 @@ def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
     network.after(3)
     sent = publish(network, range(20))
     assert sorted(here.take_payloads()) == sorted(sent)
-    sharing = network["B1"].clients.subscriptions.sharing
+    sharing = network["B1"].clients.federation.sharing
     ((_, counts),) = sharing._counts.items()
     assert not counts["B3"].present
     here.disconnect()
@@ -154,7 +154,7 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
     network.after(0.01)
     network.after(30)
     for broker in BROKERS:
-        assert not network[broker].clients.subscriptions.sharing._counts
+        assert not network[broker].clients.federation.sharing._counts
         assert not network[broker].clients.door._subscriptions
 
 
@@ -163,7 +163,7 @@ def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -
     away = worker(network, "B3", "away", **KEPT)
     away.lose()
     site = network["B3"]
-    sharing = site.clients.subscriptions.sharing
+    sharing = site.clients.federation.sharing
     assert sharing is not None
     message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
     message.key = ("p", 1)
@@ -201,7 +201,7 @@ def test_what_a_member_has_it_has_after_a_kill(network: Network, is_told: bool) 
     message.key = ("p", 1)
 
     def ask() -> None:
-        sharing = site.clients.subscriptions.sharing
+        sharing = site.clients.federation.sharing
         assert sharing is not None
         sharing.hear(shared_of(JOBS, "B1", message, site.now_us, is_any=True), site.now_us)
         site.carry_out(site.clients.take_effects())

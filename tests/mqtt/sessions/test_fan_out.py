@@ -10,8 +10,8 @@ from shoal.matching import index
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
-from shoal.mqtt.connection.connection import outlet
-from shoal.mqtt.sessions.sessions import fan_out
+from shoal.mqtt.connection import outlet
+from shoal.mqtt.sessions import fan_out
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from shoal.matching import TopicError
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions import retained
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.sessions import retained
 
 SENT = st.builds(
     Message,

@@ -25,11 +25,10 @@ from shoal.mqtt.codec.packets import Connect, Will
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import ContentFilterError, FilterQuotaError, read_advertisements
+from shoal.mqtt.door.network import RESERVED_CLIENT_IDS
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
-from shoal.mqtt.sessions.session import MAX_PACKET_ID
+from shoal.mqtt.sessions.delivery import MAX_PACKET_ID
 
-# Client identifiers that begin so are the broker's own (see `network`).
-RESERVED_CLIENT_IDS = "$mqtt/"
 # The user property of a CONNECT that says that the client goes where it is sent (0x9C).
 FOLLOW = "$follow"
 # Limits that a CONNACK has no property for.

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -68,13 +69,11 @@ from shoal.mqtt.connection.connecting import (
     read_promises,
 )
 from shoal.mqtt.connection.effects import ClientEffect
+from shoal.mqtt.connection.house import Guest, House
 from shoal.mqtt.connection.incoming import BROKER_TOPICS, Incoming
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribing import Granting, TakingBack
-
-if TYPE_CHECKING:
-    from shoal.mqtt.broker_clients import BrokerClients
 
 # Packets that wait for the answer to a CONNECT; a driver that minds `wants_reading` brings fewer.
 MAX_HELD = 10_000
@@ -102,15 +101,18 @@ class State(enum.Enum):
 
 
 class Connection:
-    """One network connection; made by `BrokerClients.open`.  `owner` is the driver's own."""
+    """One network connection.  `owner` is the driver's own.
+
+    `touched` collects the connections that have something to take.
+    """
 
     __slots__ = (
         "_asked",
-        "_clients",
         "_connect",
         "_decoder",
         "_held",
         "_held_bytes",
+        "_house",
         "_incoming",
         "_is_lost",
         "address",
@@ -130,13 +132,18 @@ class Connection:
     )
 
     def __init__(
-        self, clients: BrokerClients, now_us: int, certificate: str | None, address: str | None
+        self,
+        house: House,
+        touched: list[Connection],
+        now_us: int,
+        certificate: str | None,
+        address: str | None,
     ) -> None:
         self.owner: Any = None
         self.certificate = certificate
         self.address = address
         self.state = State.WAITING
-        self.outlet = Outlet(self, clients.touched)
+        self.outlet = Outlet(self, partial(touched.append, self))
         # What is agreed once a CONNECT has come, and the client's session once it is let in.
         self.terms: Terms | None = None
         self.session: Session | None = None
@@ -148,8 +155,8 @@ class Connection:
         # Who the client is (see `Admission`).
         self.user = ""
         self.last_received_us = now_us
-        self._clients = clients
-        limits = clients.limits
+        self._house = house
+        limits = house.limits
         self._decoder = Decoder(None, limits.maximum_packet_size, limits.maximum_topic_filters)
         self._connect: Connect | None = None
         # Whether the driver wants nothing taken for now.
@@ -185,7 +192,7 @@ class Connection:
         The answer to the CONNECT is still out, or too much is held.
         """
         if self.state is State.CONNECTED:
-            total = self._clients.held_bytes
+            total = self._house.held_bytes
             return self._held_bytes < MAX_HELD_BYTES and total < MAX_ALL_HELD_BYTES
         return self.state is not State.ADMISSION
 
@@ -194,7 +201,7 @@ class Connection:
         """Whether what the client sends is not taken now, since it is owed too many answers or the
         driver says so.
         """
-        if self.is_held or self.is_waiting or self._clients.is_held:
+        if self.is_held or self.is_waiting or self._house.is_held:
             return True
         return self._incoming is not None and self._incoming.is_full
 
@@ -216,7 +223,7 @@ class Connection:
             return []
         self.last_received_us = now_us
         packets = self._decoder.feed(data)
-        statistics = self._clients.statistics
+        statistics = self._house.statistics
         statistics.bytes_received += len(data)
         statistics.packets_received += len(packets)
         if self.state is State.ADMISSION:
@@ -230,7 +237,7 @@ class Connection:
             self._hold(packets, len(data), now_us)
         else:
             self._handle_all(packets, now_us, len(data))
-        return self._clients.take_effects()
+        return self._house.take_effects()
 
     def take_held(self, now_us: int) -> list[ClientEffect]:
         """Take what was held, now that nothing must wait any more."""
@@ -239,7 +246,7 @@ class Connection:
             self._handle_all(self._let_go(), now_us, size)
             if self._is_lost and not self._held:
                 self.leave(now_us, with_will=True)
-        return self._clients.take_effects()
+        return self._house.take_effects()
 
     def lost(self, now_us: int) -> list[ClientEffect]:
         """The network connection is gone, or the driver gave it up."""
@@ -249,14 +256,14 @@ class Connection:
             self._is_lost = True  # what it said before still counts
         else:
             self.leave(now_us, with_will=True)
-        return self._clients.take_effects()
+        return self._house.take_effects()
 
     def admitted(self, admission: Admission, now_us: int) -> list[ClientEffect]:
         """The answer that `Access.admit` still owed; dropped if the client is gone."""
         if self.state is State.ADMISSION:
             self._answer_connect(admission, now_us)
             self._go_on(now_us)
-        return self._clients.take_effects()
+        return self._house.take_effects()
 
     def pause(self) -> None:
         """The client reads more slowly than it is written to; what can wait waits."""
@@ -267,7 +274,7 @@ class Connection:
         self.outlet.pause(False)
         if self.session is not None:
             self.session.pump(now_us)
-        return self._clients.take_effects()
+        return self._house.take_effects()
 
     def took(self, now_us: int) -> None:
         """Some of what was written has gone out to the client."""
@@ -279,9 +286,9 @@ class Connection:
         if self.state is State.CONNECTED:
             reason = "another broker is nearer to the subscribers"
             self.disconnect(ReasonCode.USE_ANOTHER_SERVER, reason, now_us, server_reference)
-            if self._clients.redirected(self, now_us):
+            if self.session is not None and self._house.redirected(self, self.session, now_us):
                 self.state = State.REDIRECTED
-        return self._clients.take_effects()
+        return self._house.take_effects()
 
     # --- ends ---------------------------------------------------------------------------------
 
@@ -309,13 +316,14 @@ class Connection:
         self._asked = None
         self.state = State.CLOSED
         self.outlet.touch()
-        self._clients.left(self, now_us, with_will)
+        self._house.left(self, self.session, now_us, with_will)
 
     def hang_up(self, now_us: int) -> None:
         """No more is taken from a client that was sent away."""
         self.state = State.CLOSED
         self.outlet.touch()
-        self._clients.hung_up(self, now_us)
+        if self.session is not None:
+            self._house.hung_up(self.session, now_us)
 
     def _refuse(self, reason_code: ReasonCode, reason: str) -> None:
         """The CONNACK that ends a connection which was never made [MQTT-3.1.4-1, MQTT-3.1.4-2]."""
@@ -341,7 +349,7 @@ class Connection:
         deadline_us = self.last_received_us + self.terms.keep_alive_us
         if now_us < deadline_us:
             return deadline_us
-        if self._held or self._clients.is_held or not self.wants_reading:
+        if self._held or self._house.is_held or not self.wants_reading:
             # What it said may be waiting to be read, or to be taken.
             return now_us + self.terms.keep_alive_us
         reason = f"silent for one and a half times {self.terms.keep_alive_s} s"
@@ -366,7 +374,7 @@ class Connection:
                     has_published = True
                 else:
                     if has_published:
-                        self._clients.settle()
+                        self._house.settle()
                         has_published = False
                     if type(packet) is Subscribe or type(packet) is Unsubscribe:
                         work += REQUEST_WORK + self._ask(packet, TURN - work, now_us)
@@ -386,8 +394,8 @@ class Connection:
             if failure is not None and not self._held and self.state is not State.CLOSED:
                 raise failure
         except MqttError as error:
-            self._clients.settle()
-            self._clients.statistics.protocol_errors += 1
+            self._house.settle()
+            self._house.statistics.protocol_errors += 1
             self.disconnect(error.reason_code, str(error), now_us)
 
     def _handle(self, packet: Packet, now_us: int) -> None:
@@ -408,13 +416,13 @@ class Connection:
             self._held += (each for each in packets if type(each) not in _PASSING)
         if self._held:
             self._held_bytes += size
-            self._clients.held_bytes += size
+            self._house.held_bytes += size
         self._handle_all(passing, now_us)
 
     def _let_go(self) -> list[Packet]:
         """What was held, which is not any more."""
         held, self._held = self._held, []
-        self._clients.held_bytes -= self._held_bytes
+        self._house.held_bytes -= self._held_bytes
         self._held_bytes = 0
         return held
 
@@ -426,14 +434,14 @@ class Connection:
             if self._decoder.failure is not None:
                 raise self._decoder.failure
         except MqttError:
-            self._clients.statistics.protocol_errors += 1
+            self._house.statistics.protocol_errors += 1
             self.hang_up(now_us)
 
     def _on_connect(self, connect: Connect, now_us: int) -> None:
         self.state = State.ADMISSION
         self._connect = connect
         # Before anything is answered: a refusal too keeps to what the client can take.
-        self.terms = agree(connect, self._clients.limits)
+        self.terms = agree(connect, self._house.limits)
         self.outlet.agree(connect.version, self.terms)
         check_connect(connect)
         self.credentials = Credentials(
@@ -443,7 +451,7 @@ class Connection:
             certificate=self.certificate,
             address=self.address,
         )
-        admission = self._clients.admit(self.credentials)
+        admission = self._house.admit(self.credentials)
         if admission is not None:
             self._answer_connect(admission, now_us)
 
@@ -467,20 +475,20 @@ class Connection:
         code, reason = admission.reason_code, admission.reason or ""
         if code is ReasonCode.SUCCESS:
             try:
-                self.promises = read_promises(connect, self._clients.limits)
+                self.promises = read_promises(connect, self._house.limits)
             except MqttError as error:
                 code, reason = error.reason_code, str(error)
         if code is ReasonCode.SUCCESS and connect.will is not None:
             topic = connect.will.topic
             if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
                 code, reason = ReasonCode.NOT_AUTHORIZED, f"no permission for the will on {topic!r}"
-        if code is ReasonCode.SUCCESS and self._clients.is_anothers(
+        if code is ReasonCode.SUCCESS and self._house.sessions.is_anothers(
             connect.client_id, admission.user
         ):
             code, reason = ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
         if code >= FIRST_ERROR:
             self.disconnect(code, reason, now_us)
-        elif not self._clients.must_wait(self, connect, admission, now_us):
+        elif not self._house.must_wait(self, connect, admission, now_us):
             self._enter(admission, now_us)
 
     def _enter(self, admission: Admission, now_us: int) -> None:
@@ -490,18 +498,18 @@ class Connection:
         self.credentials = msgspec.structs.replace(self.credentials, password=None)
         terms = self.terms
         assert terms is not None
-        client_id = connect.client_id or self._clients.new_client_id()
-        present = self._clients.enter(self, connect, client_id, terms, now_us)
+        client_id = connect.client_id or self._house.new_client_id()
+        guest = Guest(connect, client_id, self.user, terms, self.promises, self.outlet)
+        self.session, present = self._house.enter(guest, now_us)
         self.state = State.CONNECTED
         properties = NO_PROPERTIES
         if connect.version == MQTT_5:
-            properties = connack_properties(connect, client_id, terms, self._clients.limits)
-        assert self.session is not None
+            properties = connack_properties(connect, client_id, terms, self._house.limits)
         if not self.outlet.send_answer(Connack(ReasonCode.SUCCESS, present, properties)):
             # It cannot even be told that it is let in.
             self.leave(now_us, with_will=False)
             return
-        self._incoming = Incoming(self._clients, self.session, self.permissions, self.outlet)
+        self._incoming = Incoming(self._house, self.session, self.permissions, self.outlet)
         self.session.attach(self.outlet, now_us)
         self._connect = None
 
@@ -528,7 +536,7 @@ class Connection:
     def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
         """Do what it asks for, until it is answered or that was `most` work; how much it was."""
         assert self.session is not None
-        subscribing = self._clients.subscribing
+        subscribing = self._house.subscribing
         asked = self._asked
         if asked is None:
             if isinstance(packet, Subscribe):
@@ -555,10 +563,10 @@ class Connection:
                 return
             self.outlet.send_answer(suback)
             for subscription in wanting:
-                self._clients.subscribing.send_retained(subscription, now_us)
+                self._house.subscribing.send_retained(subscription, now_us)
 
         if any(code < FIRST_ERROR for code in suback.reason_codes):
-            self._clients.when_known(answer, now_us)
+            self._house.when_known(answer, now_us)
         else:
             answer(now_us)
 
@@ -572,7 +580,7 @@ class Connection:
         if expiry_s is not None:
             if expiry_s and not session.expiry_interval_s:
                 raise protocol_error("a session that ends here cannot be kept [MQTT-3.14.2-2]")
-            longest_s = self._clients.limits.maximum_session_expiry_s
+            longest_s = self._house.limits.maximum_session_expiry_s
             session.expiry_interval_s = min(expiry_s, longest_s)
         self.leave(now_us, with_will=packet.reason_code is not ReasonCode.SUCCESS)
 

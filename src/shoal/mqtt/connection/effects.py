@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from shoal.broker.effects import Requested
-
-if TYPE_CHECKING:
-    from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.sessions.outgoing import ClientConnection
 
 
 class Write(msgspec.Struct, frozen=True):
     """Write these bytes to the client, behind all written before."""
 
-    connection: Connection
+    connection: ClientConnection
     data: bytes
 
 
 class Close(msgspec.Struct, frozen=True):
     """Close the network connection once all is written; it is forgotten here already."""
 
-    connection: Connection
+    connection: ClientConnection
 
 
 class HalfClose(msgspec.Struct, frozen=True):
     """Close this side of it once all is written, and go on reading until `Close`, or its end."""
 
-    connection: Connection
+    connection: ClientConnection
 
 
 class Ask(msgspec.Struct, frozen=True):

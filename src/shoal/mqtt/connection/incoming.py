@@ -22,7 +22,6 @@ Source: MQTT Version 5.0, sections 3.3 to 3.7, 4.3 and 4.9.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
 from shoal.mqtt.codec.encoder import encode_acknowledgement
@@ -31,12 +30,11 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
-from shoal.mqtt.messages import Message, message_of_publish
+from shoal.mqtt.door.owed import Owed
+from shoal.mqtt.messages import message_of_publish
 from shoal.mqtt.sessions.session import Session
-
-if TYPE_CHECKING:
-    from shoal.mqtt.broker_clients import BrokerClients
 
 # Topics below here are the broker's own.
 BROKER_TOPICS = "$SYS/"
@@ -46,61 +44,12 @@ _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 _REMEMBERED_PERMISSIONS = 1_024
 
 
-class Owed:
-    """A PUBACK or PUBREC that is still to be sent, on the connection that `incoming` is of.
-
-    `message` is what was published, where the journal has it until then.
-    """
-
-    __slots__ = ("code", "incoming", "is_settled", "message", "packet_id", "qos", "topic")
-
-    def __init__(
-        self, incoming: Incoming | _Nobody, qos: int, packet_id: int, code: ReasonCode, topic: str
-    ) -> None:
-        self.incoming = incoming
-        self.qos = qos
-        self.packet_id = packet_id
-        self.code = code
-        self.topic = topic
-        self.is_settled = False
-        self.message: Message | None = None
-
-
-class _Nobody:
-    """In the place of a connection: the client was not here since the broker started."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def settled(self, owed: Owed) -> None:
-        """When the client asks again, it is answered at once."""
-        self._session.unsettled.pop(owed.packet_id, None)
-        self._session.has_received(owed.packet_id)
-
-    def note(self, owed: Owed) -> None:
-        _note(self._session, owed)
-
-
-def _note(session: Session, owed: Owed) -> None:
-    """What is known of a publication that is under way is written again."""
-    if session.journal is not None and owed.message is not None:
-        session.journal.unsettled(session, owed.packet_id, owed.message)
-
-
-def owed_to_nobody(session: Session, packet_id: int, message: Message) -> Owed:
-    """A publication of QoS 2 from before the broker started, which is still under way."""
-    owed = Owed(_Nobody(session), 2, packet_id, ReasonCode.SUCCESS, message.topic)
-    owed.message = message
-    session.unsettled[packet_id] = owed
-    return owed
-
-
 class Incoming:
     """The publications of one connection."""
 
     __slots__ = (
         "_aliases",
-        "_clients",
+        "_house",
         "_limits",
         "_may_publish",
         "_outlet",
@@ -111,11 +60,11 @@ class Incoming:
     )
 
     def __init__(
-        self, clients: BrokerClients, session: Session, permissions: Permissions, outlet: Outlet
+        self, house: House, session: Session, permissions: Permissions, outlet: Outlet
     ) -> None:
-        self._clients = clients
+        self._house = house
         # As the client was told, whatever they are later.
-        self._limits = clients.limits
+        self._limits = house.limits
         self._session = session
         self._permissions = permissions
         self._outlet = outlet
@@ -156,7 +105,7 @@ class Incoming:
                     f"{len(self._receiving)} publications of QoS 2 are not released yet",
                 )
         if qos:
-            refusal = self._clients.reason_to_refuse(now_us)
+            refusal = self._house.reason_to_refuse(now_us)
             if refusal:
                 self._refuse(qos, packet_id, refusal)
                 return
@@ -165,13 +114,13 @@ class Incoming:
         if self._is_allowed(topic):
             message = message_of_publish(packet, topic, session.client_id, now_us)
             if not qos:
-                self._clients.publish_soon(message, now_us)
-            elif not self._clients.publish(message, now_us) and qos == 1:
+                self._house.publish_soon(message, now_us)
+            elif not self._house.publish(message, now_us) and qos == 1:
                 code = ReasonCode.NO_MATCHING_SUBSCRIBERS
             if message.key is not None:
                 number = message.key[1]
         else:
-            self._clients.statistics.publications_refused += 1
+            self._house.statistics.publications_refused += 1
             code = ReasonCode.NOT_AUTHORIZED
         if qos == 2:
             self._remember(packet_id, code)
@@ -184,13 +133,13 @@ class Incoming:
             self._owe(owed, number)
             if qos == 2 and session.journal is not None and number is not None:
                 assert message.key is not None
-                if self._clients.may_publish_again(message.key):
+                if self._house.may_publish_again(message.key):
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
 
     def _refuse(self, qos: int, packet_id: int, refusal: str) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
-        self._clients.statistics.publications_refused += 1
+        self._house.statistics.publications_refused += 1
         if self._outlet.version != MQTT_5:
             raise MqttError(ReasonCode.QUOTA_EXCEEDED, refusal)
         kind = Puback if qos == 1 else Pubrec
@@ -259,8 +208,8 @@ class Incoming:
             if owed.qos == 2:
                 self._has_received(owed.packet_id)
             return
-        assert self._clients.door is not None
-        self._clients.door.owe(number, owed)
+        assert self._house.door is not None
+        self._house.door.owe(number, owed)
         if owed.qos == 2:
             self._session.unsettled[owed.packet_id] = owed
 
@@ -289,7 +238,7 @@ class Incoming:
             self._acknowledge(first.qos, first.packet_id, first.code, first.topic)
 
     def note(self, owed: Owed) -> None:
-        _note(self._session, owed)
+        self._session.note_unsettled(owed)
 
     def _has_received(self, packet_id: int) -> None:
         if packet_id in self._session.received:

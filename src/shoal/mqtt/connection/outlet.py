@@ -9,7 +9,7 @@ Source: MQTT Version 5.0, sections 3.1.2.11 and 3.3.2.3.4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
@@ -32,10 +32,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.messages import Halves, Message
-
-if TYPE_CHECKING:
-    from shoal.mqtt.connection.connection import Connection
-    from shoal.mqtt.sessions.session import Outgoing
+from shoal.mqtt.sessions.outgoing import ClientConnection, Outgoing
 
 # What is gathered for one client before the driver must have taken it: the rest waits, so that a
 # subscription to a million retained messages is not written in one piece.
@@ -51,7 +48,7 @@ Answer = Connack | Acknowledgement | Suback | Unsuback | Disconnect
 class Outlet:
     """The way out of one connection.
 
-    `touched` collects the connections that have something to take.  `writable` is False while the
+    `at_touch` hears that there is something to take, once.  `writable` is False while the
     driver has more to write than it likes (`is_paused`), or has yet to take what is gathered: what
     can wait then waits in the session.
     """
@@ -59,10 +56,10 @@ class Outlet:
     __slots__ = (
         "_alias_maximum",
         "_aliases",
+        "_at_touch",
         "_gathered_bytes",
         "_is_touched",
         "_maximum_packet_size",
-        "_touched",
         "_wants_more",
         "_with_reasons",
         "chunks",
@@ -73,14 +70,14 @@ class Outlet:
         "writable",
     )
 
-    def __init__(self, connection: Connection, touched: list[Connection]) -> None:
+    def __init__(self, connection: ClientConnection, at_touch: Callable[[], None]) -> None:
         self.version = MQTT_5
         self.window = 1
         self.writable = True
         self.is_paused = False
         self.chunks: list[bytes] = []
         self.connection = connection
-        self._touched = touched
+        self._at_touch = at_touch
         self._is_touched = False
         self._gathered_bytes = 0
         self._wants_more = False
@@ -101,7 +98,7 @@ class Outlet:
         """Have the driver look at this connection."""
         if not self._is_touched:
             self._is_touched = True
-            self._touched.append(self.connection)
+            self._at_touch()
 
     def pause(self, is_paused: bool) -> None:
         """The driver has more to write than it likes, or no longer."""
@@ -133,7 +130,7 @@ class Outlet:
         """Bytes of packets that are never too large."""
         if not self._is_touched:
             self._is_touched = True
-            self._touched.append(self.connection)
+            self._at_touch()
         self.chunks.append(data)
         self._gathered_bytes += len(data)
         if self._gathered_bytes > MAX_GATHERED_BYTES:

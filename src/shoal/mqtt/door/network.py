@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -50,7 +49,6 @@ from shoal.mqtt.codec.encoder import encode_publish_halves
 from shoal.mqtt.codec.errors import MqttError
 from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES, read_string, write_string
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.connection.connecting import RESERVED_CLIENT_IDS
 from shoal.mqtt.content import (
     LEVELS_ATTRIBUTE,
     MAX_LEVEL_ATTRIBUTES,
@@ -60,12 +58,11 @@ from shoal.mqtt.content import (
     attributes_of,
     level_attribute,
 )
+from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.session import ClientSubscription
 
-if TYPE_CHECKING:
-    from shoal.mqtt.connection.incoming import Owed
-
+# Client identifiers that begin so are the broker's own.
+RESERVED_CLIENT_IDS = "$mqtt/"
 # What brokers' MQTT sides say to each other carries the name of the one it is for, or this.
 TO_ATTRIBUTE = "$to"
 EVERY_BROKER = "*"
@@ -155,9 +152,9 @@ class Door:
 
     # --- what clients want --------------------------------------------------------------------
 
-    def added(self, subscription: ClientSubscription) -> None:
+    def added(self, topics: str, content: Filter) -> None:
         """A client subscribed; what the door has already asked for is not asked again."""
-        key = (subscription.wanted_topics, subscription.content)
+        key = (topics, content)
         known = self._subscriptions.get(key)
         if known is None:
             asked = self._subscription(_digest(*key), network_filter(*key))
@@ -166,9 +163,9 @@ class Door:
         else:
             self._subscriptions[key] = (known[0], known[1] + 1)
 
-    def removed(self, subscription: ClientSubscription) -> None:
+    def removed(self, topics: str, content: Filter) -> None:
         """A client's subscription is gone."""
-        key = (subscription.wanted_topics, subscription.content)
+        key = (topics, content)
         subscription_id, count = self._subscriptions[key]
         if count > 1:
             self._subscriptions[key] = (subscription_id, count - 1)

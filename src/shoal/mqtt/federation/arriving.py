@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from shoal.model import BrokerId
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Departed,
@@ -21,16 +21,16 @@ from shoal.mqtt.federation.controls import (
     SessionState,
     encode_control,
     message_of,
-    subscription_of,
 )
 from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.moves import Latecomers, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.sessions.session import Farewell, Outgoing, Session
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.rows import subscription_of
+from shoal.mqtt.sessions.session import Farewell, Session
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.broker_clients import BrokerClients
 
 # The old broker says something each second until it has departed; if not, it may have died.
 ARRIVING_US = 5 * MICROSECONDS
@@ -50,18 +50,25 @@ class Arriving:
     """One broker's sessions that have come.
 
     `spreading` answers when every broker has heard what the door has asked for; `send_item` sends
-    on what comes for a session that goes on to another broker.
+    on what comes for a session that goes on to another broker; `problems` gets in words what
+    cannot be kept.
     """
 
     def __init__(
         self,
-        clients: BrokerClients,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        problems: list[str],
         door: Door,
         timers: Timers,
         spreading: Granting,
         send_item: SendItem,
     ) -> None:
-        self._clients = clients
+        self._broker_id = broker_id
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._problems = problems
         self._door = door
         self._timers = timers
         self._spreading = spreading
@@ -78,7 +85,7 @@ class Arriving:
         If it came back before that, what comes goes to what it is by now.
         """
         move = self._moves.get(journey)
-        session = self._clients.session(journey[0]) if move is None else None
+        session = self._sessions.get(journey[0]) if move is None else None
         if session is not None and any(each.after_us == journey[1] for each in session.farewells):
             diversion = session.diversion
             return diversion if isinstance(diversion, Move) else None
@@ -126,7 +133,7 @@ class Arriving:
     def make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
         """Fill a session with what was sent."""
         rest = self._take_back(given, state, waiting, now_us) if given is not None else []
-        session = self._clients.adopt(state.journey[0])
+        session = self._sessions.add(state.journey[0])
         session.user, session.began_us = state.user, state.began_us
         session.entered_us = state.journey[1]
         move = self.expect(session, state.journey, now_us)
@@ -156,10 +163,10 @@ class Arriving:
             try:
                 subscription = subscription_of(session, row)
                 if may_subscribe(subscription.wanted_topics):
-                    self._clients.subscriptions.add(subscription)
+                    self._subscriptions.add(subscription)
             except ValueError as error:  # of another version of this software
                 problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
-                self._clients.problems.append(problem)
+                self._problems.append(problem)
         self.spread(move, now_us)
 
     def spread(self, move: Move, now_us: int) -> None:
@@ -188,7 +195,7 @@ class Arriving:
                         )
                     )
         self.forget(session)
-        self._clients.drop(session, had=False)
+        self._sessions.drop(session)
         return rest
 
     def _owe_farewell(self, session: Session, given: Move, now_us: int) -> None:
@@ -204,7 +211,7 @@ class Arriving:
 
     def _release_farewell(self, journey: Journey, now_us: int) -> None:
         """All has come on a journey that a farewell waits for."""
-        session = self._clients.session(journey[0])
+        session = self._sessions.get(journey[0])
         assert session is not None
         session.farewells = tuple(
             each._replace(after_us=None) if each.after_us == journey[1] else each
@@ -220,7 +227,7 @@ class Arriving:
             journey = (session.client_id, farewell.at_us)
             if farewell.after_us is None and journey not in self._said:
                 self._said.add(journey)
-                control = Departed(journey, self._clients.broker_id)
+                control = Departed(journey, self._broker_id)
                 self._door.notice(
                     self._say(farewell.broker, control, now_us),
                     partial(self._farewell_is_there, journey),
@@ -228,7 +235,7 @@ class Arriving:
 
     def _farewell_is_there(self, journey: Journey, _: int) -> None:
         self._said.discard(journey)
-        session = self._clients.session(journey[0])
+        session = self._sessions.get(journey[0])
         if session is not None and session.farewells:
             session.farewells = tuple(
                 each for each in session.farewells if each.at_us != journey[1]

@@ -9,9 +9,8 @@ controls; each goes to the part that it concerns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from shoal.model import SubscriptionId
+from shoal.model import BrokerId, SubscriptionId
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Full,
@@ -31,37 +30,51 @@ from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.roaming import Roaming
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
+from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import ClientSubscription
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.broker_clients import BrokerClients
 
 
 class Federation:
-    """One broker's part.  `deliver` gives a message to a member of a group here."""
+    """One broker's part.  `deliver` gives a message to a member of a group here.
+
+    `problems` gets in words what came for a session and cannot be kept.
+    """
 
     def __init__(
         self,
-        clients: BrokerClients,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        retained: RetainedStore,
+        problems: list[str],
         door: Door,
         timers: Timers,
         deliver: Callable[[Message, ClientSubscription, int], None],
         now_us: int,
     ) -> None:
-        broker_id = clients.broker_id
         self._spreading = Granting(broker_id, door, None)
-        self.roaming = Roaming(clients, door, timers, self._spreading)
+        self.roaming = Roaming(
+            broker_id, sessions, subscriptions, problems, door, timers, self._spreading
+        )
         self.granting = Granting(broker_id, door, timers)
         told = self.granting.wait_for
-        subscriptions = clients.subscriptions
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
         tellers = (self.roaming.tell_clients, self.sharing.tell)
-        self.joining = Joining(broker_id, door, clients.retained, timers, tellers)
+        self.joining = Joining(broker_id, door, retained, timers, tellers)
         self.joining.join(now_us)
-        backlog = clients.backlog
+        backlog = sessions.backlog
         self.crowding = Crowding(broker_id, door, timers, lambda: backlog.is_full)
+        backlog.at_change = self.crowding.changed
+
+    def begin_journal(self, journal: Journal) -> None:
+        """From now on say what changes."""
+        self.roaming.begin_journal(journal)
+        self.sharing.journal = journal
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""

@@ -21,11 +21,9 @@ wants answered any more costs it nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId, ClientId
-from shoal.mqtt.connection.connecting import RESERVED_CLIENT_IDS
-from shoal.mqtt.door.network import Door
+from shoal.mqtt.door.network import RESERVED_CLIENT_IDS, Door
 from shoal.mqtt.federation.controls import (
     Adopted,
     Declined,
@@ -42,11 +40,12 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.homes import Home
 from shoal.mqtt.federation.moves import Move
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.sessions.session import Outgoing, Session
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.broker_clients import BrokerClients
 
 ASK_US = MICROSECONDS
 # What was published before every broker knew of the new place may be under way so long.
@@ -58,20 +57,28 @@ GIVING_TIMER = "giving"
 class Giving:
     """One broker's given sessions.
 
-    `stays` is told of a session that another broker does not want after all.
+    `stays` is told of a session that another broker does not want after all, `gone` of one that it
+    has all of.
     """
 
     def __init__(
         self,
-        clients: BrokerClients,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
         door: Door,
         timers: Timers,
         stays: Callable[[Move, int], None],
+        gone: Callable[[Session], None],
     ) -> None:
-        self._clients = clients
+        self.journal: Journal | None = None
+        self._broker_id = broker_id
+        self._sessions = sessions
+        self._subscriptions = subscriptions
         self._door = door
         self._timers = timers
         self._stays = stays
+        self._gone = gone
         self._moves: dict[str, Move] = {}
 
     def get(self, client_id: str) -> Move | None:
@@ -93,7 +100,7 @@ class Giving:
         if not isinstance(move, Move):
             move = session.diversion = Move(session, None, self.send_item)
         self._begin(move, broker, journey, now_us)
-        self._clients.suspend(session)
+        self._sessions.suspend(session)
         session.going = (broker, journey[1])
         if session.journal is not None:
             session.journal.moved(session)
@@ -122,8 +129,8 @@ class Giving:
         All before the last one of a door has come, too, where order is kept.
         """
         had = dict(session.had or {})
-        if session.arriving_us is None and self._clients.journal is not None:
-            for publisher, number in self._clients.journal.heard.items():
+        if session.arriving_us is None and self.journal is not None:
+            for publisher, number in self.journal.heard.items():
                 if publisher.startswith(RESERVED_CLIENT_IDS):
                     had[publisher] = max(number, had.get(publisher, 0))
         return had
@@ -172,7 +179,7 @@ class Giving:
         if may_depart and not move.session.unsettled and move.arrival is None:
             move.is_departed = True
             move.is_asking = False
-            self._clients.subscriptions.presence_changed(move.session)
+            self._subscriptions.presence_changed(move.session)
         # While what the client published here is not settled, only this journal has it: it is kept,
         # without a word, so that the other does not hold back what it has.
         if not (may_depart and move.session.unsettled):
@@ -185,7 +192,7 @@ class Giving:
             return
         assert move.target is not None
         broker, journey = move.target
-        own = self._clients.broker_id
+        own = self._broker_id
         control = Departed(journey, own) if move.is_departed else Offer(journey, own)
         move.is_asking = True
 
@@ -208,7 +215,8 @@ class Giving:
                 self._adopted(move, now_us)
             case Taken():
                 self.withdraw(client_id)
-                self._clients.drop(move.session, had=True)
+                self._sessions.drop(move.session)
+                self._gone(move.session)
             case Declined():
                 question = move.question
                 self.withdraw(client_id)

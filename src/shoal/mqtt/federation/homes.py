@@ -9,12 +9,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from shoal.model import BrokerId
-
-if TYPE_CHECKING:
-    from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal_records import HomeEnd, HomePut
 
 
 class Home(NamedTuple):
@@ -37,9 +36,6 @@ class Homes:
         self.journal: Journal | None = None
         self._homes: dict[str, Home] = {}
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
-
     def entry(self, client_id: str) -> Home | None:
         """All that is known."""
         return self._homes.get(client_id)
@@ -48,14 +44,21 @@ class Homes:
         home = self._homes.get(client_id)
         return None if home is None else home.broker
 
+    def puts(self) -> Iterator[HomePut]:
+        """All of them; between two of them anything may change."""
+        for client_id in tuple(self._homes):
+            home = self._homes.get(client_id)
+            if home is not None:
+                yield HomePut(client_id, *home)
+
     def put(self, client_id: str, home: Home) -> None:
         """The session is there."""
         if self._homes.get(client_id) != home:
             self._homes[client_id] = home
             if self.journal is not None:
-                self.journal.home(client_id, home)
+                self.journal.home(HomePut(client_id, *home))
 
     def pop(self, client_id: str) -> None:
         """It is there no more."""
         if self._homes.pop(client_id, None) is not None and self.journal is not None:
-            self.journal.home_ended(client_id)
+            self.journal.home(HomeEnd(client_id))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId
 from shoal.mqtt.access import Admission
@@ -13,14 +12,12 @@ from shoal.mqtt.federation.controls import (
     Journey,
     SessionPart,
     SessionState,
-    SubscriptionState,
     message_of,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.session import Outgoing, Session
-
-if TYPE_CHECKING:
-    from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.sessions.outgoing import ClientConnection, Outgoing
+from shoal.mqtt.sessions.rows import SubscriptionState
+from shoal.mqtt.sessions.session import Session
 
 SendItem = Callable[[Outgoing, BrokerId, Journey, int], None]
 
@@ -29,7 +26,7 @@ class Waiting:
     """A client whose session is to come, and what has come of it."""
 
     def __init__(
-        self, connection: Connection, admission: Admission, home: BrokerId, until_us: int
+        self, connection: ClientConnection, admission: Admission, home: BrokerId, until_us: int
     ) -> None:
         self.connection = connection
         self.admission = admission

@@ -8,14 +8,12 @@ long from the broker where the client is next: what it has got is then not sent 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from shoal.mqtt.federation.controls import Entered, Journey
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.connection.connection import Connection
 
 # How long a client may take to read that it is sent away, and to close its connection; and how long
 # from when it is elsewhere: then what it said last cannot be far.
@@ -31,43 +29,37 @@ class Redirecting:
     def __init__(self, timers: Timers, answer: Callable[[Entered, int], None]) -> None:
         self._timers = timers
         self._answer = answer
-        self._connections: dict[str, Connection] = {}
+        # By client, with the journey that had brought it here.
+        self._connections: dict[str, tuple[Journey, ClientConnection]] = {}
         self._held: dict[str, Entered] = {}
 
-    def add(self, connection: Connection, now_us: int) -> None:
+    def add(self, session: Session, connection: ClientConnection, now_us: int) -> None:
         """A client was sent away."""
-        stay = _stay(connection)
-        self._connections[stay[0]] = connection
+        stay = (session.client_id, session.entered_us)
+        self._connections[session.client_id] = (stay, connection)
         self._timers.set((REDIRECTED_TIMER, stay), now_us + REDIRECTED_US)
 
     def holds(self, question: Entered, now_us: int) -> bool:
         """Whether a question for a client's session has to wait for the client's last words."""
         client_id = question.client_id
-        connection = self._connections.get(client_id)
-        if connection is None:
+        if client_id not in self._connections:
             return False
         if client_id not in self._held:
-            self._timers.set((REDIRECTED_TIMER, _stay(connection)), now_us + ELSEWHERE_US)
+            stay, _ = self._connections[client_id]
+            self._timers.set((REDIRECTED_TIMER, stay), now_us + ELSEWHERE_US)
         self._held[client_id] = question
         return True
 
     def end(self, client_id: str, now_us: int) -> None:
         """The client takes too long, or is here again."""
-        connection = self._connections.get(client_id)
-        if connection is not None:
+        if client_id in self._connections:
+            _, connection = self._connections[client_id]
             connection.hang_up(now_us)
 
-    def ended(self, connection: Connection, now_us: int) -> None:
+    def ended(self, client_id: str, now_us: int) -> None:
         """All has been said: who asked for the session may have it."""
-        stay = _stay(connection)
-        del self._connections[stay[0]]
+        stay, _ = self._connections.pop(client_id)
         self._timers.cancel((REDIRECTED_TIMER, stay))
-        question = self._held.pop(stay[0], None)
+        question = self._held.pop(client_id, None)
         if question is not None:
             self._answer(question, now_us)
-
-
-def _stay(connection: Connection) -> Journey:
-    """The journey that had brought the client here."""
-    assert connection.session is not None
-    return connection.session.client_id, connection.session.entered_us

@@ -38,8 +38,6 @@ refused (0x88), and may try again, or start clean.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from shoal.model import BrokerId
@@ -70,12 +68,12 @@ from shoal.mqtt.federation.homes import Home, Homes
 from shoal.mqtt.federation.moves import Move, Waiting
 from shoal.mqtt.federation.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.broker_clients import BrokerClients
-    from shoal.mqtt.connection.connection import Connection
 
 # A client does not wait longer for its session than it would for a slow broker.
 WAIT_US = 2 * MICROSECONDS
@@ -88,31 +86,49 @@ WAITING_TIMER = "waiting"
 class Roaming:
     """The sessions of one broker that come from, or go to, another.
 
-    `spreading` answers when every broker has heard what the door has asked for.
+    `spreading` answers when every broker has heard what the door has asked for; `problems` gets in
+    words what cannot be kept.
     """
 
     def __init__(
-        self, clients: BrokerClients, door: Door, timers: Timers, spreading: Granting
+        self,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        problems: list[str],
+        door: Door,
+        timers: Timers,
+        spreading: Granting,
     ) -> None:
-        self._clients = clients
+        self._broker_id = broker_id
+        self._sessions = sessions
         self._door = door
         self._timers = timers
-        self._broker_id = clients.broker_id
+        self._journal: Journal | None = None
         # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
         self._waiting: dict[str, tuple[Journey, Waiting]] = {}
         # Brokers that were asked for a session in vain, since when; those heard of are not here.
         self._silent: dict[BrokerId, int] = {}
-        self._giving = Giving(clients, door, timers, self._stay)
+        self._giving = Giving(
+            broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
+        )
         send_item = self._giving.send_item
-        self.arriving = Arriving(clients, door, timers, spreading, send_item)
+        self.arriving = Arriving(
+            broker_id, sessions, subscriptions, problems, door, timers, spreading, send_item
+        )
         self.redirecting = Redirecting(timers, self._on_entered)
+        sessions.at_end = self._ended
+
+    def begin_journal(self, journal: Journal) -> None:
+        """From now on say what changes."""
+        self._journal = self.homes.journal = self._giving.journal = journal
 
     # --- what happens here --------------------------------------------------------------------
 
     def must_wait(
-        self, connection: Connection, connect: Connect, admission: Admission, now_us: int
+        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
     ) -> bool:
         """Whether the client's session is elsewhere, and has been asked for."""
         client_id = connect.client_id
@@ -131,9 +147,9 @@ class Roaming:
             client_id, now_us, is_kept=True, asked=home.broker, user=admission.user
         )
         wait_us = WAIT_US
-        if self._clients.journal is not None:
+        if self._journal is not None:
             # The client hears why before it is let go for taking too long.
-            timeout_us = self._clients.limits.connect_timeout_s * MICROSECONDS
+            timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
             wait_us = min(REMEMBERED_WAIT_US, timeout_us - ASK_AGAIN_US)
         waiting = Waiting(connection, admission, home.broker, now_us + wait_us)
         self._waiting[client_id] = (journey, waiting)
@@ -173,7 +189,7 @@ class Roaming:
         self.homes.put(client_id, home)
         self._entered[client_id] = (home.at_us, home.broker)
 
-    def ended(self, session: Session, now_us: int) -> None:
+    def _ended(self, session: Session, now_us: int) -> None:
         """A session has ended here."""
         client_id = session.client_id
         self._giving.withdraw(client_id)
@@ -183,7 +199,7 @@ class Roaming:
             del self._entered[client_id]
             self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
 
-    def dropped(self, session: Session) -> None:
+    def _gone(self, session: Session) -> None:
         """Another broker has all of a session."""
         home = self.homes.entry(session.client_id)
         if home is not None:
@@ -193,7 +209,7 @@ class Roaming:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
         self._silent.pop(broker, None)
         for client_id, (_, at_broker) in self._entered.items():
-            session = self._clients.session(client_id)
+            session = self._sessions.get(client_id)
             if at_broker == self._broker_id and session is not None:
                 self._tell(session, broker, now_us)
 
@@ -284,7 +300,7 @@ class Roaming:
         journey = (client_id, control.at_us)
         if self._entered.get(client_id, (0, "")) > stamp:
             return  # who connected later keeps the client
-        session = self._clients.session(client_id)
+        session = self._sessions.get(client_id)
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
             self._say(control.broker, Refused(journey), now_us)
@@ -328,7 +344,7 @@ class Roaming:
         if control.began_us == session.began_us:
             if move is None:
                 # The journal had lost that it went there: what it has is offered again.
-                let_go = self._clients.let_go(session.client_id, now_us)
+                let_go = self._sessions.let_go(session.client_id, now_us)
                 if let_go is not None:
                     journey = (control.client_id, control.at_us)
                     self._giving.give(let_go, control.broker, journey, now_us)
@@ -337,16 +353,16 @@ class Roaming:
             if move.target[0] != control.broker:
                 self._over(session, now_us)
         else:
-            let_go = self._clients.let_go(session.client_id, now_us)
+            let_go = self._sessions.let_go(session.client_id, now_us)
             if let_go is not None:
-                self._clients.end(let_go, now_us)
+                self._sessions.end(let_go, now_us)
 
     def _is_asked_for(self, session: Session, question: Entered, now_us: int) -> None:
         """Another broker wants a session that is here, or was given and is still kept."""
         journey = (question.client_id, question.at_us)
         move = self._giving.get(session.client_id)
         if move is None:
-            let_go = self._clients.let_go(session.client_id, now_us)
+            let_go = self._sessions.let_go(session.client_id, now_us)
             if let_go is not None:
                 self._giving.give(let_go, question.broker, journey, now_us)
             elif question.asked == self._broker_id:
@@ -362,7 +378,7 @@ class Roaming:
     def _over(self, session: Session, now_us: int) -> None:
         """A session that was given is over: its client has been let in to another."""
         session.will = None
-        self._clients.end(session, now_us)
+        self._sessions.end(session, now_us)
 
     def _on_refused(self, journey: Journey, now_us: int) -> None:
         client_id, at_us = journey
@@ -374,18 +390,18 @@ class Roaming:
                 del self._entered[client_id]
                 self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
             return
-        session = self._clients.session(client_id)
+        session = self._sessions.get(client_id)
         if session is not None and session.entered_us == at_us:
-            let_go = self._clients.let_go(
+            let_go = self._sessions.let_go(
                 client_id, now_us, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
             )
             if let_go is not None:
-                self._clients.end(let_go, now_us)
+                self._sessions.end(let_go, now_us)
 
     def _answer(self, journey: Journey, broker: BrokerId, now_us: int, *, is_last: bool) -> None:
         """Another broker asks what became of a session that it has sent."""
         client_id, at_us = journey
-        journal = self._clients.journal
+        journal = self._journal
         if journal is not None and journal.is_failing:
             return  # it is on no disk; the other asks again
         move = self.arriving.get(journey)
@@ -401,7 +417,7 @@ class Roaming:
         current, _ = self._waiting.get(client_id, (None, None))
         if current == journey:
             return
-        session, home = self._clients.session(client_id), self.homes.entry(client_id)
+        session, home = self._sessions.get(client_id), self.homes.entry(client_id)
         had_us = session.entered_us if session is not None else home.had_us if home else 0
         self._say(broker, Taken(journey) if had_us >= at_us else Declined(journey), now_us)
 
@@ -421,7 +437,7 @@ class Roaming:
             session.entered_us = at_us + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
             self._tell(session, EVERY_BROKER, now_us)
-        self._clients.resume(session, now_us)
+        self._sessions.restored(session, now_us)
 
     # --- a session comes ----------------------------------------------------------------------
 
@@ -429,7 +445,7 @@ class Roaming:
         """The session is here, or there is none."""
         journey = state.journey
         client_id = journey[0]
-        journal = self._clients.journal
+        journal = self._journal
         if waiting.connection.is_closed or (journal is not None and journal.is_failing):
             # Whoever has it keeps it.
             self._refuse(journey, "the broker cannot take the session now", now_us)
@@ -461,9 +477,9 @@ class Roaming:
 
     def _wait_no_more(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
         """The broker that has the session does not answer."""
-        if self._clients.journal is not None and not self._is_gone(waiting.home, now_us):
+        if self._journal is not None and not self._is_gone(waiting.home, now_us):
             reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
-            gone_s = self._clients.limits.silent_broker_s
+            gone_s = self._sessions.limits.silent_broker_s
             self._refuse(journey, f"{reason}anew if that lasts for {gone_s} s", now_us)
             return
         # It has died, and all its sessions with it.
@@ -475,7 +491,7 @@ class Roaming:
 
     def _is_gone(self, broker: BrokerId, now_us: int) -> bool:
         """Whether a broker has been asked in vain for so long that it counts as gone."""
-        gone_us = self._clients.limits.silent_broker_s * MICROSECONDS
+        gone_us = self._sessions.limits.silent_broker_s * MICROSECONDS
         return now_us - self._silent.get(broker, now_us) > gone_us
 
     def _refuse(self, journey: Journey, reason: str, now_us: int) -> None:
@@ -491,5 +507,4 @@ class Roaming:
 
 def _turn_away(waiting: Waiting, now_us: int) -> None:
     """A connection that waits is closed: its client has connected again."""
-    reason = "the client connected again elsewhere"
-    waiting.connection.disconnect(ReasonCode.SERVER_BUSY, reason, now_us)
+    waiting.connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)

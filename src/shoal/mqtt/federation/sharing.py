@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from zlib import crc32
 
 from shoal.matching import TopicError, TopicIndex
@@ -38,22 +38,18 @@ from shoal.mqtt.federation.controls import (
     Members,
     Shared,
     Took,
-    Where,
-    content_of,
     encode_control,
     message_of,
     shared_of,
-    where_of,
 )
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import GroupPut, TookEnd, TookPut
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.rows import Where, content_of, where_of
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.memory.journal import Journal
-    from shoal.mqtt.sessions.session import ClientSubscription, Session
-    from shoal.mqtt.sessions.subscriptions import Subscriptions
 
 # An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.
 TOOK_US = 60 * MICROSECONDS
@@ -134,7 +130,7 @@ class Sharing:
         # by then, it is not taken when the question comes again.
         self._declined: dict[tuple[Key, GroupName, bool], None] = {}
         self.journal: Journal | None = None
-        subscriptions.sharing = self
+        subscriptions.at_change = self.changed
 
     # --- what happens here --------------------------------------------------------------------
 

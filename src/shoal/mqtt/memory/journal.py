@@ -20,13 +20,10 @@ b''
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.door.network import write_body
 from shoal.mqtt.door.repeats import MAX_PUBLISHERS
-from shoal.mqtt.federation.controls import row_of
-from shoal.mqtt.federation.homes import Home, Homes
 from shoal.mqtt.memory.journal_records import (
     CamePut,
     GroupPut,
@@ -51,14 +48,12 @@ from shoal.mqtt.memory.journal_records import (
     encode_records,
 )
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.session import ClientSubscription, Outgoing, Session
+from shoal.mqtt.sessions.rows import row_of
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.sessions import Sessions
 
-if TYPE_CHECKING:
-    from shoal.mqtt.sessions.sessions import Sessions
-
-# Why something is refused while nothing can be written.
-CANNOT_WRITE = "the broker cannot write to its disk"
 # About what a record without a message takes.
 _RECORD_BYTES = 64
 
@@ -202,15 +197,13 @@ class Journal:
             self.neighbours[neighbour] = None
             self._records.append(NeighbourPut(neighbour))
 
-    def home(self, client_id: str, home: Home) -> None:
-        self._records.append(HomePut(client_id, *home))
+    def home(self, put: HomePut | HomeEnd) -> None:
+        """A client's session is at another broker, or no longer."""
+        self._records.append(put)
 
     def group(self, put: GroupPut | TookPut | TookEnd) -> None:
         """Another broker has told of its members, or a member here has a group's message."""
         self._records.append(put)
-
-    def home_ended(self, client_id: str) -> None:
-        self._records.append(HomeEnd(client_id))
 
     def _put_session(self, session: Session) -> None:
         session.is_remembered = True
@@ -267,7 +260,7 @@ class Journal:
         self,
         sessions: Sessions,
         retained: RetainedStore,
-        homes: Homes,
+        homes: Callable[[], Iterator[HomePut]],
         groups: Callable[[], Iterable[GroupPut | TookPut]],
     ) -> Iterator[int]:
         """Say all again, a record or two at each step, which yields about how many bytes.
@@ -281,7 +274,7 @@ class Journal:
         self,
         sessions: Sessions,
         retained: RetainedStore,
-        homes: Homes,
+        homes: Callable[[], Iterator[HomePut]],
         groups: Callable[[], Iterable[GroupPut | TookPut]],
     ) -> Iterator[int]:
         # At once: there are few, and what changes later is said later.
@@ -305,11 +298,9 @@ class Journal:
         for neighbour in tuple(self.neighbours):
             self._records.append(NeighbourPut(neighbour))
             yield _RECORD_BYTES
-        for client_id in tuple(homes):
-            home = homes.entry(client_id)
-            if home is not None:
-                self.home(client_id, home)
-                yield _RECORD_BYTES
+        for home in homes():
+            self.home(home)
+            yield _RECORD_BYTES
 
     def _restate_session(self, session: Session) -> Iterator[int]:
         if session.is_remembered:

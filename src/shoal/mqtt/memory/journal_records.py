@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import Will
-from shoal.mqtt.federation.controls import Qos, SubscriptionState, Where
+from shoal.mqtt.sessions.rows import Qos, SubscriptionState, Where
 from shoal.mqtt.sessions.session import Farewell
 
 PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

@@ -45,13 +45,11 @@ class Queue(Protocol):
 class Backlog:
     """Counts; `at_change` is called when the queues become full, and when they are no more."""
 
-    def __init__(
-        self, maximum_bytes: int = 2**62, at_change: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, maximum_bytes: int = 2**62) -> None:
         self.bytes = 0
         self.is_full = False
+        self.at_change: Callable[[], None] | None = None
         self._maximum_bytes = maximum_bytes
-        self._at_change = at_change
         # Sessions that have something waiting at QoS 0.
         self._at_0: dict[Queue, None] = {}
 
@@ -117,5 +115,5 @@ class Backlog:
         )
         if is_full != self.is_full:
             self.is_full = is_full
-            if self._at_change is not None:
-                self._at_change()
+            if self.at_change is not None:
+                self.at_change()

@@ -7,7 +7,8 @@ what they match is for nobody.  Those that are shared go at once: their groups c
 from __future__ import annotations
 
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.session import Outgoing, Session
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 

@@ -20,14 +20,11 @@ publications of all, so one reader would hold up everybody behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.sessions.outgoing import ClientConnection, ClientOutlet
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.connection.connection import Connection
-    from shoal.mqtt.sessions.session import Session
 
 # Who has taken nothing for so long does not read.
 READS_US = 2 * MICROSECONDS
@@ -40,6 +37,14 @@ SHORTEST_US = MICROSECONDS // 20
 PATIENCE_TIMER = "patience"
 
 
+class Reader(Protocol):
+    """A session; `took_us` is when its client last took something that waited."""
+
+    client_id: str
+    outlet: ClientOutlet | None
+    took_us: int
+
+
 class _Wait:
     """One publisher's: how long it may still wait, as of a time, and for whom it does."""
 
@@ -48,27 +53,27 @@ class _Wait:
     def __init__(self, now_us: int) -> None:
         self.left_us = LONGEST_US
         self.since_us = now_us
-        self.readers: dict[Session, None] = {}
+        self.readers: dict[Reader, None] = {}
 
 
 class Patience:
     """Who waits for whom; `find` has the session of a client of this broker."""
 
-    def __init__(self, timers: Timers, find: Callable[[str], Session | None]) -> None:
+    def __init__(self, timers: Timers, find: Callable[[str], Reader | None]) -> None:
         self._timers = timers
         self._find = find
-        self._waits: dict[Connection, _Wait] = {}
+        self._waits: dict[ClientConnection, _Wait] = {}
         # The clients that are behind, and who waits for them.
-        self._behind: dict[Session, dict[Connection, None]] = {}
+        self._behind: dict[Reader, dict[ClientConnection, None]] = {}
 
     @property
-    def behind(self) -> Iterator[Connection]:
+    def behind(self) -> Iterator[ClientConnection]:
         """The connections of clients that are behind: whether they read must be found out."""
         for session in self._behind:
             if session.outlet is not None:
                 yield session.outlet.connection
 
-    def sent(self, reader: Session, publisher: str, now_us: int) -> None:
+    def sent(self, reader: Reader, publisher: str, now_us: int) -> None:
         """A message waits for a client that is behind."""
         waiting = self._behind.setdefault(reader, {})
         if publisher == reader.client_id or now_us - reader.took_us > READS_US:
@@ -90,7 +95,7 @@ class Patience:
         wait.readers[reader] = None
         waiting[connection] = None
 
-    def caught_up(self, reader: Session, now_us: int) -> None:
+    def caught_up(self, reader: Reader, now_us: int) -> None:
         """The client is not behind any more, or is gone."""
         for connection in self._behind.pop(reader, ()):
             readers = self._waits[connection].readers
@@ -98,7 +103,7 @@ class Patience:
             if not readers:
                 self.go_on(connection, now_us)
 
-    def go_on(self, connection: Connection, now_us: int) -> None:
+    def go_on(self, connection: ClientConnection, now_us: int) -> None:
         """A publisher has waited long enough."""
         wait = self._waits[connection]
         for reader in wait.readers:
@@ -109,7 +114,7 @@ class Patience:
         connection.is_waiting = False
         self._timers.cancel((PATIENCE_TIMER, connection))
 
-    def left(self, connection: Connection, now_us: int) -> None:
+    def left(self, connection: ClientConnection, now_us: int) -> None:
         """A publisher is gone."""
         if connection in self._waits:
             self.go_on(connection, now_us)

@@ -18,17 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shoal.matching import TopicStore
 from shoal.mqtt.messages import Message
 
-if TYPE_CHECKING:
-    from shoal.mqtt.memory.journal import Journal
-
 # Removals remembered, so that a broker which missed one does not bring the message back.
 MAX_REMOVALS = 100_000
 MAX_REMOVAL_BYTES = 32 * 2**20
+
+
+class Memory(Protocol):
+    """Who is told what must not be forgotten (see `journal`)."""
+
+    def retained(self, message: Message) -> None: ...
 
 
 class RetainedStore:
@@ -41,7 +44,7 @@ class RetainedStore:
 
     def __init__(self, maximum: int, maximum_bytes: int = 2**62) -> None:
         # Is told what changes, if there is one.
-        self.journal: Journal | None = None
+        self.journal: Memory | None = None
         self.maximum = maximum
         self.maximum_bytes = maximum_bytes
         self._bytes = 0

@@ -17,32 +17,31 @@ Source: MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.3.2.2, 3.1.4 and 4.1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
 from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.leaving import Leaving
 from shoal.mqtt.sessions.patience import Patience
-from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.session import Memory, Session
 from shoal.mqtt.timers import Timers
-
-if TYPE_CHECKING:
-    from shoal.mqtt.memory.journal import Journal
 
 SESSION_TIMER = "session"
 WILL_TIMER = "will"
 # Until then a broker that starts has its links and its neighbours' subscriptions back, and
 # clients that only lost their connection to it have had time to come back.
 PAUSE_US = 5 * MICROSECONDS
+# Why a connection is closed whose client has another.
+ELSEWHERE = "the client connected again elsewhere"
 
 
 class Sessions:
     """Sessions by client identifier.
 
-    `publish` takes a will whose time has come; `forget` takes the subscriptions of a session that
-    has ended out of the index.  Timers carry (SESSION_TIMER or WILL_TIMER, client identifier).
+    `publish` takes a will whose time has come; `leaving` the subscriptions of sessions that have
+    ended.  Timers carry (SESSION_TIMER or WILL_TIMER, client identifier).
     """
 
     def __init__(
@@ -51,17 +50,21 @@ class Sessions:
         backlog: Backlog,
         timers: Timers,
         publish: Callable[[Message, int], object],
-        forget: Callable[[Session, int], None],
+        leaving: Leaving,
     ) -> None:
         self.limits = limits
-        self._backlog = backlog
+        self.backlog = backlog
         self._timers = timers
         self.patience = Patience(timers, self.get)
         self._publish = publish
-        self._forget = forget
+        self._leaving = leaving
+        # Hears that a session ends, in a network.
+        self.at_end: Callable[[Session, int], None] | None = None
+        # Publications that sessions which are here no more could not keep.
+        self._dropped = 0
         self._sessions: dict[str, Session] = {}
         # Is told what outlives its connection, if there is one.
-        self.journal: Journal | None = None
+        self.journal: Memory | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -78,10 +81,25 @@ class Sessions:
     def get(self, client_id: str) -> Session | None:
         return self._sessions.get(client_id)
 
+    def is_kept(self, client_id: str) -> bool:
+        """Whether a client has a session here that outlives its connection."""
+        session = self._sessions.get(client_id)
+        return session is not None and session.expiry_interval_s > 0
+
+    def is_anothers(self, client_id: str, user: str) -> bool:
+        """Whether a session here goes by that name, and is another user's."""
+        session = self._sessions.get(client_id)
+        return session is not None and not session.is_only_a_will and session.user != user
+
+    @property
+    def dropped(self) -> int:
+        """Publications that could not be kept."""
+        return self._dropped + sum(session.dropped for session in self)
+
     def add(self, client_id: str) -> Session:
         """A new session; its client comes to it next."""
         session = self._sessions[client_id] = Session(
-            client_id, self.limits, self._backlog, self.patience
+            client_id, self.limits, self.backlog, self.patience
         )
         return session
 
@@ -92,20 +110,38 @@ class Sessions:
 
     def drop(self, session: Session) -> None:
         """Take a session out without ending it: another broker has it now."""
+        self._forget(session)
+        self._leaving.add(session)
         self.suspend(session)
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
         session.will = None
+        if self.journal is not None:
+            self.journal.ended(session)
+
+    def _forget(self, session: Session) -> None:
+        self._dropped += session.dropped
+        session.forget_all()
+
+    def let_go(
+        self,
+        client_id: str,
+        now_us: int,
+        code: ReasonCode = ReasonCode.SESSION_TAKEN_OVER,
+        reason: str = ELSEWHERE,
+    ) -> Session | None:
+        """Close a client's connection, if there is one; its session, if that outlives it."""
+        session = self._sessions.get(client_id)
+        if session is not None and session.outlet is not None:
+            session.outlet.connection.disconnect(code, reason, now_us)
+            session = self._sessions.get(client_id)
+        return session
 
     def enter(
         self, connect: Connect, client_id: str, expiry_interval_s: int, now_us: int
     ) -> tuple[Session, bool]:
         """The session of a client that connects, and whether it was there before."""
-        session = self._sessions.get(client_id)
-        if session is not None and session.outlet is not None:
-            reason = "the client connected again elsewhere"
-            session.outlet.connection.disconnect(ReasonCode.SESSION_TAKEN_OVER, reason, now_us)
-            session = self._sessions.get(client_id)
+        session = self.let_go(client_id, now_us)
         if session is not None and (connect.clean_start or session.is_only_a_will):
             self.end(session, now_us)
             session = None
@@ -160,7 +196,10 @@ class Sessions:
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
         del self._sessions[client_id]
-        self._forget(session, now_us)
+        self._forget(session)
+        if self.at_end is not None:
+            self.at_end(session, now_us)
+        self._leaving.add(session)
         if self.journal is not None:
             self.journal.ended(session)
         self.publish_will(session, now_us)

@@ -34,9 +34,9 @@ from shoal.mqtt.content import (
     work_on,
 )
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.memory.journal import CANNOT_WRITE
+from shoal.mqtt.sessions.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.session import ClientSubscription, Outgoing, Session
+from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 
 _RETAIN_IF_NEW = 1

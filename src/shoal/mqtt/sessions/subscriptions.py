@@ -9,8 +9,7 @@ Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from shoal.matching import TopicIndex
 from shoal.model import Attributes
@@ -18,9 +17,6 @@ from shoal.mqtt.content import Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-
-if TYPE_CHECKING:
-    from shoal.mqtt.federation.sharing import Sharing
 
 _NO_ATTRIBUTES: Attributes = {}
 # Topics whose receivers are remembered until any subscription changes; then all are forgotten.
@@ -41,8 +37,8 @@ class Subscriptions:
         # Topics that content is asked for at, remembered as long.
         self._asks_for_content: dict[str, bool] = {}
         self._not_plain = 0
-        # In a network, who else has members of the groups here.
-        self.sharing: Sharing | None = None
+        # In a network, who sees to the groups: it is told which members come, leave or are gone.
+        self.at_change: Callable[[ClientSubscription], None] | None = None
 
     def add(self, subscription: ClientSubscription) -> bool:
         """Take in a subscription; whether it is new, and not one of the same name changed.
@@ -52,10 +48,10 @@ class Subscriptions:
         self._index.add(subscription, subscription.group, subscription.content)
         self._changed()
         self._not_plain += not subscription.is_plain
-        if subscription.shared and self.sharing is not None:
+        if subscription.shared and self.at_change is not None:
             self._index.remove(subscription)  # it is one that is allowed
         elif self._door is not None:
-            self._door.added(subscription)
+            self._door.added(subscription.wanted_topics, subscription.content)
         session = subscription.session
         known = session.subscriptions.get(subscription.text)
         if known is not None:
@@ -148,8 +144,8 @@ class Subscriptions:
         return tuple(self._groups.get(name, ()))
 
     def _tell(self, subscription: ClientSubscription) -> None:
-        if self.sharing is not None:
-            self.sharing.changed(subscription)
+        if self.at_change is not None:
+            self.at_change(subscription)
 
     def _changed(self) -> None:
         self._receivers.clear()
@@ -159,7 +155,7 @@ class Subscriptions:
         self._changed()
         self._not_plain -= not subscription.is_plain
         if self._door is not None and not subscription.shared:
-            self._door.removed(subscription)
+            self._door.removed(subscription.wanted_topics, subscription.content)
         if subscription in self._index:
             self._index.remove(subscription)
         if subscription.shared:
@@ -173,7 +169,7 @@ class Subscriptions:
 
     def _settle(self, members: dict[ClientSubscription, None]) -> None:
         """Have exactly those members in the index who are connected, or all if nobody is."""
-        if self.sharing is not None:
+        if self.at_change is not None:
             return
         present = [member for member in members if member.session.outlet is not None]
         chosen = set(present or members)
