@@ -33,7 +33,7 @@ from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscrib
 from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
-from shoal.mqtt.repeats import Repeats
+from shoal.mqtt.door.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.batches import joined
