@@ -26,7 +26,7 @@ from shoal.broker.link_inbox import Debt, LinkInbox
 from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
 from shoal.broker.link_pulse import Pulse
 from shoal.broker.link_spool import Spool
-from shoal.broker.messages import EXCHANGE, Carrier, Message
+from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
 
 
@@ -110,7 +110,7 @@ class LinkTraffic:
 
     def _put(self, message: Message, custody: Custody | None) -> bool:
         """Keep a message to be sent; False when too much is kept."""
-        passes = isinstance(message, EXCHANGE)
+        passes = message.introduces
         frames = self._frames.of(message)
         # Of a batch in parts, each counts for about its share.
         count = len(message.publications) if isinstance(message, Carrier) else 1
