@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from shoal.runtime.doors.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.joining import Join, join_once
@@ -125,7 +126,12 @@ class BrokerService:
         )
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
-        self.admin = AdminServer(self.status, self.missing)
+        # Told that the broker has left its network for good: its process is to end.
+        self.at_left: Callable[[], None] = _nobody_is_told
+        self.leaving = Leaving(
+            self.node, self.door, self.links, self.directory, self._servers, self._has_left
+        )
+        self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
@@ -196,6 +202,10 @@ class BrokerService:
             if getattr(network, key) != getattr(self.network, key)
         ]
 
+    def _has_left(self) -> None:
+        self._overlay.forget()
+        self.at_left()
+
     def _is_elsewhere(self, where: Whereabouts) -> None:
         """A broker has joined, moved or left."""
         server = _server(where)
@@ -213,6 +223,7 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Drain and close."""
+        await self.leaving.stop()
         self.door.shut_down()
         self.node.flush()
         try:
@@ -275,6 +286,7 @@ class BrokerService:
                 for each in self.directory
                 if not each.has_left
             ],
+            "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
             "is_holding": self.node.is_holding,
             "tables": tables,
             "mqtt": {
@@ -294,6 +306,10 @@ class BrokerService:
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
         }
+
+
+def _nobody_is_told() -> None:
+    """Until there is somebody to tell."""
 
 
 def _server(where: Whereabouts) -> str:

@@ -59,6 +59,7 @@ async def _serve(
     join: Join | None,
 ) -> None:
     service = BrokerService(network, name, join)
+    service.at_left = stop.set
     if read_again is not None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)

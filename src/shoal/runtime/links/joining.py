@@ -22,6 +22,11 @@ class Join(NamedTuple):
 
 
 def join_once(overlay: Overlay, given: Sequence[BrokerId], join: Join, now_us: int) -> None:
-    """Give a new broker its link; one that has or had links keeps to those."""
-    if not (given or overlay.links or overlay.ended):
+    """Give a new broker its link; one that has or had links keeps to those.
+
+    `given` are its links by the network file, in whose place it joins.
+    """
+    if not (overlay.links or overlay.ended):
+        for neighbour in given:
+            overlay.has_ended(neighbour, 0)
         overlay.opened(join.broker, now_us, str(join.address))

@@ -95,6 +95,13 @@ class Overlay:
         self.brokers[where.name] = where
         self._write()
 
+    def forget(self) -> None:
+        """The broker has left: if it ever comes again, it is a new one."""
+        for each in (self.links, self.ended, self.brokers):
+            each.clear()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
     def _write(self) -> None:
         if self._path is None:
             return
