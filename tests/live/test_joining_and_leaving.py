@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from pathlib import Path
 
-from tests.runtime.processes import Client, Processes, processes, wait_until
+from tests.runtime.processes import SHOAL, Client, Processes, processes, wait_until
+
+COUNT = 400
 
 
 def links(network: Processes, name: str) -> dict[str, str]:
@@ -53,3 +57,42 @@ def test_a_broker_joins_and_the_overlay_outlives_restarts(tmp_path: Path) -> Non
             assert moved.session_present == back.session_present == [True]
             back.paho.publish("a/d", b"again", qos=1).wait_for_publish(10)
             gets(moved, b"again")
+
+
+def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, and QoS 2 comes once, for who is there and who is away."""
+    with processes(tmp_path, 2) as network:
+        network.join("B9", "B2")
+        away = network.client("B9", "away").connect()
+        away.subscribe("a", 2)
+        away.disconnect()
+        with network.client("B9", "there") as there, network.client("B1", "p") as publisher:
+            there.subscribe("a", 2)
+            said = [
+                publisher.paho.publish("a", b"%d" % number, qos=2) for number in range(COUNT // 2)
+            ]
+            leaving = leave(network, "B9")
+            for number in range(COUNT // 2, COUNT):
+                said.append(publisher.paho.publish("a", b"%d" % number, qos=2))
+                time.sleep(0.002)
+            assert leaving.wait(60) == 0
+            assert network.running.pop("B9").wait(10) == 0
+            for each in said:
+                each.wait_for_publish(10)
+            before = list(there.payloads)
+        assert links(network, "B2") == {"B1": "up"}
+        assert brokers(network, "B1") == {"B1", "B2"}
+        assert leave(network, "B9").wait(20) == 2, "it is there no more"
+        with network.client("B1", "away") as back, network.client("B2", "there") as again:
+            assert back.session_present == again.session_present == [True]
+            wait_until(lambda: len(back.payloads) >= COUNT)
+            wait_until(lambda: len(before) + len(again.payloads) >= COUNT)
+        everything = [b"%d" % number for number in range(COUNT)]
+        assert back.payloads == everything
+        assert sorted(before + again.payloads, key=int) == everything
+
+
+def leave(network: Processes, name: str) -> subprocess.Popen[str]:
+    admin = network.network.broker(name).admin
+    command = (*SHOAL, "leave", str(network.path), "--broker", name, "--admin", admin)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
