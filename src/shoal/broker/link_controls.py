@@ -19,10 +19,13 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", arra
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, or a courier (`shoal.broker.courier`)."""
+    """What a connection is for: a link of the overlay, a courier (`shoal.broker.courier`), or only
+    to see how far the other broker is.
+    """
 
     LINK = "link"
     COURIER = "courier"
+    PROBE = "probe"
 
 
 class Hello(Control, frozen=True):

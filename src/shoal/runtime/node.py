@@ -231,11 +231,10 @@ class Node:
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            monitor = self.watching.monitor
-            if monitor is not None:
+            if self.watching.is_on:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
-                monitor.handled(publications, waited_us, done_us - now_us)
+                self.watching.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
         if custody is not None:
             custody.settle()

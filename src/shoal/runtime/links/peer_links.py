@@ -32,6 +32,7 @@ from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
 from shoal.runtime.links.peer_connections import Door, EndedError, PeerConnection
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
+from shoal.runtime.links.probing import probe
 from shoal.runtime.node import Node, Phase
 from shoal.runtime.pauses import Rounds
 from shoal.runtime.storage.overlay_file import Overlay
@@ -378,7 +379,13 @@ class PeerLinks:
             connection.hand_to(self.couriers)
             self.couriers.greeted(connection, hello)
             return
-        self._check(connection, hello)
+        check_peer(connection, hello, self._node.id, self._settings)
+        if hello.purpose is Purpose.PROBE:
+            connection.say(probe(self._node.id, self._settings))
+            connection.close()
+            return
+        if hello.purpose is not Purpose.LINK:
+            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
         link = self._by_connection.get(connection)
         if link is None:
             link = self._links.get(hello.broker)
@@ -437,11 +444,6 @@ class PeerLinks:
         """The other end has the link last: so it does."""
         if not link.is_lasting or (link.session.opened_us or 0) < opened_us:
             self._make_last(link, opened_us)
-
-    def _check(self, connection: PeerConnection, hello: Hello) -> None:
-        if hello.purpose is not Purpose.LINK:
-            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
-        check_peer(connection, hello, self._node.id, self._settings)
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
         link = self._by_connection.get(connection)
