@@ -63,6 +63,7 @@ class RandomNetwork:
             link_faults=LinkFaults(loss=0.05, jitter_us=40_000) if lossy else None,
             is_patient=patient,
         )
+        self.homes = self._homes()
         self.publications: list[Publication] = []
         self.interests: list[tuple[TimedSubscription, str]] = []
         self.kept_advertisements: list[Advertisement] = []
@@ -74,11 +75,15 @@ class RandomNetwork:
 
     # --- clients ------------------------------------------------------------------------------
 
+    def _homes(self) -> list[str]:
+        """The brokers that clients are at."""
+        return self.brokers
+
     def _add_publisher(self, client: str) -> None:
         """Advertisements that come and go; a stream of publications that they promise."""
         random = self.random
         self.publishers.append(client)
-        self.world.add_publisher(client, random.choice(self.brokers), f"place of {client}")
+        self.world.add_publisher(client, random.choice(self.homes), f"place of {client}")
         spans = []
         for number in range(random.randint(1, 3)):
             name, limit = random.choice(CLASSES), random.choice([30, 60, 100])
@@ -119,7 +124,7 @@ class RandomNetwork:
             subscription = Subscription(
                 id=f"{client}.S{number}", client=client, filter=parse(self._filter_text())
             )
-            broker = random.choice(self.brokers)
+            broker = random.choice(self.homes)
             from_us = random.choice([0, random.randint(0, 40 * SECOND_US)])
             until_us = None
             if random.random() < 0.4:
@@ -171,7 +176,7 @@ class RandomNetwork:
         if oracle is None:
             return []
         picture = Picture(
-            self.links,
+            self.world.links or self.links,
             [
                 (advertisement, self.world.publisher_broker(advertisement.publisher))
                 for advertisement in self.kept_advertisements

@@ -13,6 +13,7 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.tracer import TracerFactory
 from shoal.overlays.system import System
+from shoal.overlays.tree.messages import LEAVING
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
 
@@ -37,7 +38,7 @@ def relocating(
         name=name,
         strategy=at_broker,
         parameters=parameters,
-        messages=(*MESSAGES, *messages),
+        messages=(*LEAVING, *MESSAGES, *messages),
         stores=True,
         decides_after=decides_after,
         oracle=table_problems,
