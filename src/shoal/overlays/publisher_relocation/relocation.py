@@ -87,6 +87,9 @@ class Relocation(BaseStrategy):
         if type(message) is PublicationBatch:
             self._forward(message.publications, message.hops, neighbour, now_us, out)
             return
+        if isinstance(message, LeavingMessage):
+            self.tree.receive(neighbour, message, now_us, out)
+            return
         self.tree.heard()
         match message:
             case MigrationUpdate():
@@ -109,7 +112,7 @@ class Relocation(BaseStrategy):
             case Unsubscribe(subscription_id):
                 if not self.migrations.unsubscribed(neighbour, subscription_id):
                     self.tree.receive(neighbour, message, now_us, out)
-            case Advertise() | SubscriptionsSaid() | LeavingMessage():
+            case Advertise() | SubscriptionsSaid():
                 self.tree.receive(neighbour, message, now_us, out)
             case _:
                 self.tracer.receive(neighbour, message, now_us, out)
