@@ -35,10 +35,11 @@ from shoal.broker.messages import (
 )
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.flushing import Phase
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Rounds
 
 TICK_S = 0.5

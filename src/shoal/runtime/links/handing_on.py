@@ -118,13 +118,11 @@ class HandingOn:
             self.hand_on(link)
             self.see_to_room()
             self._to_flush(link)
-            self._node.schedule_flush()
 
     def _settle(self, link: Link, debt: Debt) -> None:
         """All that came of some messages of a neighbour is settled."""
         if link.session.settle(debt):
             self._to_flush(link)
-            self._node.schedule_flush()
 
     def see_to_room(self) -> None:
         """Hand on what was held back while a link was full, if it is not any more."""

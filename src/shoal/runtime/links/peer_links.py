@@ -26,14 +26,16 @@ from shoal.broker.link_states import OutOfStepError, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
-from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.addresses import Address
+from shoal.runtime.flushing import Phase
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
-from shoal.runtime.links.peer_connections import Door, EndedError, PeerConnection
+from shoal.runtime.links.joining import take_up
+from shoal.runtime.links.peer_connections import Door, PeerConnection
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Rounds
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
@@ -160,32 +162,22 @@ class PeerLinks:
             return  # when it stops it would go on beside the broker that takes its place
         if link is not None and link.is_kept:
             if is_lasting and not link.is_lasting:
-                self._make_last(link, self._opened_us(neighbour), address)
+                self._make_last(
+                    link, self.overlay.stamp(neighbour, self._node.clock.now_us()), address
+                )
             return
-        if not self._is_known(neighbour, address):
+        if not self._dialling.knows(neighbour, address):
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
             return
         if link is None or link.is_gone:
-            opened_us = self._opened_us(neighbour) if is_lasting else None
+            opened_us = (
+                self.overlay.stamp(neighbour, self._node.clock.now_us()) if is_lasting else None
+            )
             link = self._add(neighbour, is_lasting=is_lasting, opened_us=opened_us)
             if opened_us is not None:
                 self.overlay.opened(neighbour, opened_us, address)
         link.address = address
         self._dialling.dial(link)
-
-    def _opened_us(self, neighbour: BrokerId) -> int:
-        """When a link is opened now: later than any before it that has ended."""
-        return max(self._node.clock.now_us(), self.overlay.ended.get(neighbour, 0) + 1)
-
-    def _is_known(self, neighbour: BrokerId, address: str) -> bool:
-        """Whether it is known where a broker is."""
-        if neighbour in self._settings.addresses:
-            return True
-        try:
-            read_address(address)
-        except ValueError:
-            return False
-        return True
 
     def _make_last(self, link: Link, opened_us: int, address: str = "") -> None:
         """A link that is there outlives restarts from now on."""
@@ -199,8 +191,7 @@ class PeerLinks:
                 self.overlay.ends(neighbour)
             self._changed(link, link.session.end())
             self._dialling.see_to(link)
-            self._to_flush[link] = None
-            self._node.schedule_flush()
+            self._flush_soon(link)
 
     def ready(self, neighbour: BrokerId) -> None:
         if self._spools is not None:
@@ -241,6 +232,7 @@ class PeerLinks:
 
     def _flush_soon(self, link: Link) -> None:
         self._to_flush[link] = None
+        self._node.schedule_flush()
 
     def flush(self) -> None:
         """One write for each link that has something to say."""
@@ -288,14 +280,11 @@ class PeerLinks:
     def _changed(self, link: Link, changes: list[LinkChanged]) -> None:
         """A link came up, failed or ended: first that, then what its end left unsettled."""
         if link.is_gone and changes:
-            neighbour, connection = link.session.neighbour, link.connection
             if link.is_lasting:
-                self.overlay.has_ended(neighbour, link.session.opened_us or 0)
+                self.overlay.has_ended(link.session.neighbour, link.session.opened_us or 0)
                 if self._spools is not None:
-                    self._spools.forget(neighbour)
-            if connection is not None:
-                self._to_flush[link] = None
-                self._node.schedule_flush()
+                    self._spools.forget(link.session.neighbour)
+            self._flush_soon(link)
         self._node.changed(changes)
         self._node.returned(link.session.neighbour, link.session.returned())
 
@@ -402,8 +391,8 @@ class PeerLinks:
         link.connections += 1
         if self.directory is not None:
             link.session.tell(self.directory)
-        if hello.opened_us and not link.is_gone:
-            self._agree(link, hello.opened_us)
+        if (hello.opened_us or 0) > (link.session.opened_us or 0) and not link.is_gone:
+            self._make_last(link, hello.opened_us or 0)  # so it does for the other end
         if link.is_lasting and not link.is_gone and self._spools is not None:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
@@ -425,25 +414,12 @@ class PeerLinks:
         connection.say(link.session.hello())
 
     def _let_in(self, hello: Hello) -> Link:
-        """The link that a broker offers to which there is none; EndedError, WireError if not."""
-        neighbour, opened_us = hello.broker, hello.opened_us
-        is_over = opened_us is not None and self.overlay.is_over(neighbour, opened_us)
-        if hello.ends or is_over:
-            raise EndedError(f"the link to broker {neighbour!r} has ended")
-        if opened_us and not self._settings.takes_joiners:
-            raise WireError(f"{self._node.id} is alone in its network file, it must list another")
-        if opened_us:
-            link = self._add(neighbour, is_lasting=True, opened_us=opened_us)
-            self.overlay.opened(neighbour, opened_us)
-            return link
-        if self._settings.open_to_all and neighbour in self._settings.addresses:
-            return self._add(neighbour, is_lasting=False, opened_us=None)
-        raise WireError(f"{self._node.id} has no link to broker {neighbour!r}")
-
-    def _agree(self, link: Link, opened_us: int) -> None:
-        """The other end has the link last: so it does."""
-        if not link.is_lasting or (link.session.opened_us or 0) < opened_us:
-            self._make_last(link, opened_us)
+        """The link that a broker offers to which there is none; WireError if it is not taken up."""
+        opened_us = take_up(hello, self._node.id, self.overlay, self._settings)
+        link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
+        if opened_us is not None:
+            self.overlay.opened(hello.broker, opened_us)
+        return link
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
         link = self._by_connection.get(connection)
@@ -460,8 +436,7 @@ class PeerLinks:
         self._handing.hand_on(link)
         self._changed(link, changes)
         self._handing.see_to_room()
-        self._to_flush[link] = None
-        self._node.schedule_flush()
+        self._flush_soon(link)
 
     def closed(self, connection: PeerConnection) -> None:
         self._strangers.discard(connection)
