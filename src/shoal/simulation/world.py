@@ -200,7 +200,8 @@ class World:
         node = self.brokers.get(broker)
         if node is not None:
             self._refuge.empty(now_us, broker)
-            node.bring(now_us, Leave())
+            if all(each in node.links for each in self._wiring.neighbours(broker)):
+                node.bring(now_us, Leave())
             self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
 
     def left(self, broker: BrokerId) -> None:
