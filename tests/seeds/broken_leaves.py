@@ -61,9 +61,9 @@ class BrokenLeave(RandomNetwork):
         way = path(self.links, published.broker, homes[interest.subscription.id])
         return not self._parts.isdisjoint(way)
 
-    def run(self) -> list[str]:
+    def run(self, until_us: int | None = None) -> list[str]:
         # Who publishes while its broker comes back is refused, as with any crash.
-        problems = [each for each in super().run() if not each.startswith("refused: ")]
+        problems = [each for each in super().run(until_us) if not each.startswith("refused: ")]
         if self.leaver not in self.world.departures:
             problems.append(f"{self.leaver} has not left")
         check_tree(sorted(self.world.brokers), self.world.links)

@@ -94,7 +94,9 @@ class World:
         self._message_costs = message_costs
         self._window_us = window_us
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._refuge = Refuge(self.queue, self._publishers, self._wiring.neighbours, self._ask)
+        self._refuge = Refuge(
+            self.queue, self._publishers, self.brokers, self._wiring.neighbours, self._ask
+        )
         given = list(links)
         for ends in given:
             self._wiring.make_lasting(ends)

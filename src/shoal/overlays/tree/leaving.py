@@ -1,9 +1,10 @@
 """How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
 
 It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, and
-nobody away who may come back, for a minute at most.  A leaf then ends its link.  An inner broker prepares its neighbours, one of which is the centre, stops
-them, and asks again in turn until nothing came in between: tables that answer each other are said.
-Then it hands over.  Its links to the others end as these move, the link to the centre last.
+nobody away who may come back, for a minute at most.  A leaf then ends its link.  An inner broker
+prepares its neighbours, one of which is the centre, stops them, and asks again in turn until
+nothing came in between: tables that answer each other are said.  Then it hands over.  Its links to
+the others end as these move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
