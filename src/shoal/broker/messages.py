@@ -66,8 +66,13 @@ class SubscriptionsSaid(Message, frozen=True):
     """
 
 
+class TableMessage(Message, frozen=True):
+    """Base of what a system's own brokers say of their tables when a link has come up."""
+
+
 # What neighbours say when a link has come up, before they send each other anything else.
 EXCHANGE = (
+    TableMessage,
     Advertise,
     Unadvertise,
     Subscribe,

@@ -15,7 +15,7 @@ import msgspec
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
-from shoal.overlays.shapes import TREE, Link, Shape
+from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
 
 MAX_BROKERS = 200
 
@@ -80,6 +80,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
     strategy       builds it at a broker
     shape          which links its brokers have
+    links          which links just these brokers have by the parameters, if these say it; else any
+                   of the shape; TopologyError says what of the parameters is wrong
     parameters     the type of what sets it, with its defaults; a scenario and a network file have
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
@@ -95,6 +97,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     strategy: Callable[[BrokerContext, Any], Strategy]
     shape: Shape = TREE
+    links: Callable[[Any, Sequence[BrokerId]], Sequence[Link]] | None = None
     parameters: type[msgspec.Struct] = NoParameters
     messages: Vocabulary = ()
     size: type[Size] = Brokers
@@ -104,3 +107,24 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None
+
+    def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
+        """The links of these brokers where nobody names any; TopologyError if there are none."""
+        if self.links is None:
+            return self.shape.make(brokers)
+        return self.links(self.parameters() if parameters is None else parameters, brokers)
+
+    def check_links(
+        self, parameters: Any, brokers: Sequence[BrokerId], links: Sequence[Link]
+    ) -> None:
+        """TopologyError unless brokers of this system may have just these links."""
+        wanted = () if self.links is None else self.make_links(parameters, brokers)
+        there = {frozenset(link) for link in links}
+        for left, right in wanted:
+            if frozenset((left, right)) not in there:
+                raise TopologyError(f"link {left} - {right} is missing; {self.name} needs it")
+        self.shape.check(brokers, links)
+        extra = there - {frozenset(link) for link in wanted} if wanted else ()
+        for left, right in links:
+            if frozenset((left, right)) in extra:
+                raise TopologyError(f"link {left} - {right} is none of {self.shape.name}")

@@ -18,6 +18,7 @@ the broker that reads it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -299,7 +300,19 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     parameters = {name: getattr(systems, name) for name in given}
     own = [key for key in Network.__struct_fields__ if key != "parameters"]
     network = typed_toml.convert(data, Network, label, known=[*own, *SYSTEMS])
-    return msgspec.structs.replace(network, parameters=parameters)
+    network = msgspec.structs.replace(network, parameters=parameters)
+    return network if "links" in data else _with_links(network)
+
+
+def _with_links(network: Network) -> Network:
+    """With the links that the system's parameters say, if they do; else it has none."""
+    system, names = SYSTEMS[network.system], [broker.name for broker in network.brokers]
+    if system.links is None:
+        return network
+    with suppress(TopologyError):  # `problems` says it
+        links = system.make_links(network.system_parameters, names)
+        return msgspec.structs.replace(network, links=tuple(links))
+    return network
 
 
 def dump_network(network: Network) -> str:
@@ -324,7 +337,8 @@ def problems(network: Network) -> list[str]:
             found.append(f"links[{place}]: joins {left!r} to itself")
     if not found:
         try:
-            SYSTEMS[network.system].shape.check(names, network.links)
+            system = SYSTEMS[network.system]
+            system.check_links(network.system_parameters, names, network.links)
         except TopologyError as error:
             found.append(f"links: {error}")
     found += _address_problems(network)

@@ -1,0 +1,90 @@
+"""What OctopiA's brokers say to each other.
+
+In a cluster every broker's *table* travels to all others: its subscriptions, and the region that it
+links up to.  A table has a version, so that whatever way it comes, and how often, the newest holds.
+Between clusters advertisements go to one broker of each other cluster, and bits come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.broker.messages import Carrier, Message, TableMessage
+from shoal.model import AdvertisementId, Subscription, SubscriptionId
+
+
+class Notification(Carrier, frozen=True):
+    """Publications on their way; `hops` counts the links travelled so far.
+
+    owed   bits of the clusters that the receiver must see to, beside its own (CIV-N)
+    only   the regions whose subscribers this copy is for, where others have one already; none: all
+           that the receiver leads to
+    """
+
+    hops: int
+    owed: int = 0
+    only: tuple[int, ...] = ()
+
+
+class HomeTable(TableMessage, frozen=True):
+    """The table of the broker of `region` in this cluster, all of it."""
+
+    region: int
+    version: int
+    up: int | None
+    subscriptions: tuple[Subscription, ...]
+
+
+class HomeChange(TableMessage, frozen=True):
+    """What has changed in the table of the broker of `region`, since the version before."""
+
+    region: int
+    version: int
+    up: int | None
+    added: tuple[Subscription, ...] = ()
+    removed: tuple[SubscriptionId, ...] = ()
+
+
+class TablesKnown(TableMessage, frozen=True):
+    """To a broker of this cluster, when a link comes up: which tables are known, by region."""
+
+    versions: Mapping[int, int]
+
+
+class TableWanted(TableMessage, frozen=True):
+    """To a broker of this cluster: a change came to a table that is not known here."""
+
+    region: int
+
+
+class TablesSaid(TableMessage, frozen=True):
+    """All tables that are newer than what the receiver knew have been said, and none is awaited."""
+
+
+class BitSet(TableMessage, frozen=True):
+    """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET)."""
+
+    advertisement_id: AdvertisementId
+
+
+class BitCleared(TableMessage, frozen=True):
+    """From a secondary broker to the host: it does not any more (ours; the paper only sets)."""
+
+    advertisement_id: AdvertisementId
+
+
+class BitsSaid(TableMessage, frozen=True):
+    """From a secondary broker to the host: all bits of what was advertised have been said."""
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Notification,
+    HomeTable,
+    HomeChange,
+    TablesKnown,
+    TableWanted,
+    TablesSaid,
+    BitSet,
+    BitCleared,
+    BitsSaid,
+)
