@@ -20,7 +20,7 @@ TIMER: TimerKey = ("exchange",)
 
 
 class Exchange:
-    """`primaries` and `secondaries` are the brokers, in this cluster and in others, that it waits for."""
+    """`primaries`, of this cluster, and `secondaries`, of others, are who it waits for."""
 
     def __init__(self, primaries: Iterable[BrokerId], secondaries: Iterable[BrokerId]) -> None:
         self._primaries = dict.fromkeys(primaries)
@@ -46,8 +46,8 @@ class Exchange:
     def waited(self, now_us: int, out: list[Effect]) -> list[BrokerId]:
         """The timer fired; who has not come and is waited for no longer."""
         is_over = now_us >= self._give_up_at_us
-        missing = [each for each in (*self._primaries, *self._secondaries)]
-        missing = [each for each in missing if each not in self._linked]
+        expected = (*self._primaries, *self._secondaries)
+        missing = [each for each in expected if each not in self._linked]
         gone = [each for each in missing if is_over or each not in self._former]
         for broker in gone:
             self.heard(broker)

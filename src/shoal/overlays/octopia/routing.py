@@ -38,6 +38,11 @@ from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 
 TIMER: TimerKey = ("patience",)
+# What is missed where nobody is linked up to; the others are clusters.
+UP = -1
+# Sets of homes that are remembered with their ways: some MB.
+MAX_REACHES = 10_000
+
 Publications = tuple[RoutedPublication, ...]
 
 
@@ -93,8 +98,9 @@ class Routing:
         self._reaches: dict[tuple[object, ...], Reach] = {}
         self._kept: dict[Key, list[Kept]] = {}
         self._number = 0
-        # Since when there is no way to brokers of this cluster, and to other clusters.
-        self._gone_us: dict[BrokerId | int, int] = {}
+        # When brokers' links last changed; since when nobody is used for a purpose.
+        self._gone_us: dict[BrokerId, int] = {}
+        self._missed_us: dict[int, int] = {}
         self._started_us = 0
         self._is_timer_set = False
         self.diverted = 0
@@ -180,6 +186,8 @@ class Routing:
     ) -> Reach:
         found = self._reaches.get((wanted, source, regions))
         if found is None:
+            if len(self._reaches) > MAX_REACHES:
+                self._reaches.clear()
             found = self._reaches[wanted, source, regions] = self._look(wanted, source, regions)
         return found
 
@@ -281,15 +289,26 @@ class Routing:
     def _on(self, region: int) -> BrokerId | int:
         """What is missed where a region is out of reach: the next broker on the way, or the top."""
         next_region = self._tables.next_region(region)
-        return -1 if next_region is None else self._product.broker(next_region, self._cluster)
+        return UP if next_region is None else self._product.broker(next_region, self._cluster)
 
     def _is_hopeless(self, missed: BrokerId | int, now_us: int) -> bool:
-        gone_us = self._gone_us.get(missed, self._started_us)
-        return now_us - gone_us > self._parameters.patience_us
+        if isinstance(missed, str):
+            since_us = self._gone_us.get(missed, self._started_us)
+        else:
+            since_us = self._missed_us.get(missed, now_us)
+        return now_us - since_us > self._parameters.patience_us
 
-    def gone(self, missed: BrokerId | int, now_us: int) -> None:
-        """A broker of this cluster, or the entry to another, is gone."""
-        self._gone_us[missed] = now_us
+    def gone(self, broker: BrokerId, now_us: int) -> None:
+        """A broker's link came up, or is gone."""
+        self._gone_us[broker] = now_us
+
+    def missed(self, what: int, now_us: int) -> None:
+        """Nobody is used to enter a cluster, or to link up (`UP`), maybe since earlier."""
+        self._missed_us.setdefault(what, now_us)
+
+    def found(self, what: int) -> None:
+        """Somebody is."""
+        self._missed_us.pop(what, None)
 
     def changed(self, now_us: int, out: list[Effect]) -> None:
         """Links or tables have changed: what is kept may have a way now."""
@@ -299,9 +318,7 @@ class Routing:
             out.append(Continue(key))
             for part in parts:
                 regions = frozenset(part.regions)
-                self._go(
-                    part.publications, part.hops, None, part.owed, regions, now_us, out, key
-                )
+                self._go(part.publications, part.hops, None, part.owed, regions, now_us, out, key)
             if key not in self._kept:
                 out.append(Settled(key))
         if kept:
@@ -314,9 +331,6 @@ class Routing:
         if self._kept and not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + self._parameters.retry_us))
-
-    def subscriptions_changed(self) -> None:
-        """Other regions may want what they did not before."""
 
 
 def _again(routed: RoutedPublication) -> RoutedPublication:

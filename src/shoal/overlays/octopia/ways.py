@@ -55,7 +55,8 @@ def copies(
     found = dict.fromkeys(inner, 0)
     if not entries and not missing:
         return found
-    congested, free = [], []
+    congested: list[tuple[int, BrokerId]] = []
+    free: list[tuple[int, BrokerId]] = []
     for cluster, neighbour in entries.items():
         (congested if cost(neighbour) > threshold else free).append((cluster, neighbour))
     found |= dict.fromkeys((neighbour for _, neighbour in free), 0)
