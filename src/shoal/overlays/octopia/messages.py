@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.broker.messages import Carrier, Message, TableMessage
-from shoal.model import AdvertisementId, Subscription, SubscriptionId
+from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
 
 
 class Notification(Carrier, frozen=True):
     """Publications on their way; `hops` counts the links travelled so far.
 
     owed   bits of the clusters that the receiver must see to, beside its own (CIV-N)
-    only   the regions whose subscribers this copy is for, where others have one already; none: all
+    only   the regions whose subscribers this copy is for, where others have one already; None: all
            that the receiver leads to
     """
 
     hops: int
     owed: int = 0
-    only: tuple[int, ...] = ()
+    only: tuple[int, ...] | None = None
 
 
 class HomeTable(TableMessage, frozen=True):
@@ -77,6 +77,28 @@ class BitsSaid(TableMessage, frozen=True):
     """From a secondary broker to the host: all bits of what was advertised have been said."""
 
 
+class Probe(Message, frozen=True):
+    """Behind a publisher's publications, wherever they may be: is all before it through?
+
+    broker, number  name it
+    owed            bits of the clusters to which the receiver passes it on, as them
+    spreads         it goes on to all of the receiver's cluster
+    """
+
+    broker: BrokerId
+    number: int
+    publisher: ClientId
+    owed: int
+    spreads: bool
+
+
+class ProbePassed(Message, frozen=True):
+    """To whom the probe came from: it has been everywhere from here on."""
+
+    broker: BrokerId
+    number: int
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Notification,
     HomeTable,
@@ -87,4 +109,6 @@ MESSAGES: tuple[type[Message], ...] = (
     BitSet,
     BitCleared,
     BitsSaid,
+    Probe,
+    ProbePassed,
 )

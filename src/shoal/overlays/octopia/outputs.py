@@ -47,6 +47,7 @@ class Outputs:
         self._capacity: dict[BrokerId, int] = {}
         # Since when outputs have been congested, as far as windows tell.
         self.since_us: dict[BrokerId, int] = {}
+        self._free_since_us: dict[BrokerId, int] = {}
 
     def renew(self, links: Mapping[BrokerId, LinkLoad], now_us: int) -> None:
         """A window has ended."""
@@ -57,9 +58,17 @@ class Outputs:
         for name, cost in self._costs.items():
             if cost > self._limit(name in before):
                 self.since_us[name] = before.get(name, now_us)
+        for name in before.keys() - self.since_us.keys():
+            self._free_since_us[name] = now_us
 
     def _limit(self, was_congested: bool) -> float:
         return self._threshold / 2 if self._is_steady and was_congested else self._threshold
+
+    def is_free(self, neighbour: BrokerId, for_us: int, now_us: int) -> bool:
+        """Whether an output has been free of congestion for so long."""
+        if neighbour in self.since_us:
+            return False
+        return now_us - self._free_since_us.get(neighbour, now_us - for_us) >= for_us
 
     def sent(self, neighbour: BrokerId, publications: int) -> None:
         """So many publications have been put into an output."""

@@ -18,7 +18,7 @@ from shoal.model import BrokerId
 from shoal.overlays.octopia.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
-_AT_LEAST_ONE = ("window_us", "patience_us", "retry_us")
+_AT_LEAST_ONE = ("window_us", "return_us", "patience_us", "retry_us")
 
 
 class Dynamic(enum.Enum):
@@ -58,6 +58,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     congestion    how congested an output is (VII-B)
     threshold     tau: above this it is congested (VIII): 10
     window_us     t_w: loads are looked at so often (VIII): 50 ms
+    return_us     ordered: a publisher leaves a detour when its shortest way has been free so long
+                  (ours): 2 s
     patience_us   what has no way waits for one so long (ours): 5 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
     """
@@ -69,6 +71,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     congestion: Congestion = Congestion.STEADY
     threshold: float = 10.0
     window_us: int = 50_000
+    return_us: int = 2_000_000
     patience_us: int = 5_000_000
     retry_us: int = 2_000_000
 

@@ -52,6 +52,8 @@ from shoal.overlays.octopia.messages import (
     HomeChange,
     HomeTable,
     Notification,
+    Probe,
+    ProbePassed,
     TablesKnown,
     TablesSaid,
     TableWanted,
@@ -148,6 +150,7 @@ class Octopia(BaseStrategy):
             "subscriptions": len(self.tables.subscriptions),
             "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
             "congested": len(self.outputs.since_us),
+            "detours": self.routing.ordering.detours,
             "diverted": self.routing.diverted,
             "kept": self.routing.kept,
         }
@@ -203,7 +206,7 @@ class Octopia(BaseStrategy):
         self._usable.discard(neighbour)
         self._told.discard(neighbour)
         self._advertised_to.discard(neighbour)
-        self.routing.gone(neighbour, now_us)
+        self.routing.gone(neighbour, now_us, out)
         if state is LinkState.UP:
             self._linked.add(neighbour)
             self._exchange.linked(neighbour)
@@ -361,6 +364,10 @@ class Octopia(BaseStrategy):
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
         if type(message) is Notification:
             self.routing.receive(neighbour, message, now_us, out)
+        elif type(message) is Probe:
+            self.routing.probe(message, neighbour, now_us, out)
+        elif type(message) is ProbePassed:
+            self.routing.passed(neighbour, message, now_us, out)
         elif self._is_primary(neighbour):
             self._hear_primary(neighbour, message, now_us, out)
         else:

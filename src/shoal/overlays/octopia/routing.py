@@ -31,7 +31,8 @@ from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.labels import Product
-from shoal.overlays.octopia.messages import Notification
+from shoal.overlays.octopia.messages import Notification, Probe, ProbePassed
+from shoal.overlays.octopia.ordering import Ordering, carried
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.tables import Tables
@@ -92,7 +93,7 @@ class Routing:
         self._hosted = hosted
         self._outputs = outputs
         self._parameters = parameters
-        self._is_static = parameters.dynamic is Dynamic.STATIC
+        self._is_ordered = parameters.dynamic is Dynamic.ORDERED
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._reaches: dict[tuple[object, ...], Reach] = {}
@@ -104,6 +105,9 @@ class Routing:
         self._started_us = 0
         self._is_timer_set = False
         self.diverted = 0
+        self.ordering = Ordering(broker)
+        # Probes that wait behind what is kept here, and whom they came from.
+        self._probes: list[tuple[Probe, BrokerId]] = []
 
     @property
     def kept(self) -> int:
@@ -131,7 +135,7 @@ class Routing:
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]
     ) -> None:
         """What a neighbour passes on."""
-        only = frozenset(message.only) if message.only else None
+        only = None if message.only is None else frozenset(message.only)
         owed = message.owed & ~(1 << self._cluster)
         self._go(message.publications, message.hops, neighbour, owed, only, now_us, out)
 
@@ -144,7 +148,8 @@ class Routing:
         out: list[Effect],
     ) -> None:
         """What a lost neighbour, who led to these regions of this cluster, has not settled."""
-        owed, regions = message.owed, frozenset(message.only or led_to)
+        only = message.only
+        owed, regions = message.owed, frozenset(led_to if only is None else only)
         position = self._product.position(neighbour)
         if position.cluster != self._cluster:
             owed, regions = owed | 1 << position.cluster, frozenset()
@@ -169,17 +174,18 @@ class Routing:
         key: Key | None = None,
     ) -> None:
         """Route publications; what has no way is kept, under `key` if it was before."""
-        groups: dict[int, tuple[Reach, list[RoutedPublication]]] = {}
+        groups: dict[tuple[int, ClientId], tuple[Reach, list[RoutedPublication]]] = {}
         for routed in publications:
             match = self._tables.matches.of(routed.publication.attributes)
             reach = self._reach(match.regions, source, regions)
             if reach.is_local:
                 for client, subscriptions in match.clients:
                     out.append(Deliver(client, routed, subscriptions, hops))
-            groups.setdefault(id(reach), (reach, []))[1].append(routed)
+            by = routed.publication.publisher if self._is_ordered else ""
+            groups.setdefault((id(reach), by), (reach, []))[1].append(routed)
         for reach, group in groups.values():
             if owed or reach.inner or reach.unreached:
-                self._pass_on(tuple(group), hops, reach, owed, regions, now_us, out, key)
+                self._pass_on(tuple(group), hops, source, reach, owed, regions, now_us, out, key)
 
     def _reach(
         self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
@@ -225,6 +231,7 @@ class Routing:
         self,
         publications: Publications,
         hops: int,
+        source: BrokerId | None,
         reach: Reach,
         owed: int,
         regions: frozenset[int] | None,
@@ -240,13 +247,30 @@ class Routing:
                 missing |= 1 << cluster
             else:
                 entries[cluster] = entry
-        if self._is_static:
+        entered = set(entries.values())
+        if self._parameters.dynamic is Dynamic.STATIC:
             found = shortest(tuple(reach.inner), entries)
-        else:
+        elif not self._is_ordered:
             found = self._copies(reach, entries, missing)
+        else:
+            client = publications[0].publication.publisher
+            for cluster in entries:
+                # Nothing of its stream can be before it any more: it came from there.
+                if hops > self._product.regions or self.ordering.way(client, cluster) == source:
+                    self.ordering.forget(client, cluster)
+            found, held = self._ordered(client, hops == 0, reach, entries, now_us, out)
+            missing |= held
+            entered = {
+                entry
+                for each, entry in entries.items()
+                if not held >> each & 1 and self.ordering.way(client, each) is None
+            }
+        self.diverted += any(found.values()) * len(publications)
         for neighbour, bits in found.items():
-            only = reach.inner.get(neighbour, ()) if regions is not None else ()
             missing &= ~bits
+            only = None
+            if neighbour not in entered and (regions is not None or neighbour not in reach.inner):
+                only = reach.inner.get(neighbour, ())
             self._outputs.sent(neighbour, len(publications))
             out.append(Send(neighbour, Notification(publications, hops + 1, bits, only)))
         if missing or reach.unreached:
@@ -256,9 +280,124 @@ class Routing:
         self, reach: Reach, entries: Mapping[int, BrokerId], missing: int
     ) -> dict[BrokerId, int]:
         cost, threshold = self._outputs.cost, self._parameters.threshold
-        found = copies(tuple(reach.inner), entries, cost, threshold, missing)
-        self.diverted += sum(found.values()) != 0
-        return found
+        return copies(tuple(reach.inner), entries, cost, threshold, missing)
+
+    def _ordered(
+        self,
+        client: ClientId,
+        is_host: bool,
+        reach: Reach,
+        entries: Mapping[int, BrokerId],
+        now_us: int,
+        out: list[Effect],
+    ) -> tuple[dict[BrokerId, int], int]:
+        """The copies by a publisher's ways, and the bits of clusters for which to wait now."""
+        ordering = self.ordering
+        open = {each: to for each, to in entries.items() if not ordering.is_probed(client, each)}
+        changes = self._changes(client, is_host, reach, open, now_us) if open else {}
+        if changes:
+            along: dict[BrokerId, tuple[int, bool]] = {}
+            for cluster in changes:
+                self._lead(client, cluster, entries[cluster], along)
+            ordering.change(client, changes, along, out)
+        found = dict.fromkeys(reach.inner, 0)
+        held = 0
+        for cluster, entry in entries.items():
+            if ordering.is_probed(client, cluster):
+                held |= 1 << cluster
+                continue
+            way = ordering.way(client, cluster)
+            carrier, bits = (entry, 0) if way is None else (way, 1 << cluster)
+            found[carrier] = found.get(carrier, 0) | bits
+        return found, held
+
+    def _changes(
+        self,
+        client: ClientId,
+        is_host: bool,
+        reach: Reach,
+        entries: Mapping[int, BrokerId],
+        now_us: int,
+    ) -> dict[int, BrokerId | None]:
+        """The ways to these clusters that should be others: by cluster, who is to carry its bit.
+
+        A broker of another cluster carries from the host only, from there on those of its own:
+        ways are kept, so only that keeps them from going round.
+        """
+        outputs, threshold = self._outputs, self._parameters.threshold
+        ways = {each: self.ordering.way(client, each) for each in entries}
+        now = {each: ways[each] or entry for each, entry in entries.items()}
+        found: dict[int, BrokerId | None] = {}
+        crowded = [each for each, neighbour in now.items() if outputs.cost(neighbour) > threshold]
+        if crowded:
+            better = carried(entries, self._copies(reach, entries, 0))
+            for cluster in crowded:
+                way = better[cluster]
+                if not is_host and way not in (None, *reach.inner):
+                    continue
+                if 2 * outputs.cost(way or entries[cluster]) <= outputs.cost(now[cluster]):
+                    found[cluster] = way
+        for cluster, former in ways.items():
+            is_free = outputs.is_free(entries[cluster], self._parameters.return_us, now_us)
+            if former is not None and cluster not in found and is_free:
+                found[cluster] = None
+        return {each: way for each, way in found.items() if way != ways[each]}
+
+    def _lead(
+        self,
+        client: ClientId,
+        cluster: int,
+        entry: BrokerId,
+        along: dict[BrokerId, tuple[int, bool]],
+    ) -> None:
+        """Add the way that a publisher's publications take to a cluster."""
+        way = self.ordering.way(client, cluster)
+        if way is None:
+            owed, _ = along.get(entry, (0, False))
+            along[entry] = (owed, True)
+        else:
+            owed, spreads = along.get(way, (0, False))
+            along[way] = (owed | 1 << cluster, spreads)
+
+    # --- probes -------------------------------------------------------------------------------
+
+    def probe(self, probe: Probe, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A neighbour's probe goes on behind the publications that it is about."""
+        along: dict[BrokerId, tuple[int, bool]] = {}
+        is_held = any(
+            routed.publication.publisher == probe.publisher
+            for parts in self._kept.values()
+            for part in parts
+            for routed in part.publications
+        )
+        for cluster in clusters_of(probe.owed):
+            entry = self._entry_of(cluster)
+            if entry is not None and self._is_usable(entry):
+                self._lead(probe.publisher, cluster, entry, along)
+        if is_held:
+            self._probes.append((probe, neighbour))
+            return
+        for each in self._tree_neighbours(neighbour) if probe.spreads else ():
+            owed, _ = along.get(each, (0, False))
+            along[each] = (owed, True)
+        self.ordering.pass_on(probe, neighbour, along, out)
+
+    def _tree_neighbours(self, source: BrokerId) -> list[BrokerId]:
+        """To whom of this cluster goes on what comes from a broker."""
+        region, cluster = self._product.position(source)
+        found = [each for each, home in self._tables.homes.items() if home.up == self._region]
+        up = self._tables.own.up
+        if up is not None and (cluster != self._cluster or region > self._region):
+            found.append(up)
+        brokers = [self._product.broker(each, self._cluster) for each in found]
+        return [each for each in brokers if each != source and self._is_usable(each)]
+
+    def passed(
+        self, neighbour: BrokerId, message: ProbePassed, now_us: int, out: list[Effect]
+    ) -> None:
+        """A probe has been everywhere behind a neighbour."""
+        if self.ordering.passed(neighbour, message, out):
+            self.changed(now_us, out)
 
     # --- what has no way ----------------------------------------------------------------------
 
@@ -280,8 +419,9 @@ class Routing:
             self._number += 1
             key = ("kept", str(self._number))
             out.append(Unsettled(key))
-        again = tuple(_again(routed) for routed in publications)
-        self._kept.setdefault(key, []).append(Kept(again, hops, owed, regions))
+        if regions:
+            publications = tuple(_again(routed) for routed in publications)
+        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions))
         if not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + self._parameters.patience_us + 1))
@@ -298,9 +438,11 @@ class Routing:
             since_us = self._missed_us.get(missed, now_us)
         return now_us - since_us > self._parameters.patience_us
 
-    def gone(self, broker: BrokerId, now_us: int) -> None:
+    def gone(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
         self._gone_us[broker] = now_us
+        self._probes = [each for each in self._probes if each[1] != broker]
+        self.ordering.lost(broker, out)
 
     def missed(self, what: int, now_us: int) -> None:
         """Nobody is used to enter a cluster, or to link up (`UP`), maybe since earlier."""
@@ -323,6 +465,9 @@ class Routing:
                 out.append(Settled(key))
         if kept:
             out.append(Continue(None))
+        probes, self._probes = self._probes, []
+        for probe, neighbour in probes:
+            self.probe(probe, neighbour, now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""
