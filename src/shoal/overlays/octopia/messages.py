@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.broker.messages import Carrier, Message, TableMessage
+from shoal.broker.messages import Carrier, Message
 from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
 
 
@@ -26,8 +26,10 @@ class Notification(Carrier, frozen=True):
     only: tuple[int, ...] | None = None
 
 
-class HomeTable(TableMessage, frozen=True):
+class HomeTable(Message, frozen=True):
     """The table of the broker of `region` in this cluster, all of it."""
+
+    introduces = True
 
     region: int
     version: int
@@ -35,8 +37,10 @@ class HomeTable(TableMessage, frozen=True):
     subscriptions: tuple[Subscription, ...]
 
 
-class HomeChange(TableMessage, frozen=True):
+class HomeChange(Message, frozen=True):
     """What has changed in the table of the broker of `region`, since the version before."""
+
+    introduces = True
 
     region: int
     version: int
@@ -45,36 +49,48 @@ class HomeChange(TableMessage, frozen=True):
     removed: tuple[SubscriptionId, ...] = ()
 
 
-class TablesKnown(TableMessage, frozen=True):
+class TablesKnown(Message, frozen=True):
     """To a broker of this cluster, when a link comes up: which tables are known, by region."""
+
+    introduces = True
 
     versions: Mapping[int, int]
 
 
-class TableWanted(TableMessage, frozen=True):
+class TableWanted(Message, frozen=True):
     """To a broker of this cluster: a change came to a table that is not known here."""
+
+    introduces = True
 
     region: int
 
 
-class TablesSaid(TableMessage, frozen=True):
+class TablesSaid(Message, frozen=True):
     """All tables that are newer than what the receiver knew have been said, and none is awaited."""
 
+    introduces = True
 
-class BitSet(TableMessage, frozen=True):
+
+class BitSet(Message, frozen=True):
     """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET)."""
 
+    introduces = True
+
     advertisement_id: AdvertisementId
 
 
-class BitCleared(TableMessage, frozen=True):
+class BitCleared(Message, frozen=True):
     """From a secondary broker to the host: it does not any more (ours; the paper only sets)."""
 
+    introduces = True
+
     advertisement_id: AdvertisementId
 
 
-class BitsSaid(TableMessage, frozen=True):
+class BitsSaid(Message, frozen=True):
     """From a secondary broker to the host: all bits of what was advertised have been said."""
+
+    introduces = True
 
 
 class Probe(Message, frozen=True):
