@@ -32,6 +32,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.broker.wire import MAX_HOPS
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -64,6 +65,9 @@ from shoal.overlays.octopia.routing import Routing
 from shoal.overlays.octopia.tables import SecondaryRow, Tables
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_filter, check_owner
+
+# A version begins as the time in microseconds.
+MAX_VERSION = 2**62
 
 
 class Octopia(BaseStrategy):
@@ -200,7 +204,7 @@ class Octopia(BaseStrategy):
         self.routing.take_back(neighbour, carrier, led_to, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        if neighbour not in self.product:
+        if neighbour not in self.product or neighbour == self.broker:
             return
         self._led_to[neighbour] = self.routing.led_to(neighbour)
         self._usable.discard(neighbour)
@@ -301,6 +305,8 @@ class Octopia(BaseStrategy):
         home = self.tables.homes.get(message.region)
         if home is None or (message.up is not None and not 0 <= message.up < message.region):
             raise ProtocolError(f"region {message.region} links up to {message.up}")
+        if not 0 <= message.version <= MAX_VERSION:
+            raise ProtocolError(f"{message.version} is no version")
         subscriptions = message.added if isinstance(message, HomeChange) else message.subscriptions
         for each in subscriptions:
             check_filter(each.filter, "subscription", each.id)
@@ -344,7 +350,7 @@ class Octopia(BaseStrategy):
             if home.version > versions.get(region, 0):
                 self._say_table(neighbour, region, out)
         known = versions.get(self.region, 0)
-        if known > self.tables.own.version:
+        if self.tables.own.version < known <= MAX_VERSION:
             self.tables.own.version = known + 1
             self._say_own(out)
         self._exchange.owe_tables(neighbour)
@@ -363,8 +369,12 @@ class Octopia(BaseStrategy):
         if neighbour not in self._linked:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
         if type(message) is Notification:
+            self._check_bits(message.owed)
+            if not 0 <= message.hops < MAX_HOPS:
+                raise ProtocolError(f"{message.hops} is no number of hops")
             self.routing.receive(neighbour, message, now_us, out)
         elif type(message) is Probe:
+            self._check_bits(message.owed)
             self.routing.probe(message, neighbour, now_us, out)
         elif type(message) is ProbePassed:
             self.routing.passed(neighbour, message, now_us, out)
@@ -372,6 +382,10 @@ class Octopia(BaseStrategy):
             self._hear_primary(neighbour, message, now_us, out)
         else:
             self._hear_secondary(neighbour, message, now_us, out)
+
+    def _check_bits(self, bits: int) -> None:
+        if not 0 <= bits < 1 << self.product.clusters:
+            raise ProtocolError(f"{bits} are no bits of {self.product.clusters} clusters")
 
     def _hear_primary(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

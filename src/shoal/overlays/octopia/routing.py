@@ -153,6 +153,7 @@ class Routing:
         position = self._product.position(neighbour)
         if position.cluster != self._cluster:
             owed, regions = owed | 1 << position.cluster, frozenset()
+        owed &= ~(1 << self._cluster)
         self._go(message.publications, message.hops - 1, None, owed, regions, now_us, out)
 
     def led_to(self, neighbour: BrokerId) -> list[int]:
@@ -370,7 +371,7 @@ class Routing:
             for part in parts
             for routed in part.publications
         )
-        for cluster in clusters_of(probe.owed):
+        for cluster in clusters_of(probe.owed & ~(1 << self._cluster)):
             entry = self._entry_of(cluster)
             if entry is not None and self._is_usable(entry):
                 self._lead(probe.publisher, cluster, entry, along)
