@@ -16,6 +16,7 @@ from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import TREE, Link, TopologyError
+from shoal.overlays.tid.parameters import Parameters as TidParameters
 
 # Systems whose brokers route by last hops over a tree of links.
 TREES = tuple(name for name, system in SYSTEMS.items() if system.shape is TREE)
@@ -54,6 +55,8 @@ def eager(
             return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
         case "octopia":
             return OctopiaParameters().for_brokers(brokers) if brokers else None
+        case "tid":
+            return TidParameters(renew_us=20_000, most_hops=len(brokers))
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
     return None

@@ -26,6 +26,7 @@ from shoal.overlays.octopia.system import SYSTEM as OCTOPIA
 from shoal.overlays.publisher_relocation.grape.system import SYSTEM as GRAPE
 from shoal.overlays.publisher_relocation.pop.system import SYSTEM as POP
 from shoal.overlays.system import System
+from shoal.overlays.tid.system import SYSTEM as TID
 from shoal.overlays.tree.system import SYSTEM as TREE
 
 FURTHER = "SHOAL_SYSTEMS"
@@ -38,7 +39,7 @@ def _further() -> Iterator[System]:
 
 
 SYSTEMS: dict[str, System] = {
-    system.name: system for system in (TREE, GRAPE, POP, BLUEDOVE, OCTOPIA, *_further())
+    system.name: system for system in (TREE, GRAPE, POP, BLUEDOVE, OCTOPIA, TID, *_further())
 }
 
 
