@@ -23,7 +23,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -40,6 +39,7 @@ from shoal.broker.effects import (
     Left,
     LinkChanged,
     LinkReady,
+    LinkState,
     Notify,
     OpenLink,
     Received,
@@ -67,10 +67,10 @@ from shoal.runtime.admission import Admission
 from shoal.runtime.batches import joined
 from shoal.runtime.clock import Clock
 from shoal.runtime.held_back import HeldBack
-from shoal.runtime.monitor import Monitor
-from shoal.runtime.pauses import Alarm
-
-MONITOR_INTERVAL_S = 1.0
+from shoal.runtime.holding import Holding
+from shoal.runtime.surroundings import Client, Links, Trace
+from shoal.runtime.timers import Timers
+from shoal.runtime.watching import Watching
 
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger(__name__)
@@ -89,44 +89,6 @@ class Phase(enum.IntEnum):
     RECORD = 1
     LINKS = 2
     CLIENTS = 3
-
-
-class Client(Protocol):
-    """Where a client's deliveries and notices go."""
-
-    def deliver(self, delivery: Deliver) -> None: ...
-
-    def notify(self, message: Message) -> None: ...
-
-
-class Links(Protocol):
-    """What carries a node's messages to its neighbours."""
-
-    def send(self, neighbour: BrokerId, message: Message, custody: Custody | None = None) -> None:
-        """Behind all sent before, in custody until it is settled there.
-
-        WireError when it cannot be written.
-        """
-
-    def open(self, neighbour: BrokerId, address: str) -> None: ...
-
-    def ready(self, neighbour: BrokerId) -> None:
-        """Publications may go to a neighbour whose link came up."""
-
-    def close(self, neighbour: BrokerId) -> None: ...
-
-    def delays_us(self) -> dict[BrokerId, int]:
-        """How long a message takes to each neighbour, where that is known."""
-
-
-class Trace(Protocol):
-    """What keeps a record of what happens at a node."""
-
-    def published(self, request: Publish) -> None: ...
-
-    def delivered(self, delivery: Deliver, now_us: int) -> None: ...
-
-    def record(self, record: msgspec.Struct) -> None: ...
 
 
 class Node:
@@ -149,7 +111,7 @@ class Node:
         self.id = machine.id
         self.machine = machine
         self.clock = clock
-        self.links: Links | None = None
+        self._links: Links | None = None
         self.counts: Counter[str] = Counter()
         self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
         self.at_hold: list[Callable[[bool], None]] = []
@@ -159,7 +121,7 @@ class Node:
         self._room.set()
         self._trace = trace
         self._clients: dict[ClientId, Client] = {}
-        self._timers: dict[TimerKey, Alarm] = {}
+        self._timers = Timers(self.clock, self._fire)
         # What the machine is not done with, and somebody waits for.
         self._unsettled: dict[Key, Custody] = {}
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
@@ -173,9 +135,18 @@ class Node:
         self._deliveries = 0
         self._delivered_us = 0
         self._last_us = 0
-        # For a machine that watches its delays.
-        self._monitor: Monitor | None = None
-        self._reports: asyncio.TimerHandle | None = None
+        self._holding = Holding()
+        self.watching = Watching(self.bring)
+        # Told that the machine has left the network, or with a reason that it stays.
+        self.at_leave: Callable[[str], None] = _nobody_asked
+
+    @property
+    def links(self) -> Links | None:
+        return self._links
+
+    @links.setter
+    def links(self, links: Links) -> None:
+        self._links = self.watching.links = links
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -187,11 +158,8 @@ class Node:
 
     def stop(self) -> None:
         """Fire no timers any more."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        if self._reports is not None:
-            self._reports.cancel()
+        self._timers.stop()
+        self.watching.stop()
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -207,8 +175,16 @@ class Node:
             return
         self._is_handling = True
         try:
-            while self._inputs:
-                self._handle(*self._inputs.popleft(), since_us)
+            while True:
+                released = self._holding.next()
+                if released is not None:
+                    self._handle(*released, None)
+                elif not self._inputs:
+                    break
+                elif not self._holding.keep(*self._inputs[0]):
+                    self._handle(*self._inputs.popleft(), since_us)
+                else:
+                    self._inputs.popleft()
         finally:
             self._is_handling = False
         self.schedule_flush()
@@ -256,10 +232,11 @@ class Node:
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            if self._monitor is not None:
+            monitor = self.watching.monitor
+            if monitor is not None:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
-                self._monitor.handled(publications, waited_us, done_us - now_us)
+                monitor.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
         if custody is not None:
             custody.settle()
@@ -273,16 +250,9 @@ class Node:
             self.request(client, request, custody=custody)
         self.hold(False, "not ready")
 
-    def _watch(self) -> None:
-        if self._monitor is None:
-            self._monitor = Monitor()
-            self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
-
-    def _report(self) -> None:
-        assert self._monitor is not None
-        delays_us = self.links.delays_us() if self.links is not None else {}
-        self.bring(self._monitor.report(delays_us))
-        self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
+    def holds_back(self, neighbour: BrokerId) -> bool:
+        """Whether the machine wants nothing of this neighbour for now."""
+        return self._holding.holds_back(neighbour)
 
     # --- effects ------------------------------------------------------------------------------
 
@@ -344,24 +314,39 @@ class Node:
                 if client is not None:
                     client.notify(message)
             case SetTimer(key, at_us):
-                self._set_timer(key, at_us)
+                self._timers.set(key, at_us)
             case CancelTimer(key):
-                timer = self._timers.pop(key, None)
-                if timer is not None:
-                    timer.cancel()
+                self._timers.cancel(key)
             case Record(row):
                 self.record(row)
-            case Watch():
-                self._watch()
-            case LinkReady(neighbour) if self.links is not None:
-                self.links.ready(neighbour)
+            case Watch(window_us):
+                self.watching.watch(window_us)
+            case WatchCosts():
+                self.watching.watch_costs()
+            case Hold(but):
+                self._holding.hold(but)
+                self._hold_for_machine(True)
+            case Release():
+                self._holding.release()
+                self._hold_for_machine(False)
+            case Left():
+                self.at_leave("")
+            case Stays(reason):
+                self.at_leave(reason)
+            case _ if self.links is not None:
+                self._control_link(effect, self.links)
+
+    def _control_link(self, effect: Effect, links: Links) -> None:
+        match effect:
+            case LinkReady(neighbour):
+                links.ready(neighbour)
                 self._tell_of_link(neighbour, True)
-            case OpenLink(neighbour, address) if self.links is not None:
-                self.links.open(neighbour, address)
-            case ResetLink(neighbour) if self.links is not None:
-                self.links.close(neighbour)
-            case EndLink() | Hold() | Release() | WatchCosts() | Left() | Stays():
-                raise NotImplementedError(type(effect).__name__)
+            case OpenLink(neighbour, address, is_lasting):
+                links.open(neighbour, address, is_lasting=is_lasting)
+            case EndLink(neighbour):
+                links.end(neighbour)
+            case ResetLink(neighbour):
+                links.reset(neighbour)
 
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
@@ -369,15 +354,7 @@ class Node:
         if self._trace is not None:
             self._trace.record(row)
 
-    def _set_timer(self, key: TimerKey, at_us: int) -> None:
-        former = self._timers.get(key)
-        if former is not None:
-            former.cancel()
-        fire = partial(self._fire, key, at_us)
-        self._timers[key] = Alarm(self.loop, self.clock, at_us, fire)
-
     def _fire(self, key: TimerKey, at_us: int) -> None:
-        del self._timers[key]
         # A loop's clock is coarser than ours: a timer never fires before its time.
         self._last_us = max(self._last_us, at_us)
         self.bring(TimerFired(key))
@@ -401,9 +378,10 @@ class Node:
         for _, call in self._at_flush:
             call()
         if self._deliveries:
-            if self._monitor is not None:
+            monitor = self.watching.monitor
+            if monitor is not None:
                 waited_us = max(0, self.clock.now_us() - self._delivered_us)
-                self._monitor.delivered(self._deliveries, waited_us)
+                monitor.delivered(self._deliveries, waited_us)
             self.counts["deliveries"] += self._deliveries
             self._deliveries = self._delivered_us = 0
 
@@ -433,6 +411,11 @@ class Node:
             for tell in self.at_hold:
                 tell(full)
 
+    def _hold_for_machine(self, hold: bool) -> None:
+        self.hold(hold, "machine")
+        if self.links is not None:
+            self.links.go_on()  # of some neighbours it may want to hear more
+
     async def room(self) -> None:
         """Return when requests may be brought."""
         await self._room.wait()
@@ -460,11 +443,14 @@ class Node:
         # One that goes down to come up at once is to a neighbour that has started again.
         back = {change.neighbour for change in changes if change.up}
         for change in changes:
+            state = change.state
             self.counts["links_up" if change.up else "links_down"] += 1
-            event = "link up" if change.up else "link down"
-            _log.info(event, extra={"broker": self.id, "neighbour": change.neighbour})
+            _log.info(
+                f"link {state.value}", extra={"broker": self.id, "neighbour": change.neighbour}
+            )
+            self._holding.drop(change.neighbour)
             self.bring(change)
-            if not change.up and change.neighbour not in back:
+            if state is LinkState.FAILED and change.neighbour not in back:
                 self._tell_of_link(change.neighbour, False)
 
     def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, Custody]]) -> None:
@@ -487,3 +473,7 @@ def _publications(input: Input) -> int:
         request = input.request  # type: ignore[union-attr]
         return len(request.publications) if type(request) is Publish else 0
     return 0
+
+
+def _nobody_asked(reason: str) -> None:
+    """Until somebody asks the broker to leave."""

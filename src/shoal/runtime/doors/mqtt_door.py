@@ -187,6 +187,11 @@ class MqttDoor:
         for server in self._servers:
             server.close()
 
+    @property
+    def connections(self) -> list[ClientConnection]:
+        """Those of all clients, let in or not."""
+        return list(self._sockets)
+
     def shut_down(self) -> None:
         """Say goodbye to every client."""
         self.stop_listening()
