@@ -147,7 +147,7 @@ class LinksSection(Section, frozen=True, kw_only=True):
     low_bytes: Positive = 4 * 2**20
     limit_bytes: Positive = 128 * 2**20
     silence_us: Positive = 5_000_000
-    give_up_us: Positive = 60_000_000
+    give_up_us: Positive | msgspec.UnsetType = msgspec.UNSET
     park_us: Positive = 2_000_000
 
     def __post_init__(self) -> None:
@@ -156,7 +156,8 @@ class LinksSection(Section, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> LinkLimits:
-        return LinkLimits(**msgspec.structs.asdict(self))
+        given = msgspec.structs.asdict(self).items()
+        return LinkLimits(**{key: value for key, value in given if value is not msgspec.UNSET})
 
 
 class StorageSection(Section, frozen=True, kw_only=True):
@@ -237,6 +238,14 @@ class Network(Section, frozen=True, kw_only=True):
         """Whom the links join to a broker, sorted."""
         ends = [link for link in self.links if name in link]
         return tuple(sorted(right if left == name else left for left, right in ends))
+
+    @property
+    def bounds(self) -> LinkLimits:
+        """The limits of each link; who is away is given up as the system says, or the file."""
+        limits = self.link_limits.limits
+        if self.link_limits.give_up_us is not msgspec.UNSET:
+            return limits
+        return msgspec.structs.replace(limits, give_up_us=SYSTEMS[self.system].give_up_us)
 
     @property
     def acknowledge(self) -> Acknowledge:

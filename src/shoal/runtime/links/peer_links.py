@@ -307,7 +307,7 @@ class PeerLinks:
             settings.incarnation,
             self._codec,
             settings.limits,
-            is_graceful=not settings.open_to_all,
+            is_graceful=settings.is_graceful,
             spool=spools.of(neighbour) if spools is not None and is_lasting else None,
             numbers=self._numbers,
             opened_us=opened_us,

@@ -23,8 +23,9 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits        bounds of each link
     tls           None: names are believed
     has_cycles    who waits for a full link might wait for itself: neighbours are always read
-    open_to_all   links also come up with any other broker of the network; the system itself sees
-                  to what a broker that comes back must be told and sent again
+    open_to_all   links also come up with any other broker of the network
+    is_graceful   who comes back soon is told its tables; if not, the system itself sees to what a
+                  broker that comes back must be told and sent again
     takes_joiners links also come up with brokers that open one on purpose, as those that join do
     """
 
@@ -36,6 +37,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsContexts | None = None
     has_cycles: bool = False
     open_to_all: bool = False
+    is_graceful: bool = True
     takes_joiners: bool = True
 
 
