@@ -219,6 +219,9 @@ class Octopia(BaseStrategy):
                 versions = {each: home.version for each, home in self.tables.homes.items()}
                 out.append(Send(neighbour, TablesKnown(versions)))
             else:
+                if neighbour not in self.product.rows[self.region]:
+                    # It enters this cluster here; nothing need be known of it to answer.
+                    out.append(LinkReady(neighbour))
                 mine = [id for host, id in self.tables.secondary if host == neighbour]
                 self._stale[neighbour] = dict.fromkeys(mine)
         else:
