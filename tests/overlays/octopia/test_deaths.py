@@ -44,7 +44,12 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
     dead: list[str], dynamic: Dynamic
 ) -> None:
     parameters = Parameters(
-        rows=ROWS, dynamic=dynamic, retry_us=200_000, patience_us=1_000_000, threshold=2, window_us=20_000
+        rows=ROWS,
+        dynamic=dynamic,
+        retry_us=200_000,
+        patience_us=1_000_000,
+        threshold=2,
+        window_us=20_000,
     )
     links = parameters.product().links
     async with live(links, system="octopia", parameters=parameters, limits=LIMITS) as network:

@@ -35,10 +35,16 @@ Stream = tuple[ClientId, int]
 class _Round:
     """A probe that went on from here: to whom, and who is told when it has passed there."""
 
-    __slots__ = ("answers_to", "awaited", "streams")
+    __slots__ = ("answers_to", "awaited", "publisher", "streams")
 
-    def __init__(self, awaited: set[BrokerId], answers_to: BrokerId | None) -> None:
-        self.awaited = awaited
+    def __init__(
+        self,
+        publisher: ClientId,
+        along: Mapping[BrokerId, tuple[int, bool]],
+        answers_to: BrokerId | None,
+    ) -> None:
+        self.publisher = publisher
+        self.awaited = dict(along)
         self.answers_to = answers_to
         self.streams: dict[Stream, BrokerId | None] = {}
 
@@ -84,12 +90,12 @@ class Ordering:
         """
         self._number += 1
         name = (self._broker, self._number)
-        round = _Round(set(along), None)
+        round = _Round(client, along, None)
         for cluster, way in ways.items():
             round.streams[client, cluster] = way
             self._probed[client, cluster] = name
         self._rounds[name] = round
-        self._send(name, client, along, out)
+        self._send(name, round, along, out)
 
     def pass_on(
         self,
@@ -103,18 +109,19 @@ class Ordering:
         if not along or name in self._rounds:
             out.append(Send(neighbour, ProbePassed(*name)))
             return
-        self._rounds[name] = _Round(set(along), neighbour)
-        self._send(name, probe.publisher, along, out)
+        round = self._rounds[name] = _Round(probe.publisher, along, neighbour)
+        self._send(name, round, along, out)
 
     def _send(
         self,
         name: ProbeName,
-        client: ClientId,
-        along: Mapping[BrokerId, tuple[int, bool]],
+        round: _Round,
+        along: Iterable[BrokerId],
         out: list[Effect],
     ) -> None:
-        for neighbour, (owed, spreads) in along.items():
-            out.append(Send(neighbour, Probe(*name, client, owed, spreads)))
+        for neighbour in along:
+            owed, spreads = round.awaited[neighbour]
+            out.append(Send(neighbour, Probe(*name, round.publisher, owed, spreads)))
 
     def passed(self, neighbour: BrokerId, message: ProbePassed, out: list[Effect]) -> bool:
         """A probe has passed at a neighbour; whether ways have changed here."""
@@ -122,11 +129,19 @@ class Ordering:
         round = self._rounds.get(name)
         if round is None:
             return False
-        round.awaited.discard(neighbour)
+        round.awaited.pop(neighbour, None)
         return not round.awaited and self._end(name, round, out)
 
+    def begun_anew(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A neighbour knows nothing of earlier; what is unsettled there is sent again before this."""
+        for name, round in list(self._rounds.items()):
+            if round.answers_to == neighbour:
+                del self._rounds[name]
+            elif neighbour in round.awaited:
+                self._send(name, round, [neighbour], out)
+
     def lost(self, neighbour: BrokerId, out: list[Effect]) -> bool:
-        """A neighbour is gone, or has begun anew; whether ways have changed here."""
+        """A neighbour is gone; whether ways have changed here."""
         self._ways = {stream: way for stream, way in self._ways.items() if way != neighbour}
         has_changed = False
         for name, round in list(self._rounds.items()):
@@ -136,7 +151,7 @@ class Ordering:
             if round.answers_to == neighbour:
                 del self._rounds[name]
             elif neighbour in round.awaited:
-                round.awaited.discard(neighbour)
+                del round.awaited[neighbour]
                 has_changed |= not round.awaited and self._end(name, round, out)
         return has_changed
 

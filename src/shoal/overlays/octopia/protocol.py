@@ -186,6 +186,9 @@ class Octopia(BaseStrategy):
                 self.attachments.unlinked(broker, out)
         elif key == attachments.TIMER:
             self.attachments.retry()
+        elif key == routing.RETRY:
+            self.routing.changed(now_us, out)
+            return
         elif key == routing.TIMER:
             self.routing.waited(now_us, out)
             return
@@ -210,7 +213,7 @@ class Octopia(BaseStrategy):
         self._usable.discard(neighbour)
         self._told.discard(neighbour)
         self._advertised_to.discard(neighbour)
-        self.routing.gone(neighbour, now_us, out)
+        self.routing.linked(neighbour, state is LinkState.UP, now_us, out)
         if state is LinkState.UP:
             self._linked.add(neighbour)
             self._exchange.linked(neighbour)
@@ -233,10 +236,10 @@ class Octopia(BaseStrategy):
                 if host == neighbour:
                     self.tables.unadvertise(host, id)
             self.attachments.unlinked(neighbour, out)
-        self._settle(now_us, out)
+        self._settle(now_us, out, is_retried=state is LinkState.UP)
 
-    def _settle(self, now_us: int, out: list[Effect]) -> None:
-        """After links or tables have changed."""
+    def _settle(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
+        """After links or tables have changed; what is kept may go if `is_retried`."""
         self.attachments.settle(now_us, out)
         for what, purpose in ((routing.UP, self._up), *self._entries.items()):
             if purpose.current is None:
@@ -244,7 +247,7 @@ class Octopia(BaseStrategy):
             else:
                 self.routing.found(what)
         self._exchange.say(out)
-        self.routing.changed(now_us, out)
+        self.routing.changed(now_us, out, is_retried=is_retried)
 
     # --- who is used for what -----------------------------------------------------------------
 

@@ -12,7 +12,7 @@ down a tree, or, said so (`Notification.only`), for homes that a copy has missed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
 from shoal.broker.custody import marked
@@ -39,6 +39,7 @@ from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 
 TIMER: TimerKey = ("patience",)
+RETRY: TimerKey = ("retry",)
 # What is missed where nobody is linked up to; the others are clusters.
 UP = -1
 # Sets of homes that are remembered with their ways: some MB.
@@ -98,6 +99,7 @@ class Routing:
         self._is_usable = is_usable
         self._reaches: dict[tuple[object, ...], Reach] = {}
         self._kept: dict[Key, list[Kept]] = {}
+        self._kept_streams: set[tuple[ClientId, int]] = set()
         self._number = 0
         # When brokers' links last changed; since when nobody is used for a purpose.
         self._gone_us: dict[BrokerId, int] = {}
@@ -259,7 +261,10 @@ class Routing:
                 # Nothing of its stream can be before it any more: it came from there.
                 if hops > self._product.regions or self.ordering.way(client, cluster) == source:
                     self.ordering.forget(client, cluster)
-            found, held = self._ordered(client, hops == 0, reach, entries, now_us, out)
+            behind = {
+                each for each in entries if key is None and (client, each) in self._kept_streams
+            }
+            found, held = self._ordered(client, hops == 0, behind, reach, entries, now_us, out)
             missing |= held
             entered = {
                 entry
@@ -287,14 +292,22 @@ class Routing:
         self,
         client: ClientId,
         is_host: bool,
+        behind: Container[int],
         reach: Reach,
         entries: Mapping[int, BrokerId],
         now_us: int,
         out: list[Effect],
     ) -> tuple[dict[BrokerId, int], int]:
-        """The copies by a publisher's ways, and the bits of clusters for which to wait now."""
+        """The copies by a publisher's ways, and the bits of clusters for which to wait now.
+
+        To some clusters this is `behind` what is kept.
+        """
         ordering = self.ordering
-        open = {each: to for each, to in entries.items() if not ordering.is_probed(client, each)}
+        open = {
+            each: to
+            for each, to in entries.items()
+            if each not in behind and not ordering.is_probed(client, each)
+        }
         changes = self._changes(client, is_host, reach, open, now_us) if open else {}
         if changes:
             along: dict[BrokerId, tuple[int, bool]] = {}
@@ -304,7 +317,7 @@ class Routing:
         found = dict.fromkeys(reach.inner, 0)
         held = 0
         for cluster, entry in entries.items():
-            if ordering.is_probed(client, cluster):
+            if cluster in behind or ordering.is_probed(client, cluster):
                 held |= 1 << cluster
                 continue
             way = ordering.way(client, cluster)
@@ -423,6 +436,9 @@ class Routing:
         if regions:
             publications = tuple(_again(routed) for routed in publications)
         self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions))
+        for routed in publications:
+            publisher = routed.publication.publisher
+            self._kept_streams |= {(publisher, cluster) for cluster in clusters_of(owed)}
         if not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + self._parameters.patience_us + 1))
@@ -439,11 +455,16 @@ class Routing:
             since_us = self._missed_us.get(missed, now_us)
         return now_us - since_us > self._parameters.patience_us
 
-    def gone(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
         self._gone_us[broker] = now_us
         self._probes = [each for each in self._probes if each[1] != broker]
-        self.ordering.lost(broker, out)
+        if is_up:
+            self.ordering.begun_anew(broker, out)
+        else:
+            # What was unsettled there comes back first.
+            self.ordering.lost(broker, out)
+            out.append(SetTimer(RETRY, now_us))
 
     def missed(self, what: int, now_us: int) -> None:
         """Nobody is used to enter a cluster, or to link up (`UP`), maybe since earlier."""
@@ -453,17 +474,21 @@ class Routing:
         """Somebody is."""
         self._missed_us.pop(what, None)
 
-    def changed(self, now_us: int, out: list[Effect]) -> None:
+    def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
         """Links or tables have changed: what is kept may have a way now."""
         self._reaches.clear()
+        if not is_retried:
+            return
         kept, self._kept = self._kept, {}
-        for key, parts in kept.items():
+        self._kept_streams.clear()
+        parts = [(key, part) for key, parts in kept.items() for part in parts]
+        # What came back was sent before what was kept: a publisher counts its publications up.
+        parts.sort(key=lambda entry: entry[1].publications[0].publication.sequence)
+        for key, part in parts:
             out.append(Continue(key))
-            for part in parts:
-                regions = frozenset(part.regions)
-                self._go(part.publications, part.hops, None, part.owed, regions, now_us, out, key)
-            if key not in self._kept:
-                out.append(Settled(key))
+            regions = frozenset(part.regions)
+            self._go(part.publications, part.hops, None, part.owed, regions, now_us, out, key)
+        out += [Settled(key) for key in kept if key not in self._kept]
         if kept:
             out.append(Continue(None))
         probes, self._probes = self._probes, []
