@@ -119,5 +119,5 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
         await until(lambda: not found())
         await publish(400, 10)
         await until(lambda: len(settled) == 410)
-        assert all(here[name].got[-10:] == list(range(400, 410)) for name in NAMES)
+        assert all(set(range(400, 410)) <= set(here[name].got) for name in NAMES)
         assert not lacking

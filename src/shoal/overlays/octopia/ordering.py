@@ -133,7 +133,7 @@ class Ordering:
         return not round.awaited and self._end(name, round, out)
 
     def begun_anew(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A neighbour knows nothing of earlier; what is unsettled there is sent again before this."""
+        """A neighbour knows nothing of earlier; what is unsettled there is sent again first."""
         for name, round in list(self._rounds.items()):
             if round.answers_to == neighbour:
                 del self._rounds[name]
