@@ -96,6 +96,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     stand_in       what is said in the place of a neighbour that is away since before the broker
                    started; with it, what is for who is away may be acknowledged once it is on disk
     give_up_us     how long a neighbour that is away counts as there, unless a network file says it
+    grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
@@ -112,6 +113,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
     stand_in: StandIn | None = None
     give_up_us: int = 60_000_000
+    grows: bool = True
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None

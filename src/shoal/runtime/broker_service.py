@@ -100,7 +100,7 @@ class BrokerService:
             has_cycles=has_cycles,
             open_to_all=system.shape.opens_links or system.shape.mends,
             is_graceful=not system.shape.opens_links,
-            takes_joiners=networked,
+            takes_joiners=networked and system.grows,
         )
         self.spools = _spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)

@@ -249,6 +249,9 @@ class Octopia(BaseStrategy):
         self._exchange.say(out)
         self.routing.changed(now_us, out, is_retried=is_retried)
 
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        raise ProtocolError(f"{self.broker} is one of a product, which has no place without broker")
+
     # --- who is used for what -----------------------------------------------------------------
 
     def _await(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:

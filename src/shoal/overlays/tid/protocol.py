@@ -184,6 +184,9 @@ class Tid(BaseStrategy):
             case _:
                 raise unexpected(request, f"client {client}")
 
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        raise ProtocolError("trees that lead over a broker are not made anew before it leaves")
+
     # --- advertisements -----------------------------------------------------------------------
 
     def _advertise(self, client: ClientId, advertisement: Advertisement, out: list[Effect]) -> None:

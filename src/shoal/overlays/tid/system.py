@@ -16,5 +16,6 @@ SYSTEM = System(
     parameters=Parameters,
     messages=MESSAGES,
     complete=Parameters.for_brokers,
+    grows=False,
     oracle=problems,
 )
