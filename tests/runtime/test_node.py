@@ -47,7 +47,8 @@ from shoal.model import MessageId, Publication
 from shoal.runtime import pauses
 from shoal.runtime.batches import MAX_BATCH, joined
 from shoal.runtime.clock import Clock
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from tests.broker.transcript import publish
 from tests.runtime.live import on_loop, until
 

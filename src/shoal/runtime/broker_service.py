@@ -33,11 +33,13 @@ from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
 from shoal.runtime.leaving import Leaving
+from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.joining import Join, join_once
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
+from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
@@ -102,8 +104,10 @@ class BrokerService:
             is_graceful=not system.shape.opens_links,
             takes_joiners=networked and system.grows,
         )
+        probes = Probes(name, settings, clock)
         self.spools = _spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
+        self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
         client_tls = network.client_tls
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         self._access = NetworkAccess(network.access)
@@ -130,7 +134,13 @@ class BrokerService:
         # Told that the broker has left its network for good: its process is to end.
         self.at_left: Callable[[], None] = _nobody_is_told
         self.leaving = Leaving(
-            self.node, self.door, self.links, self.directory, self._servers, self._has_left
+            self.node,
+            self.door,
+            self.links,
+            self.couriers,
+            self.directory,
+            self._servers,
+            self._has_left,
         )
         self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
 
@@ -225,6 +235,7 @@ class BrokerService:
     async def stop(self) -> None:
         """Drain and close."""
         await self.leaving.stop()
+        await self._costs.stop()
         self.door.shut_down()
         self.node.flush()
         try:

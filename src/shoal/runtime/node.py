@@ -18,7 +18,6 @@ publications of clients wait, and what those clients ask behind them.
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -64,8 +63,9 @@ from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.admission import Admission
-from shoal.runtime.batches import joined
+from shoal.runtime.batches import joined, publications_in
 from shoal.runtime.clock import Clock
+from shoal.runtime.flushing import Flushing, Phase
 from shoal.runtime.held_back import HeldBack
 from shoal.runtime.holding import Holding
 from shoal.runtime.surroundings import Client, Links, Trace
@@ -74,21 +74,6 @@ from shoal.runtime.watching import Watching
 
 _MICROSECONDS = 1_000_000
 _log = logging.getLogger(__name__)
-
-
-class Phase(enum.IntEnum):
-    """The steps of a flush, in their order, so that nobody hears of what could still be lost.
-
-    DELIVER   what came for local clients reaches their sessions
-    RECORD    what must survive this process is written where it does
-    LINKS     neighbours are written to, and told what is settled
-    CLIENTS   clients are written to, and told what is acknowledged
-    """
-
-    DELIVER = 0
-    RECORD = 1
-    LINKS = 2
-    CLIENTS = 3
 
 
 class Node:
@@ -113,7 +98,7 @@ class Node:
         self.clock = clock
         self._links: Links | None = None
         self.counts: Counter[str] = Counter()
-        self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
+        self._flushing = Flushing(self._flushed)
         self.at_hold: list[Callable[[bool], None]] = []
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
         self._held_by: set[str] = set()
@@ -131,7 +116,6 @@ class Node:
         if admits_bytes is not None:
             self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
         self._is_handling = False
-        self._flush_is_due = False
         self._deliveries = 0
         self._delivered_us = 0
         self._last_us = 0
@@ -228,15 +212,14 @@ class Node:
 
     def _handle(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
         now_us = self._last_us = max(self.clock.now_us(), self._last_us)
-        publications = _publications(input)
+        publications = publications_in(input)
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            monitor = self.watching.monitor
-            if monitor is not None:
+            if self.watching.is_on:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
-                monitor.handled(publications, waited_us, done_us - now_us)
+                self.watching.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
         if custody is not None:
             custody.settle()
@@ -363,20 +346,17 @@ class Node:
 
     def at_flush(self, phase: Phase, call: Callable[[], None]) -> None:
         """Call this at each flush, in its phase."""
-        self._at_flush.append((phase, call))
-        self._at_flush.sort(key=lambda entry: entry[0])
+        self._flushing.at(phase, call)
 
     def schedule_flush(self) -> None:
         """Flush once the loop is through with what is ready now."""
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self.loop.call_soon(self.flush)
+        self._flushing.schedule()
 
     def flush(self) -> None:
         """Settle what has been gathered, then write it out, each socket once."""
-        self._flush_is_due = False
-        for _, call in self._at_flush:
-            call()
+        self._flushing.flush()
+
+    def _flushed(self) -> None:
         if self._deliveries:
             monitor = self.watching.monitor
             if monitor is not None:
@@ -462,17 +442,6 @@ class Node:
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
-
-
-def _publications(input: Input) -> int:
-    kind = type(input)
-    if kind is Received:
-        message = input.message  # type: ignore[union-attr]
-        return len(message.publications) if isinstance(message, Carrier) else 0
-    if kind is Requested:
-        request = input.request  # type: ignore[union-attr]
-        return len(request.publications) if type(request) is Publish else 0
-    return 0
 
 
 def _nobody_asked(reason: str) -> None:

@@ -40,7 +40,10 @@ class Watching:
         self._window_s = 0.0
         self._windows: asyncio.TimerHandle | None = None
         self._before: Queues = {}
+        # Told that the machine asks for costs.
+        self.at_costs: Callable[[], None] = _nobody_knows
         self._watches_costs = False
+        self._busy_us = self._publications = 0
         self._costs: Costs | None = None
 
     def stop(self) -> None:
@@ -62,6 +65,7 @@ class Watching:
     def watch_costs(self) -> None:
         """Say what is known of costs, now and whenever it changes."""
         self._watches_costs = True
+        self.at_costs()
         if self._costs is not None:
             self._bring(self._costs)
 
@@ -71,6 +75,23 @@ class Watching:
             self._costs = costs
             if self._watches_costs:
                 self._bring(costs)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether somebody wants to know how long publications take."""
+        return self.monitor is not None or self._watches_costs
+
+    def handled(self, publications: int, waited_us: int, busy_us: int) -> None:
+        """So many publications waited so long each, and took so long together."""
+        self._busy_us += busy_us
+        self._publications += publications
+        if self.monitor is not None:
+            self.monitor.handled(publications, waited_us, busy_us)
+
+    @property
+    def handled_in_us(self) -> float:
+        """What a publication took so far; 0 before there was any."""
+        return self._busy_us / self._publications if self._publications else 0.0
 
     def _report(self) -> None:
         assert self.monitor is not None
@@ -98,3 +119,7 @@ def _load(before: tuple[int, int] | None, now: tuple[int, int]) -> LinkLoad:
         before = (0, 0)
     entered = now[0] - before[0]
     return LinkLoad(entered, max(0, before[1] + entered - now[1]), now[1])
+
+
+def _nobody_knows() -> None:
+    """Until there is somebody who does."""

@@ -59,6 +59,16 @@ class Dialling:
         if not (link.is_dialled or self.is_stopping):
             link.dialling = asyncio.create_task(self._keep_dialling(link))
 
+    def knows(self, broker: BrokerId, address: str) -> bool:
+        """Whether it is known where a broker is, or an address says so."""
+        if broker in self._settings.addresses:
+            return True
+        try:
+            read_address(address)
+        except ValueError:
+            return False
+        return True
+
     async def _keep_dialling(self, link: Link) -> None:
         pause_s = FIRST_PAUSE_S
         while not link.is_gone:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from shoal.broker.custody import Custody
 from shoal.broker.link_inbox import Debt
@@ -53,6 +54,22 @@ class Link:
         if self.is_gone:
             return False
         return self.is_lasting or self.is_dialled or self.session.state is not State.IDLE
+
+    def status(self, spooled_bytes: int) -> dict[str, Any]:
+        """For people and metrics."""
+        session = self.session
+        return {
+            "neighbour": session.neighbour,
+            "state": session.state.value,
+            "is_lasting": self.is_lasting,
+            "is_full": session.is_full,
+            "buffered_bytes": session.buffered_bytes,
+            "spooled_bytes": spooled_bytes,
+            "delay_us": session.delay_us,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "connections": self.connections,
+        }
 
 
 class HandingOn:
@@ -118,13 +135,11 @@ class HandingOn:
             self.hand_on(link)
             self.see_to_room()
             self._to_flush(link)
-            self._node.schedule_flush()
 
     def _settle(self, link: Link, debt: Debt) -> None:
         """All that came of some messages of a neighbour is settled."""
         if link.session.settle(debt):
             self._to_flush(link)
-            self._node.schedule_flush()
 
     def see_to_room(self) -> None:
         """Hand on what was held back while a link was full, if it is not any more."""

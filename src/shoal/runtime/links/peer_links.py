@@ -6,9 +6,9 @@ was opened on purpose is connected from either end, wherever the other is known 
 lasts is remembered (`storage.overlay_file`), and so is one that has ended: whoever still means it
 is told so.
 
-A broker that the network does not link to this one is refused, with mutual TLS also one that cannot
-prove its name; unless it offers a link that it has opened on purpose and that lasts, as a broker
-that joins does.  Where a system opens links itself, every broker of the network is let in.
+A broker whose network file links it to this one, where this one's does not, is refused, with mutual
+TLS also one that cannot prove its name.  A link that was opened on purpose is taken up from every
+broker that is known to be in the network, and one that lasts from others, too: they join.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from shoal.broker.link_states import OutOfStepError, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
-from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.addresses import Address
+from shoal.runtime.flushing import Phase
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
-from shoal.runtime.links.peer_connections import Door, EndedError, PeerConnection
+from shoal.runtime.links.joining import take_up
+from shoal.runtime.links.peer_connections import Door, PeerConnection
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.links.probing import probe
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Rounds
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
@@ -159,37 +162,34 @@ class PeerLinks:
             return  # when it stops it would go on beside the broker that takes its place
         if link is not None and link.is_kept:
             if is_lasting and not link.is_lasting:
-                self._make_last(link, self._opened_us(neighbour), address)
+                self._make_last(
+                    link, self.overlay.stamp(neighbour, self._node.clock.now_us()), address
+                )
             return
-        if not self._is_known(neighbour, address):
+        if not self._dialling.knows(neighbour, address):
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
             return
         if link is None or link.is_gone:
-            opened_us = self._opened_us(neighbour) if is_lasting else None
+            opened_us = (
+                self.overlay.stamp(neighbour, self._node.clock.now_us()) if is_lasting else None
+            )
             link = self._add(neighbour, is_lasting=is_lasting, opened_us=opened_us)
             if opened_us is not None:
                 self.overlay.opened(neighbour, opened_us, address)
         link.address = address
         self._dialling.dial(link)
 
-    def _opened_us(self, neighbour: BrokerId) -> int:
-        """When a link is opened now: later than any before it that has ended."""
-        return max(self._node.clock.now_us(), self.overlay.ended.get(neighbour, 0) + 1)
-
-    def _is_known(self, neighbour: BrokerId, address: str) -> bool:
-        """Whether it is known where a broker is."""
-        if neighbour in self._settings.addresses:
-            return True
-        try:
-            read_address(address)
-        except ValueError:
-            return False
-        return True
-
     def _make_last(self, link: Link, opened_us: int, address: str = "") -> None:
         """A link that is there outlives restarts from now on."""
-        link.is_lasting, link.session.opened_us = True, opened_us
+        link.is_lasting = True
+        link.session.last(opened_us)
         self.overlay.opened(link.session.neighbour, opened_us, address or link.address)
+
+    def _agree(self, link: Link, opened_us: int | None) -> None:
+        """The other end has the link last since then, if it does: so it lasts here."""
+        row = self.overlay.links.get(link.session.neighbour)
+        if opened_us and not link.is_gone and (row is None or opened_us > row.opened_us):
+            self._make_last(link, opened_us, "" if row is None else row.address)
 
     def end(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
@@ -198,8 +198,7 @@ class PeerLinks:
                 self.overlay.ends(neighbour)
             self._changed(link, link.session.end())
             self._dialling.see_to(link)
-            self._to_flush[link] = None
-            self._node.schedule_flush()
+            self._flush_soon(link)
 
     def ready(self, neighbour: BrokerId) -> None:
         if self._spools is not None:
@@ -240,6 +239,7 @@ class PeerLinks:
 
     def _flush_soon(self, link: Link) -> None:
         self._to_flush[link] = None
+        self._node.schedule_flush()
 
     def flush(self) -> None:
         """One write for each link that has something to say."""
@@ -255,18 +255,7 @@ class PeerLinks:
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
         return [
-            {
-                "neighbour": name,
-                "state": link.session.state.value,
-                "is_lasting": link.is_lasting,
-                "is_full": link.session.is_full,
-                "buffered_bytes": link.session.buffered_bytes,
-                "spooled_bytes": self._spools.size(name) if self._spools is not None else 0,
-                "delay_us": link.session.delay_us,
-                "bytes_in": link.bytes_in,
-                "bytes_out": link.bytes_out,
-                "connections": link.connections,
-            }
+            link.status(self._spools.size(name) if self._spools is not None else 0)
             for name, link in sorted(self._links.items())
             if not link.is_gone
         ]
@@ -287,14 +276,11 @@ class PeerLinks:
     def _changed(self, link: Link, changes: list[LinkChanged]) -> None:
         """A link came up, failed or ended: first that, then what its end left unsettled."""
         if link.is_gone and changes:
-            neighbour, connection = link.session.neighbour, link.connection
             if link.is_lasting:
-                self.overlay.has_ended(neighbour, link.session.opened_us or 0)
-                if self._spools is not None:
-                    self._spools.forget(neighbour)
-            if connection is not None:
-                self._to_flush[link] = None
-                self._node.schedule_flush()
+                self.overlay.has_ended(link.session.neighbour, link.session.opened_us or 0)
+            if self._spools is not None:
+                self._spools.forget(link.session.neighbour)
+            self._flush_soon(link)
         self._node.changed(changes)
         self._node.returned(link.session.neighbour, link.session.returned())
 
@@ -308,7 +294,7 @@ class PeerLinks:
             self._codec,
             settings.limits,
             is_graceful=settings.is_graceful,
-            spool=spools.of(neighbour) if spools is not None and is_lasting else None,
+            spool=None if spools is None else spools.of(neighbour),
             numbers=self._numbers,
             opened_us=opened_us,
         )
@@ -324,6 +310,8 @@ class PeerLinks:
         if self._links.get(neighbour) is link:
             # First gone, then told: who hears of it may open it again.
             del self._links[neighbour]
+            if self._spools is not None:
+                self._spools.forget(neighbour)
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
 
     def _vanish(self, link: Link) -> None:
@@ -347,7 +335,7 @@ class PeerLinks:
         for name, link in list(self._links.items()):
             link.session.excuse(missed_us)
             changes = link.session.tick(now_us)
-            if changes and link.is_lasting and self._spools is not None:
+            if changes and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
             self._changed(link, changes)
             self._to_flush[link] = None
@@ -378,7 +366,13 @@ class PeerLinks:
             connection.hand_to(self.couriers)
             self.couriers.greeted(connection, hello)
             return
-        self._check(connection, hello)
+        check_peer(connection, hello, self._node.id, self._settings)
+        if hello.purpose is Purpose.PROBE:
+            connection.say(probe(self._node.id, self._settings))
+            connection.close()
+            return
+        if hello.purpose is not Purpose.LINK:
+            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
         link = self._by_connection.get(connection)
         if link is None:
             link = self._links.get(hello.broker)
@@ -395,9 +389,8 @@ class PeerLinks:
         link.connections += 1
         if self.directory is not None:
             link.session.tell(self.directory)
-        if hello.opened_us and not link.is_gone:
-            self._agree(link, hello.opened_us)
-        if link.is_lasting and not link.is_gone and self._spools is not None:
+        self._agree(link, hello.opened_us)
+        if not link.is_gone and self._spools is not None:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
         self._changed(link, changes)
@@ -418,30 +411,12 @@ class PeerLinks:
         connection.say(link.session.hello())
 
     def _let_in(self, hello: Hello) -> Link:
-        """The link that a broker offers to which there is none; EndedError, WireError if not."""
-        neighbour, opened_us = hello.broker, hello.opened_us
-        is_over = opened_us is not None and self.overlay.is_over(neighbour, opened_us)
-        if hello.ends or is_over:
-            raise EndedError(f"the link to broker {neighbour!r} has ended")
-        if opened_us and not self._settings.takes_joiners:
-            raise WireError(f"{self._node.id} is alone in its network file, it must list another")
-        if opened_us:
-            link = self._add(neighbour, is_lasting=True, opened_us=opened_us)
-            self.overlay.opened(neighbour, opened_us)
-            return link
-        if self._settings.open_to_all and neighbour in self._settings.addresses:
-            return self._add(neighbour, is_lasting=False, opened_us=None)
-        raise WireError(f"{self._node.id} has no link to broker {neighbour!r}")
-
-    def _agree(self, link: Link, opened_us: int) -> None:
-        """The other end has the link last: so it does."""
-        if not link.is_lasting or (link.session.opened_us or 0) < opened_us:
-            self._make_last(link, opened_us)
-
-    def _check(self, connection: PeerConnection, hello: Hello) -> None:
-        if hello.purpose is not Purpose.LINK:
-            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
-        check_peer(connection, hello, self._node.id, self._settings)
+        """The link that a broker offers to which there is none; WireError if it is not taken up."""
+        opened_us = take_up(hello, self._node.id, self.overlay, self._settings)
+        link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
+        if opened_us is not None:
+            self.overlay.opened(hello.broker, opened_us)
+        return link
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
         link = self._by_connection.get(connection)
@@ -450,16 +425,15 @@ class PeerLinks:
         now_us = self._node.clock.now_us()
         link.bytes_in += len(data)
         changes = link.session.receive(data, now_us)
+        self._agree(link, link.session.opened_us)
         places = link.session.take_places()
         if self.directory is not None:
             self.tell(self.directory.hear(places))
-        if link.since_us is None:
-            link.since_us = now_us
+        link.since_us = link.since_us or now_us
         self._handing.hand_on(link)
         self._changed(link, changes)
         self._handing.see_to_room()
-        self._to_flush[link] = None
-        self._node.schedule_flush()
+        self._flush_soon(link)
 
     def closed(self, connection: PeerConnection) -> None:
         self._strangers.discard(connection)
@@ -468,8 +442,7 @@ class PeerLinks:
     def _drop(self, connection: PeerConnection) -> None:
         link = self._by_connection.pop(connection, None)
         if link is not None:
-            link.connection = None
-            link.since_us = None
+            link.connection = link.since_us = None
             link.session.lost(self._node.clock.now_us())
             connection.abort()
             self._dialling.see_to(link)

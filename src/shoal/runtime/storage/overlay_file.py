@@ -66,6 +66,10 @@ class Overlay:
         found = {name for name in given if name not in self.ended}
         return tuple(sorted(found | self.links.keys()))
 
+    def stamp(self, neighbour: BrokerId, now_us: int) -> int:
+        """When a link is opened now: later than one to that broker that has ended."""
+        return max(now_us, self.ended.get(neighbour, 0) + 1)
+
     def opened(self, neighbour: BrokerId, opened_us: int, address: str = "") -> None:
         """There is a link from now on."""
         row = LinkRow(opened_us, address)

@@ -26,7 +26,8 @@ from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
 from shoal.broker.link_states import State
 from shoal.model import BrokerId
 from shoal.overlays.system import StandIn
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import HEAD_BYTES, Sync, batch_at, framed, is_torn
 
 FOLDER = "spool"
