@@ -74,10 +74,17 @@ class Wiring:
     # --- what brokers ask ---------------------------------------------------------------------
 
     def open(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
-        """A broker asks for a link: a round trip later it is there, or later it is not."""
+        """A broker asks for a link: a round trip later it is there, or later it is not.
+
+        One that is about to end does so all the same.
+        """
         now_us, ends = self._queue.now_us, (source, target)
+        if _either_way(ends) in self._ending:
+            return
         if is_lasting:
             self.make_lasting(ends)
+        if target in self._brokers[source].links:
+            return
         node = self._brokers.get(target)
         if node is None or not node.running or _either_way(ends) in self._cuts:
             self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
