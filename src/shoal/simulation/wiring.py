@@ -126,7 +126,8 @@ class Wiring:
         nodes = [(self._brokers[one], other) for one, other in (ends, ends[::-1])]
         empty_us = max(node.links[other].empty_us for node, other in nodes)
         if empty_us > now_us or any(node.owes(other) for node, other in nodes):
-            self._queue.push(max(empty_us, now_us + LOOK_US), self._try_to_end, argument)
+            again_us = empty_us if empty_us > now_us else now_us + LOOK_US
+            self._queue.push(again_us, self._try_to_end, argument)
             return
         self._take_down(ends)
         for node, other in nodes:
