@@ -36,7 +36,7 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
   the path heal meanwhile, nobody is told that it is at the target: what is taken back for that
   would be missed by what it has published before.  If it stays there after all, it says so.
 - *The target or a broker on the path dies*: the same; the publisher hears it from the target, or
-  notices that the target is gone (`shoal.broker.publisher`).
+  notices that the target is gone (`shoal.clients.publisher`).
 - *The source dies*: its rows are turned already, and the publisher goes on at the target; or the
   update has not passed the source's neighbour, and the target advertises anew.
 - *The publisher dies* (`Goodbye`): its target withdraws its advertisements behind the update, its
@@ -56,21 +56,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from shoal.broker.effects import CancelTimer, Effect, LinkState, Notify, Send, SetTimer, TimerKey
-from shoal.broker.messages import (
-    Advertise,
-    MigrationAdvertisement,
-    Paused,
-    Relocate,
-    Resume,
-)
+from shoal.broker.messages import Advertise
 from shoal.broker.strategy import ProtocolError
+from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
 
 # How long rows wait for a publisher that may come back: longer than it waits for an answer
-# (`shoal.broker.publisher.MOVE_TIMEOUT_US`), goes back and is heard along the longest path.
+# (`shoal.clients.publisher.MOVE_TIMEOUT_US`), goes back and is heard along the longest path.
 HOLD_US = 30_000_000
 
 # How long a publisher that was told to go may take to say that it does; one that does not knows

@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sized
 from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
-    AdvertisementsSaid,
     Goodbye,
     Message,
     PublicationBatch,
     Publish,
     RoutedPublication,
     Subscribe,
-    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
@@ -37,6 +35,7 @@ from shoal.model import (
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.propagation import Propagation
 
 

@@ -17,22 +17,16 @@ from itertools import count
 from random import Random
 from typing import Any, Protocol
 
-from shoal.broker.courier import Courier, CourierEvent, CourierLimits
-from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
-from shoal.broker.link_controls import Hello, Purpose
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_session import LinkSession, State
-from shoal.broker.messages import (
-    Advertise,
-    Goodbye,
-    Message,
-    MigrationAdvertisement,
-    Ping,
-    Pong,
-)
+from shoal.broker.links.controls import Hello, Purpose
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.session import LinkSession, State
+from shoal.broker.messages import Advertise, Goodbye, Message, Ping, Pong
 from shoal.broker.wire import Codec, WireError
+from shoal.clients.courier import Courier, CourierEvent, CourierLimits
+from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
+from shoal.clients.messages import MigrationAdvertisement
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_links import (

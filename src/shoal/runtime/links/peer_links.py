@@ -20,10 +20,10 @@ import msgspec
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
-from shoal.broker.link_controls import Hello, Purpose
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, OutOfStepError, State
+from shoal.broker.links.controls import Hello, Purpose
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession, OutOfStepError, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_session import LinkSession, State
-from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
+from shoal.broker.links.session import LinkSession, State
+from shoal.broker.links.spool import KEEP_US, Spool, SpoolRecord
 from shoal.model import BrokerId
 from shoal.overlays.system import StandIn
 from shoal.runtime.node import Node, Phase

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.custody import Custody
-from shoal.broker.link_controls import Hello
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.links.controls import Hello
+from shoal.broker.links.session import LinkSession, State
 from shoal.broker.messages import Publish
 from shoal.broker.wire import Codec, FrameReader, WireError
+from shoal.clients.courier_messages import ClientRequest
 from shoal.model import BrokerId
 
 

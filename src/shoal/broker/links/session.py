@@ -26,8 +26,8 @@ cannot do with that (`is_graceful` is False) as down and up, and what was in cus
 anew.
 
 With a spool an end that is away for `park_us` ends its session by itself, without a word to the
-broker: what somebody waits for is then on disk (`shoal.broker.link_spool`), nobody waits for it any
-longer, and the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
+broker: what somebody waits for is then on disk (`spool.py`), nobody waits for it any longer, and
+the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
 
 What is sent and not handled fits into a window, so the other end may stop handling messages for a
 while (`take` not called) without a bound being crossed; acknowledgements are read even then.  On a
@@ -50,7 +50,7 @@ from typing import Any
 from shoal.broker.custody import Custody, Errand, repeated
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.broker.link_controls import (
+from shoal.broker.links.controls import (
     Acknowledge,
     Control,
     Echo,
@@ -60,9 +60,9 @@ from shoal.broker.link_controls import (
     Refuse,
     SessionName,
 )
-from shoal.broker.link_inbox import Debt, LinkInbox
-from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
-from shoal.broker.link_spool import Spool
+from shoal.broker.links.inbox import Debt, LinkInbox
+from shoal.broker.links.outbox import Frame, LinkLimits, LinkOutbox
+from shoal.broker.links.spool import Spool
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import (
     LENGTH_BYTES,

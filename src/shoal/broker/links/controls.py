@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from shoal.broker.link_outbox import Span
+from shoal.broker.links.outbox import Span
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 
@@ -19,7 +19,7 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", arra
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, or a courier (`shoal.broker.courier`)."""
+    """What a connection is for: a link of the overlay, or a courier (`shoal.clients.courier`)."""
 
     LINK = "link"
     COURIER = "courier"
