@@ -51,9 +51,10 @@ class RandomNetwork:
         ]
         self.links = with_cycles(system, self.brokers, self.links)
         self.system = system
+        self.parameters = drawn(system, random, tuple(self.brokers))
         self.world = World(
             self.links,
-            strategy_factory(system, drawn(system, random, tuple(self.brokers))),
+            strategy_factory(system, self.parameters),
             SeededUnderlay(seed),
             seed=seed,
             costs=ServiceCosts(
@@ -154,8 +155,8 @@ class RandomNetwork:
 
     # --- judging ------------------------------------------------------------------------------
 
-    def run(self) -> list[str]:
-        self.world.run()
+    def run(self, until_us: int | None = None) -> list[str]:
+        self.world.run(until_us)
         trace = self.world.trace
         problems = [f"refused: {refusal}" for refusal in trace.refused]
         if len(trace.published) != len(self.publications):

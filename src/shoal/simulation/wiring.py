@@ -142,10 +142,13 @@ class Wiring:
             self._come_up_at(now_us + DETECTION_US, ends)
 
     def crash(self, broker: BrokerId, *, is_told: bool) -> None:
-        """A broker is gone, and with it what is in its links."""
+        """A broker is gone, and with it what is in its links.
+
+        Who is linked to it is told unless it waits until the link is there again.
+        """
         for neighbour in list(self._brokers[broker].links):
-            is_ending = _either_way((broker, neighbour)) in self._ending
-            self._sever((broker, neighbour), is_told=is_told or is_ending)
+            comes_back = self._is_lasting((broker, neighbour))
+            self._sever((broker, neighbour), is_told=is_told or not comes_back)
         self._drop_arrivals(broker, lambda input: True)
 
     def restart(self, now_us: int, broker: BrokerId) -> None:
