@@ -10,7 +10,8 @@ from shoal.broker import wire
 from shoal.broker.custody import Errand
 from shoal.broker.links.controls import Purpose
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.session import LinkSession, State
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.broker.messages import Goodbye, Publish, Rejected
 from shoal.broker.wire import Codec, WireError
 from shoal.clients.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded

@@ -26,8 +26,9 @@ from shoal.broker.effects import (
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.session import LinkSession, State
+from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import Spool
+from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
 from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec

@@ -59,7 +59,7 @@ from shoal.model.entities import MAX_ATTRIBUTES
 
 VERSION = 1
 # The largest packet of MQTT twice, since what it says are attributes, too; a link takes less (see
-# `link_outbox.LinkLimits`).
+# `links.outbox.LinkLimits`).
 MAX_FRAME_BYTES = 544 * 2**20
 # Above what the largest filter in SQL has (`shoal.language.sql`): 1,000 predicates and the ANDs,
 # ORs and NOTs between them, two of them deep for each of 100 parentheses.

@@ -20,7 +20,8 @@ import msgspec
 
 from shoal.broker.custody import Custody
 from shoal.broker.links.controls import Hello
-from shoal.broker.links.session import LinkSession, State
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.broker.messages import Publish
 from shoal.broker.wire import Codec, FrameReader, WireError
 from shoal.clients.courier_messages import ClientRequest

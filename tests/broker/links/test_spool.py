@@ -10,8 +10,9 @@ from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver, Input, LinkReady, Received, Requested, Send, Started
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.links.session import LinkSession, State
+from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import Spool
+from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Unsubscribe
 from shoal.model import EVERYTHING, Advertisement, Publication
