@@ -24,9 +24,9 @@ what `take` gives and what changed to the broker.
 | all is settled | | refused | | ended → gone | | |
 | the other end has none | failed → gone | | failed → gone | | failed → gone | |
 
-A link may be ended for good, by either end (`ending.py`).  One whose ends are not in one session any
-more cannot be settled, and has failed instead; unless something is on disk for the
-other end, which is settled over a fresh session.
+A link may be ended for good, by either end (`ending.py`).  One whose ends are not in one session
+any more cannot be settled, and has failed instead; unless something is on disk for the other end,
+which is settled over a fresh session.
 
 That the other end has forgotten all is told as link up without a link down before; where the system
 cannot do with that (`is_graceful` is False) as down and up, and what was in custody comes back
