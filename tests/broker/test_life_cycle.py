@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from shoal.broker import link_session, publisher
 from shoal.broker.life_cycle import LifeCycle
+from shoal.broker.links import session
+from shoal.clients import publisher
 
-MODULES = [publisher, link_session]
+MODULES = [publisher, session]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

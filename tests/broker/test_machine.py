@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.broker.courier_messages import ClientNotice, ClientRequest
 from shoal.broker.effects import (
     Deliver,
     Effect,
@@ -24,28 +23,29 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
-    AdvertisementsSaid,
     Carrier,
     Goodbye,
     Message,
-    MigrationAdvertisement,
-    Paused,
     Ping,
-    PingRequest,
-    PingTimes,
     Pong,
     PublicationBatch,
     Publish,
     Rejected,
-    Relocate,
-    Resume,
     RoutedPublication,
     Subscribe,
-    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
 from shoal.broker.records import RefusalRecord
+from shoal.clients.courier_messages import ClientNotice, ClientRequest
+from shoal.clients.messages import (
+    MigrationAdvertisement,
+    Paused,
+    PingRequest,
+    PingTimes,
+    Relocate,
+    Resume,
+)
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
@@ -59,6 +59,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples

@@ -22,6 +22,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.wire import COMMON, Codec, Form, FrameReader, Vocabulary, WireError
+from shoal.clients.messages import MESSAGES as CLIENTS_MESSAGES
 from shoal.model import (
     Constant,
     Expression,
@@ -45,7 +46,8 @@ from tests.strategies import filters
 SYSTEMS_MESSAGES: Vocabulary = tuple(
     dict.fromkeys(entry for system in SYSTEMS.values() for entry in system.messages)
 )
-CODEC = Codec(COMMON + SYSTEMS_MESSAGES)
+EVERY: Vocabulary = COMMON + CLIENTS_MESSAGES + SYSTEMS_MESSAGES
+CODEC = Codec(EVERY)
 FIGURES = st.integers(0, 2**63 - 1)
 # Strategies for a machine's test make figures that no broker writes; these are all that one does.
 WRITTEN: dict[type[Message], st.SearchStrategy[Message]] = MESSAGES | {
@@ -84,7 +86,7 @@ def frame_of(*, tag: str, fields: list[object]) -> bytes:
 
 
 def test_every_message_is_in_a_vocabulary() -> None:
-    known = {each.message if isinstance(each, Form) else each for each in COMMON + SYSTEMS_MESSAGES}
+    known = {each.message if isinstance(each, Form) else each for each in EVERY}
     assert known == set(WRITTEN)
 
 

@@ -38,21 +38,23 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
     Message,
-    MigrationAdvertisement,
-    Paused,
-    PingRequest,
-    PingTimes,
     PublicationBatch,
     Publish,
     Rejected,
-    Relocate,
-    Resume,
     RoutedPublication,
     Subscribe,
     Unadvertise,
     Unsubscribe,
 )
 from shoal.broker.records import RefusalRecord
+from shoal.clients.messages import (
+    MigrationAdvertisement,
+    Paused,
+    PingRequest,
+    PingTimes,
+    Relocate,
+    Resume,
+)
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription, Value
 from shoal.overlays.publisher_relocation.grape.messages import (

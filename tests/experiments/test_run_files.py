@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.broker.trace_tables import OverlayLink
 from shoal.experiments.run_files import (
     RUN_TABLES,
     BrokerRow,
@@ -20,6 +19,7 @@ from shoal.experiments.run_files import (
     write_run,
 )
 from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
+from shoal.overlays.trace_tables import OverlayLink
 
 SUBSCRIPTION = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
 

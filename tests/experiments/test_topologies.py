@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.broker.trace_tables import OverlayLink
 from shoal.experiments import scenario
 from shoal.experiments.run_files import BrokerRow, Events, Workload
 from shoal.experiments.topologies import (
@@ -26,6 +25,7 @@ from shoal.experiments.topologies import (
     star,
 )
 from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
+from shoal.overlays.trace_tables import OverlayLink
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 

@@ -17,8 +17,8 @@ import msgspec
 from shoal.broker.effects import Effect, LinkChanged, Record, Requested, Started
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Publish, Subscribe
-from shoal.broker.publisher import Publisher, PublisherEffect
-from shoal.broker.records import MigrationRecord, ReturnRecord
+from shoal.clients.publisher import Publisher, PublisherEffect
+from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.checkers import TimedSubscription, check_deliveries

@@ -28,8 +28,8 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
-from shoal.broker.publisher import ToBroker, WakeUp
 from shoal.broker.strategy import StrategyFactory
+from shoal.clients.publisher import ToBroker, WakeUp
 from tests.broker.transcript import describe
 from tests.exploration.lives import Lives, Participant
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.messages import Advertise, MigrationAdvertisement, Paused, Subscribe
+from shoal.broker.messages import Advertise, Subscribe
+from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.overlays.publisher_relocation.test_migration import send_away

@@ -9,7 +9,8 @@ both come to the same brokers as the rule.
 
 from __future__ import annotations
 
-from shoal.broker.messages import Advertise, MigrationAdvertisement, Paused, Subscribe
+from shoal.broker.messages import Advertise, Subscribe
+from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.protocol import Pop

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from shoal.broker.trace_tables import BrokerPlace
 from shoal.cli.main import main
 from shoal.language import parse
 from shoal.matching import covers, matches
+from shoal.overlays.trace_tables import BrokerPlace
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.tables import TableError
 from shoal.pipeline.truth import expected_deliveries, write_truth

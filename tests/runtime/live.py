@@ -14,13 +14,13 @@ import msgspec
 import pytest
 import uvloop
 
-from shoal.broker.courier import CourierLimits
 from shoal.broker.effects import Deliver
-from shoal.broker.link_controls import CONTROLS
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
+from shoal.clients.courier import CourierLimits
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from shoal.broker.records import MigrationRecord
 from shoal.broker.wire import WireError
+from shoal.clients.records import MigrationRecord
 from shoal.language import FilterSyntaxError
 from shoal.overlays.registry import SYSTEMS
 from tests.runtime.live import live, on_loop, received, until

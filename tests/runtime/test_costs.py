@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.broker.effects import Costs, Input, WatchCosts
-from shoal.broker.link_controls import Whereabouts
+from shoal.broker.links.controls import Whereabouts
 from shoal.runtime.links import costs
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.directory import Directory

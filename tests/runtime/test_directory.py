@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.link_controls import Whereabouts
+from shoal.broker.links.controls import Whereabouts
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.storage.overlay_file import Overlay

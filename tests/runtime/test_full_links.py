@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.outbox import LinkLimits
 from shoal.model import BrokerId
 from tests.runtime.live import live, until
 from tests.systems import eager

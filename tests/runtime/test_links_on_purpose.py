@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shoal.broker.effects import EndLink, Input, LinkChanged, LinkState, OpenLink
-from shoal.broker.link_controls import Hello, Whereabouts
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.controls import Hello, Whereabouts
+from shoal.broker.links.outbox import LinkLimits
 from shoal.runtime.links import peer_links
 from shoal.runtime.storage.journal_files import JournalError
 from shoal.runtime.storage.overlay_file import Overlay

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from shoal.broker.effects import Effect, Input
-from shoal.broker.link_controls import CONTROLS, Hello, Refuse
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.controls import CONTROLS, Hello, Refuse
+from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.wire import Codec, FrameReader
 from shoal.runtime import pauses
 from shoal.runtime.links import handing_on, peer_links

@@ -11,12 +11,13 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from shoal.broker.courier import CourierLimits
-from shoal.broker.link_controls import CONTROLS, Hello, Purpose, Refuse
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.messages import Message, MigrationAdvertisement, Ping, Pong, Relocate
-from shoal.broker.records import MigrationRecord
+from shoal.broker.links.controls import CONTROLS, Hello, Purpose, Refuse
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.messages import Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
+from shoal.clients.courier import CourierLimits
+from shoal.clients.messages import MigrationAdvertisement, Relocate
+from shoal.clients.records import MigrationRecord
 from shoal.model import MessageId
 from tests.runtime.live import PATIENCE_S, live, on_asyncio, until
 from tests.runtime.test_clients import LINE, MOVING

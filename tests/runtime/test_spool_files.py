@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shoal.broker.custody import Custody
-from shoal.broker.link_controls import CONTROLS
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_spool import SpoolRecord
+from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.spool import SpoolRecord
 from shoal.broker.wire import COMMON, Codec
 from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.clock import Clock

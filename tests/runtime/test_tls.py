@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from shoal.broker.courier import CourierEvent
-from shoal.broker.link_controls import CONTROLS, Hello, Purpose, Refuse
+from shoal.broker.links.controls import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.messages import Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
+from shoal.clients.courier import CourierEvent
 from shoal.model import MessageId
 from shoal.runtime.network_file import TlsSection
 from shoal.runtime.tls import TlsContexts, TlsError, certified_names, load_contexts

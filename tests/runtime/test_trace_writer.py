@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Publish, RoutedPublication
-from shoal.broker.records import MigrationRecord, RefusalRecord, ReturnRecord
+from shoal.broker.records import RefusalRecord
+from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.experiments.run_files import RUN_TABLES
 from shoal.model import MessageId, Publication
 from shoal.runtime.network_file import TraceSection

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from random import Random
 
-from shoal.broker.records import MigrationRecord
+from shoal.clients.records import MigrationRecord
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.checkers import Verdict, check_deliveries
 from shoal.simulation.links import ReliableBroker

@@ -23,12 +23,12 @@ from shoal.broker.effects import (
     Send,
     Started,
 )
-from shoal.broker.link_controls import CONTROLS
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_spool import Spool
-from shoal.broker.link_states import State
+from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.spool import Spool
+from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
 from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec
@@ -38,7 +38,7 @@ from shoal.mqtt.door.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.batches import joined
-from tests.broker.memory_disk import Disk
+from tests.broker.links.memory_disk import Disk
 
 LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
 

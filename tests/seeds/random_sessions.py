@@ -27,9 +27,9 @@ from shoal.broker.effects import (
     Started,
     TimerFired,
 )
-from shoal.broker.link_controls import CONTROLS
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession
+from shoal.broker.links.controls import CONTROLS
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Publish as PublishRequest
 from shoal.broker.messages import Subscribe as SubscribeRequest

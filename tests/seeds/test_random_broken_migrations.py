@@ -14,7 +14,8 @@ import pytest
 
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Relocate, Subscribe
+from shoal.broker.messages import Subscribe
+from shoal.clients.messages import Relocate
 from shoal.overlays.publisher_relocation.migration import TIMER
 from tests.overlays.publisher_relocation.test_migration import assert_nothing_is_left
 from tests.seeds.test_random_migrations import RandomMigrations

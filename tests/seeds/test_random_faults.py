@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from shoal.broker.publisher import Publisher
-from shoal.broker.records import ReturnRecord
+from shoal.clients.publisher import Publisher
+from shoal.clients.records import ReturnRecord
 from shoal.overlays.publisher_relocation.migration import Migrations
 from tests.seeds.random_faults import FaultyNetwork, moves_without_faults
 from tests.seeds.test_random_networks import CHOSEN, _seeds

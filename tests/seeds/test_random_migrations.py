@@ -13,8 +13,9 @@ from random import Random
 import pytest
 
 from shoal.broker.effects import Requested
-from shoal.broker.messages import Advertise, Message, Publish, Relocate, Subscribe, Unadvertise
-from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker
+from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unadvertise
+from shoal.clients.messages import Relocate
+from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker
 from shoal.matching import matches
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
 from tests.broker.transcript import Stage, advertisement, publication, subscription

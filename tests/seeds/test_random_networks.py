@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from shoal.broker.records import MigrationRecord
+from shoal.clients.records import MigrationRecord
 from tests.seeds.random_network import RandomNetwork
 
 QUICK = range(16)

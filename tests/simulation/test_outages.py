@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.records import MigrationRecord, ReturnRecord
+from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.simulation.outages import Excuses, Outage, Whereabouts
 
 #  B1 - B2 - B3 - B4

@@ -4,13 +4,12 @@ Every message is an immutable struct with a tag, so that a wire can encode it.  
 travel in batches (a batch of one is fine); the header a batch's member carries beside its
 publication was put there by its first broker and does not change on the way.
 
-What a publisher and its brokers say to each other when it is moved is here too, because every
-client library speaks it; what only the brokers of one system say is in that system's folder.
+What a client and its brokers say to each other when it is moved is in `shoal.clients.messages`;
+what the brokers of one system say is in that system's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import msgspec
@@ -18,7 +17,6 @@ import msgspec
 from shoal.model import (
     Advertisement,
     AdvertisementId,
-    BrokerId,
     MessageId,
     Publication,
     Subscription,
@@ -63,24 +61,6 @@ class Unsubscribe(Message, frozen=True):
     introduces = True
 
     subscription_id: SubscriptionId
-
-
-# --- brokers that come back tell their tables ---------------------------------------------------
-
-
-class AdvertisementsSaid(Message, frozen=True):
-    """To a neighbour: all advertisements from elsewhere are said, those not said are gone."""
-
-    introduces = True
-
-
-class SubscriptionsSaid(Message, frozen=True):
-    """To a neighbour, who has said its advertisements: so are all subscriptions that follow them.
-
-    It may send publications from now on.
-    """
-
-    introduces = True
 
 
 # --- publications -----------------------------------------------------------------------------
@@ -134,14 +114,7 @@ class Publish(Message, frozen=True):
     publications: tuple[Publication, ...]
 
 
-# --- the publisher's ping times (4.2): asked, measured, told ----------------------------------
-
-
-class PingRequest(Message, frozen=True):
-    """To a publisher: tell me your round trip to each of these brokers."""
-
-    session: MessageId
-    brokers: tuple[BrokerId, ...]
+# --- from and to clients ----------------------------------------------------------------------
 
 
 class Ping(Message, frozen=True):
@@ -152,50 +125,6 @@ class Ping(Message, frozen=True):
 
 class Pong(Message, frozen=True):
     session: MessageId
-
-
-class PingTimes(Message, frozen=True):
-    """From a publisher: the round trips it measured, in µs."""
-
-    session: MessageId
-    round_trip_us: Mapping[BrokerId, int]
-
-
-# --- moving a publisher (3.3) ------------------------------------------------------------------
-
-
-class Relocate(Message, frozen=True):
-    """To a publisher: pause, and go to the last broker of `path` (which starts at this one)."""
-
-    path: tuple[BrokerId, ...]
-
-
-class Paused(Message, frozen=True):
-    """To the source, behind the publisher's last publication there.
-
-    `moves` counts the publisher's moves, this one included.
-    """
-
-    path: tuple[BrokerId, ...]
-    moves: int
-
-
-class MigrationAdvertisement(Message, frozen=True):
-    """To the target: all that the publisher advertises, and the path from its source."""
-
-    path: tuple[BrokerId, ...]
-    advertisements: tuple[Advertisement, ...]
-    moves: int
-
-
-class Resume(Message, frozen=True):
-    """To a publisher, from the target: publish here from now on.
-
-    Unless `whole` the path from the source was broken: what is behind the break is out of reach.
-    """
-
-    moves: int
-    whole: bool
 
 
 class Goodbye(Message, frozen=True):

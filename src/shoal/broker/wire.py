@@ -30,23 +30,15 @@ import msgspec
 
 from shoal.broker.messages import (
     Advertise,
-    AdvertisementsSaid,
     Carrier,
     Goodbye,
     Message,
-    MigrationAdvertisement,
-    Paused,
     Ping,
-    PingRequest,
-    PingTimes,
     Pong,
     PublicationBatch,
     Publish,
     Rejected,
-    Relocate,
-    Resume,
     Subscribe,
-    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
@@ -67,7 +59,7 @@ from shoal.model.entities import MAX_ATTRIBUTES
 
 VERSION = 1
 # The largest packet of MQTT twice, since what it says are attributes, too; a link takes less (see
-# `link_outbox.LinkLimits`).
+# `links.outbox.LinkLimits`).
 MAX_FRAME_BYTES = 544 * 2**20
 # Above what the largest filter in SQL has (`shoal.language.sql`): 1,000 predicates and the ANDs,
 # ORs and NOTs between them, two of them deep for each of 100 parentheses.
@@ -101,18 +93,10 @@ COMMON: Vocabulary = (
     Unadvertise,
     Subscribe,
     Unsubscribe,
-    AdvertisementsSaid,
-    SubscriptionsSaid,
     PublicationBatch,
     Publish,
-    PingRequest,
     Ping,
     Pong,
-    PingTimes,
-    Relocate,
-    Paused,
-    MigrationAdvertisement,
-    Resume,
     Goodbye,
     Rejected,
 )

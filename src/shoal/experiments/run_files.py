@@ -23,9 +23,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-from shoal.broker.trace_tables import TRACE_TABLES, OverlayLink
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
+from shoal.overlays.trace_tables import TRACE_TABLES, OverlayLink
 from shoal.pipeline.checks.provenance import write_note
 from shoal.runtime.operations.trace_files import schema_of
 

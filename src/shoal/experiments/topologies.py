@@ -14,7 +14,6 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shoal.broker.trace_tables import OverlayLink
 from shoal.experiments import scenario
 from shoal.experiments.run_files import BrokerRow, Workload, read_rows
 from shoal.experiments.underlays import coordinates as coordinates_of
@@ -27,6 +26,7 @@ from shoal.overlays.shapes import (
     check_brokers,
     ring,
 )
+from shoal.overlays.trace_tables import OverlayLink
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from shoal.broker.records import RefusalRecord
-from shoal.broker.trace_tables import RECORDS, TRACE_TABLES
 from shoal.experiments.run_files import RUN_TABLES, Workload
 from shoal.matching import matches
 from shoal.model import Filter, SubscriptionId
 from shoal.overlays.shapes import Link
+from shoal.overlays.trace_tables import RECORDS, TRACE_TABLES
 from shoal.simulation.checkers import tally
 from shoal.simulation.world import World
 

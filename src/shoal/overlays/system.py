@@ -90,6 +90,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     parameters     the type of what sets it, with its defaults; a scenario and a network file have
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
+    records        tables of the trace that its brokers write (`Record`): their rows, by name
     size           how large a new network is
     complete       parameters for just these brokers, where they do not name them themselves
     takes_clients  whether clients connect to a broker, by the parameters
@@ -108,6 +109,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     links: Callable[[Any, Sequence[BrokerId]], Sequence[Link]] | None = None
     parameters: type[msgspec.Struct] = NoParameters
     messages: Vocabulary = ()
+    records: Mapping[str, type[msgspec.Struct]] = {}
     size: type[Size] = Brokers
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody

@@ -1,4 +1,4 @@
-"""Every table of the pipeline, declared once; those of traces in `shoal.broker.trace_tables`.
+"""Every table of the pipeline, declared once; those of traces in `shoal.overlays.trace_tables`.
 
 A table is a Parquet file or a folder of part files.  `publications` and `events` have one more
 column than listed here: `attributes`, a struct with a field per attribute of the source, typed
@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
-from shoal.broker.trace_tables import TRACE_TABLES
+from shoal.overlays.trace_tables import TRACE_TABLES
 
 # A row that was refused is kept for reading, not for loading again.
 REJECTED_TEXT_CHARACTERS = 500

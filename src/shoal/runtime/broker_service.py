@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shoal.broker.effects import Started
-from shoal.broker.link_controls import CONTROLS, Whereabouts
+from shoal.broker.links.controls import CONTROLS, Whereabouts
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId

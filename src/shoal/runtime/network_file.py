@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from shoal import typed_toml
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.strategy import StrategyFactory
 from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
@@ -142,7 +142,7 @@ class ClientTlsSection(Section, frozen=True, kw_only=True):
 
 
 class LinksSection(Section, frozen=True, kw_only=True):
-    """Bounds of every link; see `shoal.broker.link_session.LinkLimits`."""
+    """Bounds of every link; see `shoal.broker.links.session.LinkLimits`."""
 
     window_bytes: Positive = 4 * 2**20
     high_bytes: Positive = 8 * 2**20

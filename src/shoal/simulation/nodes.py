@@ -38,8 +38,8 @@ from shoal.broker.effects import (
     WatchCosts,
 )
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, Rejected
-from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.strategy import Strategy
+from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.holding import Arrival, Holding

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from shoal.broker.records import MigrationRecord, ReturnRecord
+from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.tree.oracle import next_hops
 

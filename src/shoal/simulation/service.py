@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from shoal.broker.effects import Measured, Work
-from shoal.broker.trace_tables import LoadRow
 from shoal.model import BrokerId
+from shoal.overlays.trace_tables import LoadRow
 
 
 class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,10 +20,10 @@ from random import Random
 from shoal.broker.effects import Costs, Leave, Requested, Started
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise
-from shoal.broker.publisher import Publisher
 from shoal.broker.strategy import StrategyFactory
-from shoal.broker.trace_tables import LoadRow
+from shoal.clients.publisher import Publisher
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
+from shoal.overlays.trace_tables import LoadRow
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links import ReliableBroker

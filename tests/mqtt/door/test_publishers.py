@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.effects import Record
-from shoal.broker.messages import (
-    Advertise,
-    Message,
-    PingRequest,
-    Pong,
-    Publish,
-    Relocate,
-    Resume,
-    Unadvertise,
-)
-from shoal.broker.publisher import MOVE_TIMEOUT_US
-from shoal.broker.records import MigrationRecord
+from shoal.broker.messages import Advertise, Message, Pong, Publish, Unadvertise
+from shoal.clients.courier_messages import ClientRequest
+from shoal.clients.messages import PingRequest, Relocate, Resume
+from shoal.clients.publisher import MOVE_TIMEOUT_US
+from shoal.clients.records import MigrationRecord
 from shoal.model import MessageId
 from shoal.mqtt.door.publishers import MAX_HELD_BACK, AskBroker, DoorEffect, Publishers
 from shoal.mqtt.door.repeats import Repeats

@@ -7,14 +7,8 @@ from random import Random
 import pytest
 
 from shoal.broker.effects import Received
-from shoal.broker.messages import (
-    Advertise,
-    PingTimes,
-    Rejected,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
-)
+from shoal.broker.messages import Advertise, Rejected, Subscribe, Unadvertise, Unsubscribe
+from shoal.clients.messages import PingTimes
 from shoal.matching.segments import Dimension
 from shoal.model import MessageId
 from shoal.overlays.bluedove.cluster.members import NOTHING, Segment

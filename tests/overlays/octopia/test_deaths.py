@@ -9,7 +9,7 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.model import Publication
 from shoal.overlays.octopia.oracle import problems

@@ -8,15 +8,8 @@ from itertools import pairwise
 import pytest
 
 from shoal.broker.effects import Effect
-from shoal.broker.messages import (
-    Advertise,
-    MigrationAdvertisement,
-    Paused,
-    Resume,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
-)
+from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from shoal.clients.messages import MigrationAdvertisement, Paused, Resume
 from shoal.model import Advertisement
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import Migrations

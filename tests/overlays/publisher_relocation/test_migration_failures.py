@@ -11,17 +11,9 @@ from itertools import pairwise
 import pytest
 
 from shoal.broker.effects import Requested
-from shoal.broker.messages import (
-    Advertise,
-    Goodbye,
-    MigrationAdvertisement,
-    Paused,
-    Publish,
-    Relocate,
-    Resume,
-    Unadvertise,
-)
-from shoal.broker.publisher import MOVE_TIMEOUT_US, Publisher, PublisherEffect, ToBroker
+from shoal.broker.messages import Advertise, Goodbye, Publish, Unadvertise
+from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate, Resume
+from shoal.clients.publisher import MOVE_TIMEOUT_US, Publisher, PublisherEffect, ToBroker
 from shoal.model import Advertisement
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import HOLD_US, LEAVE_TIMEOUT_US

@@ -11,14 +11,12 @@ from shoal.broker.messages import (
     Advertise,
     Goodbye,
     Message,
-    MigrationAdvertisement,
-    Paused,
-    PingTimes,
     RoutedPublication,
     Subscribe,
     Unadvertise,
 )
 from shoal.broker.strategy import BrokerContext, unexpected
+from shoal.clients.messages import MigrationAdvertisement, Paused, PingTimes
 from shoal.model import MessageId
 from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.publisher_relocation.relocation import Relocation

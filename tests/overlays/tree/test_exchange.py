@@ -17,17 +17,11 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import (
-    Advertise,
-    AdvertisementsSaid,
-    Message,
-    Subscribe,
-    SubscriptionsSaid,
-    Unsubscribe,
-)
+from shoal.broker.messages import Advertise, Message, Subscribe, Unsubscribe
 from shoal.language import parse
 from shoal.model import Advertisement, Subscription
 from shoal.overlays.tree.exchange import TIMER, WAIT_US
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 
 PROMISE = Advertise(Advertisement(id="a", publisher="P", filter=parse("x > 0")))

@@ -12,12 +12,12 @@ from shoal.broker.messages import (
     PublicationBatch,
     Publish,
     Rejected,
-    Resume,
     RoutedPublication,
     Subscribe,
     Unadvertise,
     Unsubscribe,
 )
+from shoal.clients.messages import Resume
 from shoal.model import And, Filter, MessageId, Operator, Or, predicate
 from tests.broker.transcript import advertisement, publication, publish, subscription
 from tests.overlays.tree.stages import busy_stage, stage_with_publisher

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from shoal.broker.trace_tables import Columns
 from shoal.experiments.bluedove.claims import judge_all
 from shoal.experiments.bluedove.evidence import Evidence
 from shoal.experiments.bluedove.extras import data_figure, extra_tables
@@ -28,6 +27,7 @@ from shoal.experiments.studies.drawing import draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, Rows
 from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.trace_tables import Columns
 from shoal.report.study import Figure, Group, StudyReport, Table
 
 METRICS: Columns = {"run": "text", "metric": "text", "value": "double"}

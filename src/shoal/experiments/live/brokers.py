@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shoal.broker.records import MigrationRecord
+from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import Network

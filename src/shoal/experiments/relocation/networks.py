@@ -21,8 +21,8 @@ from typing import Any, Self
 import msgspec
 
 from shoal.broker.messages import Publish
-from shoal.broker.records import MigrationRecord, SelectionRecord
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
+from shoal.clients.records import MigrationRecord
 from shoal.experiments.relocation.grid import Scale, System
 from shoal.experiments.relocation.memory import tracing_bytes
 from shoal.experiments.scenario import Service
@@ -39,6 +39,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     select,
 )
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.shapes import balanced_tree
 from shoal.simulation.underlay import ConstantUnderlay

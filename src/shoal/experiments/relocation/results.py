@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict
 
-from shoal.broker.trace_tables import Columns, columns_of
 from shoal.experiments.relocation.grid import (
     BASELINE,
     CROWD,
@@ -33,6 +32,7 @@ from shoal.experiments.relocation.summary import (
     Stand,
 )
 from shoal.experiments.studies.study import Rows
+from shoal.overlays.trace_tables import Columns, columns_of
 
 
 class Where(NamedTuple):

@@ -6,7 +6,8 @@ connection, runs the `Publisher` machine for it, and asks the broker where it no
 
 Pure: effects say which broker to ask, the door's own or a distant one.
 
->>> from shoal.broker.messages import Advertise, Relocate
+>>> from shoal.broker.messages import Advertise
+>>> from shoal.clients.messages import Relocate
 >>> from shoal.language import parse
 >>> from shoal.model import Advertisement
 >>> publishers = Publishers("B1")
@@ -24,11 +25,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.custody import marked
 from shoal.broker.effects import Record
 from shoal.broker.messages import Advertise, Message, Publish, Unadvertise
-from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
+from shoal.clients.courier_messages import ClientRequest
+from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.model import AdvertisementId, BrokerId, ClientId
 
 # Requests that are held back for one client before no more is read from it; each is what one

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from shoal.broker.messages import Carrier, Message
 from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.overlays.tree.messages import AdvertisementsSaid
 
 
 class Notification(Carrier, frozen=True):
@@ -116,6 +117,7 @@ class ProbePassed(Message, frozen=True):
 
 
 MESSAGES: tuple[type[Message], ...] = (
+    AdvertisementsSaid,
     Notification,
     HomeTable,
     HomeChange,

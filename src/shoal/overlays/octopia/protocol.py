@@ -22,7 +22,6 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import (
     Advertise,
-    AdvertisementsSaid,
     Carrier,
     Goodbye,
     Message,
@@ -65,6 +64,7 @@ from shoal.overlays.octopia.routing import Routing
 from shoal.overlays.octopia.tables import SecondaryRow, Tables
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_filter, check_owner
+from shoal.overlays.tree.messages import AdvertisementsSaid
 
 # A version begins as the time in microseconds.
 MAX_VERSION = 2**62

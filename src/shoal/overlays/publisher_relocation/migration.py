@@ -36,7 +36,7 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
   the path heal meanwhile, nobody is told that it is at the target: what is taken back for that
   would be missed by what it has published before.  If it stays there after all, it says so.
 - *The target or a broker on the path dies*: the same; the publisher hears it from the target, or
-  notices that the target is gone (`shoal.broker.publisher`).
+  notices that the target is gone (`shoal.clients.publisher`).
 - *The source dies*: its rows are turned already, and the publisher goes on at the target; or the
   update has not passed the source's neighbour, and the target advertises anew.
 - *The publisher dies* (`Goodbye`): its target withdraws its advertisements behind the update, its
@@ -56,21 +56,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from shoal.broker.effects import CancelTimer, Effect, LinkState, Notify, Send, SetTimer, TimerKey
-from shoal.broker.messages import (
-    Advertise,
-    MigrationAdvertisement,
-    Paused,
-    Relocate,
-    Resume,
-)
+from shoal.broker.messages import Advertise
 from shoal.broker.strategy import ProtocolError
+from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate, Resume
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing_table import AdvertisementEntry
 
 # How long rows wait for a publisher that may come back: longer than it waits for an answer
-# (`shoal.broker.publisher.MOVE_TIMEOUT_US`), goes back and is heard along the longest path.
+# (`shoal.clients.publisher.MOVE_TIMEOUT_US`), goes back and is heard along the longest path.
 HOLD_US = 30_000_000
 
 # How long a publisher that was told to go may take to say that it does; one that does not knows
@@ -305,26 +301,11 @@ class Migrations:
         out: list[Effect],
     ) -> None:
         """Turn the advertisements towards the target and pass the update on to the source."""
-        propagation = self._propagation
+        propagation, known = self._propagation, self._tree.tables.advertisements
         source_hop, target_hop = self._hop(move.path, -1), self._hop(move.path, 1)
-        rows, left = [], []
-        for advertisement in advertisements:
-            row = self._tree.tables.advertisements.get(advertisement.id)
-            if row is not None and row.last_hop in (source_hop, None):
-                left.append(row)
-                if row.advertisement != advertisement:
-                    propagation.withdraw(row, out)
-            elif row is not None and row.advertisement != advertisement:
-                propagation.remove_advertisement(advertisement.id, row.last_hop, out)
-            elif row is not None and row.last_hop != target_hop:  # an old copy beside the path
-                propagation.turn(row, target_hop, move.moves, out)
-            if row is None or row.advertisement != advertisement:
-                # The publisher's own word has overtaken the flood from its source.
-                row = propagation.place(advertisement, target_hop, move.moves, source_hop, out)
-            row.has_turned |= row.last_hop != target_hop
-            row.last_hop, row.moves = target_hop, move.moves
-            row.adopted, row.turned_us = False, now_us
-            rows.append(row)
+        before = [known[each.id] for each in advertisements if each.id in known]
+        left = [row for row in before if row.last_hop in (source_hop, None)]
+        rows = [self._turn_row(each, move, now_us, out) for each in advertisements]
         if target_hop is not None:
             propagation.follow(target_hop, rows, out)
         if source_hop is None:
@@ -338,6 +319,30 @@ class Migrations:
             retracted = tuple(entry.id for entry in propagation.release(source_hop, left))
             update = MigrationUpdate(publisher, move.path, advertisements, retracted, move.moves)
             out.append(Send(source_hop, update))
+
+    def _turn_row(
+        self, advertisement: Advertisement, move: _Move, now_us: int, out: list[Effect]
+    ) -> AdvertisementEntry:
+        """The advertisement's row, which lies towards the target from now on."""
+        propagation = self._propagation
+        source_hop, target_hop = self._hop(move.path, -1), self._hop(move.path, 1)
+        row = self._tree.tables.advertisements.get(advertisement.id)
+        is_on_path = row is not None and row.last_hop in (source_hop, None)
+        if row is not None and row.advertisement != advertisement:
+            # The publisher's own word has overtaken the flood from its source.
+            if is_on_path:
+                propagation.withdraw(row, out)
+            else:
+                propagation.remove_advertisement(advertisement.id, row.last_hop, out)
+            row = None
+        elif row is not None and not is_on_path and row.last_hop != target_hop:  # an old copy
+            propagation.turn(row, target_hop, move.moves, out)
+        if row is None:
+            row = propagation.place(advertisement, target_hop, move.moves, source_hop, out)
+        row.has_turned |= row.last_hop != target_hop
+        row.last_hop, row.moves = target_hop, move.moves
+        row.adopted, row.turned_us = False, now_us
+        return row
 
     def _tell_newer(
         self,

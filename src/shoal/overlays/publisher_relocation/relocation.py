@@ -12,27 +12,24 @@ from functools import partial
 from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
-    AdvertisementsSaid,
     Goodbye,
     Message,
-    MigrationAdvertisement,
-    Paused,
     PublicationBatch,
     Publish,
     RoutedPublication,
     Subscribe,
-    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
 from shoal.broker.strategy import BaseStrategy
+from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
-from shoal.overlays.tree.messages import LeavingMessage
+from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 

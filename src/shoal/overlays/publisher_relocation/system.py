@@ -10,10 +10,11 @@ from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import Vocabulary
 from shoal.overlays.publisher_relocation.messages import MESSAGES
 from shoal.overlays.publisher_relocation.migration import Migrations
+from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.tracer import TracerFactory
 from shoal.overlays.system import System
-from shoal.overlays.tree.messages import LEAVING
+from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.stand_in import stand_in
@@ -39,8 +40,9 @@ def relocating(
         name=name,
         strategy=at_broker,
         parameters=parameters,
-        messages=(*LEAVING, *MESSAGES, *messages),
+        messages=(*TREE_MESSAGES, *MESSAGES, *messages),
         stand_in=stand_in,
+        records={"selections": SelectionRecord},
         decides_after=decides_after,
         oracle=table_problems,
     )

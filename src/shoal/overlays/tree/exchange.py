@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.broker.effects import CancelTimer, Effect, LinkReady, Send, SetTimer, Started, TimerKey
-from shoal.broker.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.model import AdvertisementId, BrokerId, SubscriptionId
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 
 # For those that nobody has seen yet: all brokers of a network start within a few seconds.
 WAIT_US = 10_000_000

@@ -1,6 +1,8 @@
-"""What brokers of a tree say to each other when one of them leaves (`leaving.py`, `succession.py`).
+"""What brokers of a tree say to each other beside what clients say, too.
 
-`attempt` is the leaver's number of its attempt: what belongs to an earlier one is out of date.
+When a link has come up they say when all of their tables is said (`exchange.py`).  Of what they say
+when one of them leaves (`leaving.py`, `succession.py`) `attempt` is the leaver's number of its
+attempt: what belongs to an earlier one is out of date.
 """
 
 from __future__ import annotations
@@ -10,6 +12,26 @@ import msgspec
 from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import AdvertisementId, BrokerId, Subscription
+
+# --- tables that are said ---------------------------------------------------------------------
+
+
+class AdvertisementsSaid(Message, frozen=True):
+    """To a neighbour: all advertisements from elsewhere are said, those not said are gone."""
+
+    introduces = True
+
+
+class SubscriptionsSaid(Message, frozen=True):
+    """To a neighbour, who has said its advertisements: so are all subscriptions that follow them.
+
+    It may send publications from now on.
+    """
+
+    introduces = True
+
+
+# --- a broker that leaves ---------------------------------------------------------------------
 
 
 class LeavingMessage(Message, frozen=True):
@@ -72,7 +94,9 @@ class Abandon(LeavingMessage, frozen=True):
     """From who leaves: all stays as it is."""
 
 
-LEAVING: Vocabulary = (
+MESSAGES: Vocabulary = (
+    AdvertisementsSaid,
+    SubscriptionsSaid,
     Prepare,
     Prepared,
     Refuse,

@@ -14,14 +14,12 @@ from functools import partial
 from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
-    AdvertisementsSaid,
     Goodbye,
     Message,
     PublicationBatch,
     Publish,
     RoutedPublication,
     Subscribe,
-    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
@@ -39,7 +37,15 @@ from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
 from shoal.overlays.tree.leaving import Leaver
-from shoal.overlays.tree.messages import LeavingMessage, Prepared, Refuse, Stopped, Succeeded
+from shoal.overlays.tree.messages import (
+    AdvertisementsSaid,
+    LeavingMessage,
+    Prepared,
+    Refuse,
+    Stopped,
+    SubscriptionsSaid,
+    Succeeded,
+)
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.succession import Around, Succession
 

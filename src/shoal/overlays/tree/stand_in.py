@@ -11,8 +11,9 @@ its stand-in said goes when it has said its own tables, as all that it had said 
 from __future__ import annotations
 
 from shoal.broker.effects import Input, LinkChanged, LinkState, Received
-from shoal.broker.messages import AdvertisementsSaid, Subscribe, SubscriptionsSaid
+from shoal.broker.messages import Subscribe
 from shoal.model import EVERYTHING, BrokerId, Subscription
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 
 
 def stand_in(neighbour: BrokerId, broker: BrokerId) -> list[Input]:

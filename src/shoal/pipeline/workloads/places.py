@@ -19,7 +19,7 @@ from random import Random
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from shoal.broker.trace_tables import BrokerPlace
+from shoal.overlays.trace_tables import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file

@@ -26,7 +26,7 @@ from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from shoal.broker.trace_tables import BrokerPlace
+from shoal.overlays.trace_tables import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,

@@ -1,7 +1,7 @@
 """Clients in a broker's own process: for whoever embeds one, and for tests.
 
 A local client publishes, subscribes and follows its publisher's relocations like any other, by
-the same machine (`shoal.broker.publisher`); its requests are checked as the wire would.
+the same machine (`shoal.clients.publisher`); its requests are checked as the wire would.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.wire import COMMON, Codec
+from shoal.clients.messages import MESSAGES
+from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.language import parse
 from shoal.model import (
     Advertisement,
@@ -37,7 +38,7 @@ from shoal.model import (
 )
 from shoal.runtime.node import Node
 
-_CODEC = Codec(COMMON)
+_CODEC = Codec(COMMON + MESSAGES)
 
 
 class LocalClient:

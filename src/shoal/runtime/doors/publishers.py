@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from shoal.broker.courier import CourierEvent, Forgotten, Lost, Stranded
 from shoal.broker.custody import Custody, Errand, is_assured
 from shoal.broker.effects import Deliver, Record, Requested
 from shoal.broker.messages import Message, Publish
-from shoal.broker.records import MigrationRecord
+from shoal.clients.courier import CourierEvent, Forgotten, Lost, Stranded
+from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.door.publishers import AskBroker, DoorEffect, Publishers
 from shoal.runtime.flushing import Phase

@@ -17,23 +17,17 @@ from itertools import count
 from random import Random
 from typing import Any, Protocol
 
-from shoal.broker.courier import Courier, CourierEvent, CourierLimits
-from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
-from shoal.broker.link_controls import Hello, Purpose
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import State
-from shoal.broker.messages import (
-    Advertise,
-    Goodbye,
-    Message,
-    MigrationAdvertisement,
-    Ping,
-    Pong,
-)
+from shoal.broker.links.controls import Hello, Purpose
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
+from shoal.broker.messages import Advertise, Goodbye, Message, Ping, Pong
 from shoal.broker.wire import Codec, WireError
+from shoal.clients.courier import Courier, CourierEvent, CourierLimits
+from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
+from shoal.clients.messages import MigrationAdvertisement
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.flushing import Phase
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from shoal.broker.link_states import State
+from shoal.broker.links.states import State
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.links.handing_on import Link

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from shoal.broker.link_controls import Whereabouts
+from shoal.broker.links.controls import Whereabouts
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.storage.overlay_file import Overlay

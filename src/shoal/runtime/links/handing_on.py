@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from shoal.broker.custody import Custody
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import State
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.runtime.batches import MAX_BATCH
 from shoal.runtime.links.peer_connections import PeerConnection
 from shoal.runtime.node import Node

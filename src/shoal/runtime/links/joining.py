@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shoal.broker.link_controls import Hello
+from shoal.broker.links.controls import Hello
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address

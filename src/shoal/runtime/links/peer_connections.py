@@ -11,7 +11,7 @@ import logging
 import ssl
 from typing import Any, Protocol, cast
 
-from shoal.broker.link_controls import CONTROLS, Hello, Refuse
+from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
 from shoal.runtime.tls import TlsContexts, certified_names

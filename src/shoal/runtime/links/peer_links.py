@@ -20,9 +20,9 @@ from typing import Any
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
-from shoal.broker.link_controls import Hello, Purpose, Whereabouts
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import OutOfStepError, State
+from shoal.broker.links.controls import Hello, Purpose, Whereabouts
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import OutOfStepError, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId

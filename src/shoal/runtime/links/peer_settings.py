@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shoal.broker.link_controls import Hello
-from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.links.controls import Hello
+from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from shoal.broker.link_controls import Hello, Purpose
+from shoal.broker.links.controls import Hello, Purpose
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId
 from shoal.runtime.clock import Clock

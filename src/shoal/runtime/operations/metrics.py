@@ -14,14 +14,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from shoal.overlays.trace_tables import RECORDS
+
 # Name and help of counters, by what a node counts.
 _COUNTERS = {
     "publications_in": ("shoal_publications_received", "Publications handled by this broker."),
     "deliveries": ("shoal_deliveries", "Deliveries to clients of this broker."),
     "messages_out": ("shoal_messages_sent", "Messages sent to neighbours."),
-    "RefusalRecord": ("shoal_refusals", "Messages and requests that were refused."),
-    "SelectionRecord": ("shoal_selections", "Decisions about where a publisher should be."),
     "unwritable": ("shoal_messages_lost", "Messages that could not be written."),
+} | {
+    row.__name__: (f"shoal_{table}", (row.__doc__ or "").partition("\n")[0])
+    for table, row in RECORDS.items()
 }
 _LINKS = {
     "buffered_bytes": ("shoal_link_buffered_bytes", "Sent and not yet handled by the neighbour."),

@@ -29,8 +29,8 @@ import msgspec
 
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Publish
-from shoal.broker.trace_tables import RECORDS, TRACE_TABLES
 from shoal.model import BrokerId
+from shoal.overlays.trace_tables import RECORDS, TRACE_TABLES
 from shoal.runtime.network_file import TraceSection
 
 # What a live broker writes.

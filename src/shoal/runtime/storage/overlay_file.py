@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_controls import Whereabouts
+from shoal.broker.links.controls import Whereabouts
 from shoal.model import BrokerId
 from shoal.runtime.storage.journal_files import JournalError
 

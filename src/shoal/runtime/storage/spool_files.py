@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
-from shoal.broker.link_states import State
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.spool import KEEP_US, Spool, SpoolRecord
+from shoal.broker.links.states import State
 from shoal.model import BrokerId
 from shoal.overlays.system import StandIn
 from shoal.runtime.flushing import Phase

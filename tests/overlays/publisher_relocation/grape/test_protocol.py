@@ -5,18 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.effects import Measured
-from shoal.broker.messages import (
-    Advertise,
-    MigrationAdvertisement,
-    Paused,
-    PingRequest,
-    PingTimes,
-    PublicationBatch,
-    Relocate,
-    Subscribe,
-    Unadvertise,
-)
-from shoal.broker.records import SelectionRecord
+from shoal.broker.messages import Advertise, PublicationBatch, Subscribe, Unadvertise
+from shoal.clients.messages import MigrationAdvertisement, Paused, PingRequest, PingTimes, Relocate
 from shoal.model import MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
@@ -24,6 +14,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Priority
+from shoal.overlays.publisher_relocation.records import SelectionRecord
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 
 #  B1 - B2 - B3      P publishes at B1, C subscribes at B3

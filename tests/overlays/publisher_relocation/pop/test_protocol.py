@@ -9,16 +9,14 @@ import pytest
 from shoal.broker.effects import Effect
 from shoal.broker.messages import (
     Advertise,
-    MigrationAdvertisement,
-    Paused,
     PublicationBatch,
     RoutedPublication,
     Subscribe,
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.records import SelectionRecord
 from shoal.broker.strategy import BrokerContext
+from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.model import MessageId
 from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationAnswer,
@@ -27,6 +25,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.protocol import Pop
+from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 

@@ -32,14 +32,9 @@ from shoal.broker.effects import (
     TimerKey,
     Watch,
 )
-from shoal.broker.messages import (
-    Message,
-    PingRequest,
-    PingTimes,
-    RoutedPublication,
-)
-from shoal.broker.records import SelectionRecord
+from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.clients.messages import PingRequest, PingTimes
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
@@ -55,6 +50,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     shortlist,
 )
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
+from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
 
 

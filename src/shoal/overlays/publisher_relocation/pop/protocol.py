@@ -25,7 +25,6 @@ from collections.abc import Container
 
 from shoal.broker.effects import CancelTimer, Effect, Measured, Record, Send, SetTimer, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
-from shoal.broker.records import SelectionRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.pop.messages import (
@@ -35,6 +34,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
+from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
 
 _REQUEST_TIMER = "request"

@@ -11,7 +11,7 @@ Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from shoal.broker.effects import CancelTimer, Deliver, Effect, Send, SetTimer, TimerKey
 from shoal.broker.messages import PublicationBatch, RoutedPublication
@@ -79,21 +79,13 @@ class Tracing:
         out: list[Effect],
     ) -> list[ClientId]:
         """Publications came from upstream; the effects say what became of them."""
-        started: dict[MessageId, _Trace] = {}
-        for routed in publications:
-            if routed.mark is not None:
-                deadline_us = now_us + self._parameters.answer_timeout_us
-                started[routed.message_id] = _Trace(upstream, deadline_us)
-        for effect in effects:
-            if type(effect) is Deliver:
-                trace = started.get(effect.routed.message_id)
-                if trace is not None:
-                    trace.local += 1
-            elif type(effect) is Send and type(effect.message) is PublicationBatch:
-                for routed in effect.message.publications:
-                    trace = started.get(routed.message_id)
-                    if trace is not None:
-                        trace.waiting.add(effect.neighbour)
+        deadline_us = now_us + self._parameters.answer_timeout_us
+        started = {
+            routed.message_id: _Trace(upstream, deadline_us)
+            for routed in publications
+            if routed.mark is not None
+        }
+        _count(started, effects)
         for publication, trace in started.items():
             traces = self._traces.setdefault(publication.publisher, {})
             if not traces:
@@ -177,3 +169,17 @@ class Tracing:
 
 def _timer(publisher: ClientId) -> TimerKey:
     return TRACE_TIMER, publisher
+
+
+def _count(traces: Mapping[MessageId, _Trace], effects: Iterable[Effect]) -> None:
+    """Where each of them went: to how many local subscribers, and to which neighbours."""
+    for effect in effects:
+        if type(effect) is Deliver:
+            trace = traces.get(effect.routed.message_id)
+            if trace is not None:
+                trace.local += 1
+        elif type(effect) is Send and type(effect.message) is PublicationBatch:
+            for routed in effect.message.publications:
+                trace = traces.get(routed.message_id)
+                if trace is not None:
+                    trace.waiting.add(effect.neighbour)

@@ -23,7 +23,7 @@ that until it has heard Over as well.
 
 from __future__ import annotations
 
-from shoal.broker.link_controls import Control, Ends, Over, Rests
+from shoal.broker.links.controls import Control, Ends, Over, Rests
 
 
 class Ending:

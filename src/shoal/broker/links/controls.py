@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from shoal.broker.link_outbox import Span
+from shoal.broker.links.outbox import Span
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 
@@ -19,7 +19,7 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", arra
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, a courier (`shoal.broker.courier`), or only
+    """What a connection is for: a link of the overlay, a courier (`shoal.clients.courier`), or only
     to see how far the other broker is.
     """
 
@@ -79,7 +79,7 @@ class Echo(Control, frozen=True):
 
 
 class Ends(Control, frozen=True):
-    """The sender's broker wants the link to end; see `shoal.broker.link_ending`."""
+    """The sender's broker wants the link to end; see `shoal.broker.links.ending`."""
 
 
 class Lasts(Control, frozen=True):

@@ -14,24 +14,26 @@ where it publishes, and gets back what that broker tells the client.
 
 from __future__ import annotations
 
-from shoal.broker.link_controls import CONTROLS
+from shoal.broker.links.controls import CONTROLS
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
     Message,
-    MigrationAdvertisement,
-    Paused,
     Ping,
-    PingRequest,
-    PingTimes,
     Pong,
     Publish,
     Rejected,
-    Relocate,
-    Resume,
     Unadvertise,
 )
 from shoal.broker.wire import Form, Vocabulary, check_publish
+from shoal.clients.messages import (
+    MigrationAdvertisement,
+    Paused,
+    PingRequest,
+    PingTimes,
+    Relocate,
+    Resume,
+)
 from shoal.model import ClientId
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from shoal.broker.link_spool import SpoolRecord
+from shoal.broker.links.spool import SpoolRecord
 
 
 class Disk:

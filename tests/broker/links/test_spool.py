@@ -8,25 +8,19 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver, Input, LinkReady, Received, Requested, Send, Started
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_spool import Spool
-from shoal.broker.link_states import State
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.spool import Spool
+from shoal.broker.links.states import State
 from shoal.broker.machine import Broker
-from shoal.broker.messages import (
-    Advertise,
-    AdvertisementsSaid,
-    PublicationBatch,
-    Publish,
-    SubscriptionsSaid,
-    Unsubscribe,
-)
+from shoal.broker.messages import Advertise, PublicationBatch, Publish, Unsubscribe
 from shoal.model import EVERYTHING, Advertisement, Publication
+from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.stand_in import stand_in
-from tests.broker.memory_disk import Disk
-from tests.broker.test_link_session import CODEC, batch
+from tests.broker.links.memory_disk import Disk
+from tests.broker.links.test_session import CODEC, batch
 
 LIMITS = LinkLimits(window_bytes=200, high_bytes=500, low_bytes=200, park_us=1_000)
 ROOM = 2**30

@@ -9,11 +9,11 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged
-from shoal.broker.link_controls import CONTROLS, Acknowledge, Heartbeat, Hello, Refuse
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_outbox import LinkLimits, Span
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import State
+from shoal.broker.links.controls import CONTROLS, Acknowledge, Heartbeat, Hello, Refuse
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.outbox import LinkLimits, Span
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 from shoal.model import MessageId, Publication

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.custody import Custody
-from shoal.broker.link_controls import Hello
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import State
+from shoal.broker.links.controls import Hello
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.broker.messages import Publish
 from shoal.broker.wire import Codec, FrameReader, WireError
+from shoal.clients.courier_messages import ClientRequest
 from shoal.model import BrokerId
 
 

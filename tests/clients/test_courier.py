@@ -7,15 +7,15 @@ from functools import partial
 import pytest
 
 from shoal.broker import wire
-from shoal.broker.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
-from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.broker.custody import Errand
-from shoal.broker.link_controls import Purpose
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import State
+from shoal.broker.links.controls import Purpose
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.broker.messages import Goodbye, Publish, Rejected
 from shoal.broker.wire import Codec, WireError
+from shoal.clients.courier import Courier, CourierEvent, CourierLimits, Forgotten, Lost, Stranded
+from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.model import Publication
 from tests.broker.transcript import publish
 

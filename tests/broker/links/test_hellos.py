@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from shoal.broker.effects import LinkChanged
-from shoal.broker.link_controls import CONTROLS, Hello
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_states import State
+from shoal.broker.links.controls import CONTROLS, Hello
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.states import State
 from shoal.broker.messages import Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 

@@ -14,8 +14,10 @@ from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
+from shoal.broker.records import RefusalRecord
+from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
+from shoal.overlays.registry import SYSTEMS
 
 Kind = Literal["text", "integer", "double"]
 Columns = Mapping[str, Kind]
@@ -76,7 +78,7 @@ class LoadRow(msgspec.Struct, frozen=True):
 
 # Rows that brokers and publishers write by `Record` effects.
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
-    "selections": SelectionRecord,
+    **{name: row for system in SYSTEMS.values() for name, row in system.records.items()},
     "migrations": MigrationRecord,
     "refusals": RefusalRecord,
 }

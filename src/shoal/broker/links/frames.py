@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.broker.custody import Custody, repeated
-from shoal.broker.link_outbox import Frame
+from shoal.broker.links.outbox import Frame
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import LENGTH_BYTES, Codec, WireError
 

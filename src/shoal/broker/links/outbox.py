@@ -14,7 +14,7 @@ its tables before it can forward anything.
 | in flight | | → in custody or gone | | → waiting | the same |
 | in custody | | | gone | stays | the same |
 
-With a spool (`shoal.broker.link_spool`) the outbox of an end whose other end is away for longer is
+With a spool (`shoal.broker.links.spool`) the outbox of an end whose other end is away for longer is
 *parked*: what somebody waits for goes to disk, all else nowhere, since both ends will start afresh.
 When the other end is back, what comes queues on disk behind what is there, until all that was read.
 """
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from shoal.broker.custody import Custody
-from shoal.broker.link_spool import Spool, Spooled
+from shoal.broker.links.spool import Spool, Spooled
 from shoal.broker.wire import MAX_FRAME_BYTES
 
 # What brokers themselves say to each other is never as long.

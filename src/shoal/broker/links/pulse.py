@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.broker.link_controls import Control, Echo, Heartbeat
+from shoal.broker.links.controls import Control, Echo, Heartbeat
 from shoal.broker.wire import WireError
 
 

@@ -6,25 +6,27 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.broker import publisher as module
 from shoal.broker.effects import Record
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
     Message,
-    MigrationAdvertisement,
-    Paused,
     Ping,
-    PingRequest,
-    PingTimes,
     Pong,
     Publish,
     Rejected,
-    Relocate,
-    Resume,
     Unadvertise,
 )
-from shoal.broker.publisher import (
+from shoal.clients import publisher as module
+from shoal.clients.messages import (
+    MigrationAdvertisement,
+    Paused,
+    PingRequest,
+    PingTimes,
+    Relocate,
+    Resume,
+)
+from shoal.clients.publisher import (
     MOVE_TIMEOUT_US,
     HeldBackError,
     Publisher,
@@ -32,7 +34,7 @@ from shoal.broker.publisher import (
     ToBroker,
     WakeUp,
 )
-from shoal.broker.records import MigrationRecord, ReturnRecord
+from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.model import MessageId
 from tests.broker.transcript import advertisement, publish
 

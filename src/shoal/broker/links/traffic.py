@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.broker.custody import Custody, Errand
-from shoal.broker.link_controls import (
+from shoal.broker.links.controls import (
     Acknowledge,
     Control,
     Echo,
@@ -21,12 +21,12 @@ from shoal.broker.link_controls import (
     Place,
     Whereabouts,
 )
-from shoal.broker.link_ending import Ending
-from shoal.broker.link_frames import Frames
-from shoal.broker.link_inbox import Debt, LinkInbox
-from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
-from shoal.broker.link_pulse import Pulse
-from shoal.broker.link_spool import Spool
+from shoal.broker.links.ending import Ending
+from shoal.broker.links.frames import Frames
+from shoal.broker.links.inbox import Debt, LinkInbox
+from shoal.broker.links.outbox import Frame, LinkLimits, LinkOutbox
+from shoal.broker.links.pulse import Pulse
+from shoal.broker.links.spool import Spool
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
 

@@ -10,16 +10,16 @@ import pytest
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
-from shoal.broker.link_controls import Hello, Over
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession
-from shoal.broker.link_spool import Spool
-from shoal.broker.link_states import State
+from shoal.broker.links.controls import Hello, Over
+from shoal.broker.links.inbox import Debt
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.session import LinkSession
+from shoal.broker.links.spool import Spool
+from shoal.broker.links.states import State
 from shoal.broker.messages import Carrier, Unsubscribe
 from shoal.broker.wire import WireError
-from tests.broker.memory_disk import Disk
-from tests.broker.test_link_session import CODEC, batch
+from tests.broker.links.memory_disk import Disk
+from tests.broker.links.test_session import CODEC, batch
 
 LIMITS = LinkLimits(window_bytes=400, high_bytes=2_000, low_bytes=500, limit_bytes=100_000)
 OTHER = {"A": "B", "B": "A"}

@@ -43,22 +43,16 @@ import msgspec
 
 from shoal.broker.effects import Record
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does, to
-from shoal.broker.messages import (
-    Advertise,
-    Goodbye,
-    Message,
+from shoal.broker.messages import Advertise, Goodbye, Message, Ping, Pong, Publish, Unadvertise
+from shoal.clients.messages import (
     MigrationAdvertisement,
     Paused,
-    Ping,
     PingRequest,
     PingTimes,
-    Pong,
-    Publish,
     Relocate,
     Resume,
-    Unadvertise,
 )
-from shoal.broker.records import MigrationRecord, ReturnRecord
+from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.model import Advertisement, AdvertisementId, BrokerId, ClientId, MessageId
 
 # A migration takes seconds; a publisher that fills this meanwhile outruns any broker, and must

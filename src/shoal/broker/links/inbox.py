@@ -11,8 +11,8 @@ from collections import deque
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from shoal.broker.link_controls import Acknowledge
-from shoal.broker.link_outbox import LinkLimits, Span
+from shoal.broker.links.controls import Acknowledge
+from shoal.broker.links.outbox import LinkLimits, Span
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import WireError
 

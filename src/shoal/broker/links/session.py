@@ -24,9 +24,9 @@ what `take` gives and what changed to the broker.
 | all is settled | | refused | | ended → gone | | |
 | the other end has none | failed → gone | | failed → gone | | failed → gone | |
 
-A link may be ended for good, by either end (`shoal.broker.link_ending`).  One whose ends are not in
-one session any more cannot be settled, and has failed instead; unless something is on disk for the
-other end, which is settled over a fresh session.
+A link may be ended for good, by either end (`ending.py`).  One whose ends are not in one session
+any more cannot be settled, and has failed instead; unless something is on disk for the other end,
+which is settled over a fresh session.
 
 That the other end has forgotten all is told as link up without a link down before; where the system
 cannot do with that (`is_graceful` is False) as down and up, and what was in custody comes back
@@ -34,8 +34,8 @@ cannot do with that (`is_graceful` is False) as down and up, and what was in cus
 anew.
 
 With a spool an end that is away for `park_us` ends its session by itself, without a word to the
-broker: what somebody waits for is then on disk (`shoal.broker.link_spool`), nobody waits for it any
-longer, and the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
+broker: what somebody waits for is then on disk (`spool.py`), nobody waits for it any longer, and
+the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
 
 `shoal.simulation.links` is for links that lose single messages, as the simulator's do.  Over TCP a
 connection loses nothing but its end, so this machine needs no timers to resend, and what it needs
@@ -51,7 +51,7 @@ from typing import Any
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.broker.link_controls import (
+from shoal.broker.links.controls import (
     Ends,
     Hello,
     Over,
@@ -60,10 +60,10 @@ from shoal.broker.link_controls import (
     Rests,
     SessionName,
 )
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_spool import Spool
-from shoal.broker.link_states import OutOfStepError, State, Word
-from shoal.broker.link_traffic import LinkTraffic
+from shoal.broker.links.outbox import LinkLimits
+from shoal.broker.links.spool import Spool
+from shoal.broker.links.states import OutOfStepError, State, Word
+from shoal.broker.links.traffic import LinkTraffic
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId

@@ -1,4 +1,4 @@
-"""Where an end of a link can be, and what it hears (see `shoal.broker.link_session`)."""
+"""Where an end of a link can be, and what it hears (see `shoal.broker.links.session`)."""
 
 from __future__ import annotations
 

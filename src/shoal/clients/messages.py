@@ -1,0 +1,76 @@
+"""What a publisher and its brokers say to each other when it is moved, and before.
+
+Whichever system asks that a client move, it asks so; the client's machine (`publisher.py`) answers.
+Names are those of the relocation paper, sections 3.3 and 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.broker.messages import Message
+from shoal.broker.wire import Vocabulary
+from shoal.model import Advertisement, BrokerId, MessageId
+
+# --- ping times (4.2): asked, measured, told ------------------------------------------------------
+
+
+class PingRequest(Message, frozen=True):
+    """To a publisher: tell me your round trip to each of these brokers."""
+
+    session: MessageId
+    brokers: tuple[BrokerId, ...]
+
+
+class PingTimes(Message, frozen=True):
+    """From a publisher: the round trips it measured, in µs."""
+
+    session: MessageId
+    round_trip_us: Mapping[BrokerId, int]
+
+
+# --- moving a publisher (3.3) ------------------------------------------------------------------
+
+
+class Relocate(Message, frozen=True):
+    """To a publisher: pause, and go to the last broker of `path` (which starts at this one)."""
+
+    path: tuple[BrokerId, ...]
+
+
+class Paused(Message, frozen=True):
+    """To the source, behind the publisher's last publication there.
+
+    `moves` counts the publisher's moves, this one included.
+    """
+
+    path: tuple[BrokerId, ...]
+    moves: int
+
+
+class MigrationAdvertisement(Message, frozen=True):
+    """To the target: all that the publisher advertises, and the path from its source."""
+
+    path: tuple[BrokerId, ...]
+    advertisements: tuple[Advertisement, ...]
+    moves: int
+
+
+class Resume(Message, frozen=True):
+    """To a publisher, from the target: publish here from now on.
+
+    Unless `whole` the path from the source was broken: what is behind the break is out of reach.
+    """
+
+    moves: int
+    whole: bool
+
+
+MESSAGES: Vocabulary = (
+    PingRequest,
+    PingTimes,
+    Relocate,
+    Paused,
+    MigrationAdvertisement,
+    Resume,
+)

@@ -1,0 +1,29 @@
+"""Rows of the trace that brokers write when they have decided where a publisher belongs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.model import BrokerId, ClientId
+
+
+class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A relocation decision, taken at the publisher's first broker.
+
+    Rates are messages per trace session, summed over the brokers; delays the estimated mean
+    delivery delay; both for the publisher where it is and at the chosen target.  None where
+    the decision did not need them.
+    """
+
+    publisher: ClientId
+    broker: BrokerId
+    started_us: int
+    requested_us: int
+    answered_us: int
+    decided_us: int
+    candidates: int
+    target: BrokerId
+    rate_now: float | None = None
+    rate_target: float | None = None
+    delay_now_us: float | None = None
+    delay_target_us: float | None = None
