@@ -171,7 +171,6 @@ class Session(Delivery):
         "received",
         "subscriptions",
         "unsettled",
-        "user",
         "will",
     )
 
@@ -183,8 +182,6 @@ class Session(Delivery):
         patience: Patience | None = None,
     ) -> None:
         super().__init__(client_id, limits, backlog, patience)
-        # Whose it is; nobody else may connect to it.
-        self.user = ""
         self.expiry_interval_s = 0
         # When it began, at whichever broker, by that broker's stamp: no other session has it.
         self.began_us = 0
@@ -262,7 +259,7 @@ class Session(Delivery):
         """The session is over, or elsewhere: nothing is on its way here."""
         if self.diversion is not None:
             for outgoing in self.diversion.held:
-                self.backlog.leave(outgoing.message)
+                self.count_out(outgoing.message)
         super().forget_all()
 
     def _note(self, outgoing: Outgoing) -> None:
