@@ -165,11 +165,7 @@ class Sharing:
 
     def _members(self, name: GroupName) -> list[ClientSubscription]:
         """Those here, without sessions that are elsewhere by now and only kept."""
-        return [
-            each
-            for each in self._subscriptions.group(name)
-            if each.session.diversion is None or not each.session.diversion.is_departed
-        ]
+        return [each for each in self._subscriptions.group(name) if not each.session.is_departed]
 
     def _learn(self, members: Members) -> None:
         """How many members a group has at a broker."""

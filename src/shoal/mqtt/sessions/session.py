@@ -213,6 +213,11 @@ class Session(Delivery):
         return self.is_remembered and not self.expiry_interval_s
 
     @property
+    def is_departed(self) -> bool:
+        """Whether it takes nothing more here: it is elsewhere, or at its end."""
+        return self.diversion is not None and self.diversion.is_departed
+
+    @property
     def takes_at_once(self) -> bool:
         """Whether a message of QoS 0 would be written now."""
         outlet = self.outlet
