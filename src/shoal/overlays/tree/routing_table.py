@@ -3,10 +3,10 @@
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
 back from exactly those.  Entries that overlap know each other, so that a change touches only
-what it concerns.  What a row overlaps is found with bounded work, since filters come from strangers:
-beyond it, it may overlap all others, and what that asks for is more than is needed, never less.
-`routes` holds every subscription's filter under its entry, and makes one route
-of the entries that match.
+what it concerns.  Which they are is found with bounded work, as filters come from strangers: beyond
+it an entry may overlap all others, and what that asks for is more than is needed, never less.
+`routes` holds every subscription's filter under its entry, and makes one route of the entries that
+match.
 """
 
 from __future__ import annotations
