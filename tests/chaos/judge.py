@@ -180,8 +180,8 @@ class Excuses:
       away may lose what was kept, if the broker that kept it was restarted, too".
     - "What was handed to a broker" for a group: "only if that broker and the publisher's die
       together, when the member has it already, can two have it".
-    - "For 5 s a session that has moved waits for a broker that died behind it, or stands still; what
-      that one still has comes when it is back, out of order".
+    - "For 5 s a session that has moved waits for a broker that died behind it, or stands still;
+      what that one still has comes when it is back, out of order".
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """

@@ -63,6 +63,8 @@ LIMITS = LinkLimits(silence_us=2**60)
 # How long brokers are down, at most; longer than a client waits for its session, or not.
 SHORT_US = 6 * SECOND
 LONG_US = 30 * SECOND
+# Its last word may have been a second old, and its links take a while to be up.
+MEETING_US = 3 * SECOND // 2
 KEPT = Properties(session_expiry_interval_s=100_000)
 CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
 
@@ -525,7 +527,7 @@ class Life:
     def start(self, name: str) -> None:
         self.network.now_us += SECOND // 5  # no process starts in less
         killed_us = self.down.pop(name) - (LONG_US if name in self.long else SHORT_US)
-        self.is_in_order &= self.network.now_us - killed_us < ARRIVING_US
+        self.is_in_order &= self.network.now_us - killed_us < ARRIVING_US - MEETING_US
         self.network.start(name)
 
     def end(self) -> None:
