@@ -430,7 +430,7 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
 
 
 def test_who_gave_a_session_and_was_killed_speaks_at_once(memory: Memory) -> None:
-    """The other holds back what it has for 5 s: once the first word came a second after the start."""
+    """The other holds back what it has for 5 s; once the first word came a second too late."""
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
     client = network["B3"].connect("c", clean_start=False, properties=KEPT)
