@@ -238,9 +238,14 @@ class Connection:
 
     # --- the broker's side --------------------------------------------------------------------
 
-    def disconnect(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
-        """End the connection from this side, with a word to the client if it has one to hear."""
-        self._do(Word.DISCONNECT, reason_code, reason, now_us)
+    def disconnect(
+        self, reason_code: ReasonCode, reason: str, now_us: int, server_reference: str | None = None
+    ) -> None:
+        """End the connection from this side, with a word to the client if it has one to hear.
+
+        `server_reference` says where to go, with USE_ANOTHER_SERVER or SERVER_MOVED (section 4.11).
+        """
+        self._do(Word.DISCONNECT, reason_code, reason, now_us, server_reference)
 
     def go_on(self, admission: Admission, now_us: int) -> None:
         """The client's session has come, or will not: let the client in."""
@@ -293,7 +298,7 @@ class Connection:
         else:
             self._leave(now_us)
 
-    def _stop(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
+    def _stop(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Nothing more is taken → closed."""
         self.hang_up(now_us)
 
@@ -301,9 +306,9 @@ class Connection:
         """Nothing more is taken → closed."""
         self.hang_up(now_us)
 
-    def _tell(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
+    def _tell(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Told why → closed."""
-        self.outlet.say_goodbye(reason_code, reason)
+        self.outlet.say_goodbye(code, reason, server)
         self._leave(now_us)
 
     def _send_away(self, server_reference: str, now_us: int) -> None:
@@ -315,10 +320,10 @@ class Connection:
         if session is not None and self._house.redirected(self, session, now_us):
             self.state = State.REDIRECTED
 
-    def _refuse(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
+    def _refuse(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Refused → closed."""
         if self._decoder.version is not None:
-            self.outlet.refuse(self._decoder.version, reason_code, reason)
+            self.outlet.refuse(self._decoder.version, code, reason, server)
         self._leave(now_us)
 
     # --- what comes in ------------------------------------------------------------------------

@@ -158,23 +158,22 @@ class Outlet:
         return True
 
     def say_goodbye(
-        self, reason_code: ReasonCode, reason: str, server_reference: str | None = None
+        self, reason_code: ReasonCode, reason: str, server_reference: str | None
     ) -> None:
-        """The DISCONNECT that ends a connection; of 3.1.1 a server sends none.
-
-        `server_reference` says where to go, with USE_ANOTHER_SERVER or SERVER_MOVED (section 4.11).
-        """
+        """The DISCONNECT that ends a connection; of 3.1.1 a server sends none."""
         if self.version == MQTT_5:
             properties = Properties(reason_string=reason, server_reference=server_reference)
             self.send_answer(Disconnect(reason_code, properties))
 
-    def refuse(self, version: int, reason_code: ReasonCode, reason: str) -> None:
+    def refuse(
+        self, version: int, reason_code: ReasonCode, reason: str, server_reference: str | None
+    ) -> None:
         """The CONNACK that ends a connection which was never made [MQTT-3.1.4-1, MQTT-3.1.4-2]."""
         self.version = version
         if version == MQTT_5:
             if reason_code not in ALLOWED_REASON_CODES[PacketType.CONNACK]:
                 reason_code = ReasonCode.SERVER_UNAVAILABLE
-            properties = Properties(reason_string=reason)
+            properties = Properties(reason_string=reason, server_reference=server_reference)
             self.send_answer(Connack(reason_code, properties=properties))
         elif reason_code in CONNECT_RETURN_CODES:
             self.send_answer(Connack(reason_code))

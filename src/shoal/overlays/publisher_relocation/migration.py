@@ -190,6 +190,11 @@ class Migrations:
         """At the source: whether the publisher was told to go and may still have words for us."""
         return publisher in self._sent_away
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a publisher is on its way through here, or may still come back."""
+        return bool(self._passing or self._sent_away or self._held)
+
     def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
         """The neighbour wants this subscription (again): it is no longer taken back."""
         self._retractions.undo(neighbour, subscription_id)
@@ -214,16 +219,18 @@ class Migrations:
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """What a neighbour said before its link changed no longer counts.
 
-        But for rows that a move has just turned there: their publisher may come back.
+        But for rows that a move has just turned there: their publisher may come back, unless the
+        link has ended, as there is another way then.
         A path that breaks towards the source brings no more publications: the migration ends
         here.  Where it breaks towards the target, the publisher is out of reach.
         """
-        for row in self._tree.tables.advertisements.values():
+        rows = () if state is LinkState.ENDED else self._tree.tables.advertisements.values()
+        for row in rows:
             turned_us = row.turned_us
             if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
                 row.last_hop, row.adopted, row.has_turned = None, True, True
                 self._hold(row.advertisement.publisher, now_us, out)
-        self._tree.link(neighbour, state, now_us, out)
+        self._tree.relink(neighbour, state, now_us, out)
         self._retractions.forget(neighbour)
         for publisher, move in list(self._passing.items()):
             if neighbour == self._hop(move.path, -1):

@@ -190,6 +190,15 @@ class Propagation:
 
     # --- links --------------------------------------------------------------------------------
 
+    def has_link(self, broker: BrokerId) -> bool:
+        return broker in self.neighbours
+
+    def relink(self, old: BrokerId, new: Iterable[BrokerId]) -> None:
+        """These neighbours have taken the place of one; the tables have turned."""
+        self.neighbours.remove(old)
+        for neighbour in new:
+            insort(self.neighbours, neighbour)
+
     def unlink(self, neighbour: BrokerId) -> None:
         """The neighbour has been told nothing: what was forwarded to it no longer counts."""
         if neighbour in self.neighbours:

@@ -3,12 +3,13 @@
 Advertisements flood the tree, subscriptions follow those they overlap back to the publishers
 (`propagation.py` keeps the tables that way), and publications follow matching subscriptions
 down.  What a neighbour or client says is checked here first; brokers whose link has come up tell
-each other their tables (`exchange.py`).
+each other their tables (`exchange.py`), and take the place of one that leaves (`leaving.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
+from functools import partial
 
 from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
 from shoal.broker.messages import (
@@ -30,14 +31,17 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
-    Filter,
-    FilterError,
     Subscription,
 )
 from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_filter, check_owner
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
+from shoal.overlays.tree.leaving import Leaver
+from shoal.overlays.tree.messages import LeavingMessage, Prepared, Refuse, Stopped, Succeeded
 from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.succession import Around, Succession
 
 
 class TreeRouting(BaseStrategy):
@@ -55,6 +59,10 @@ class TreeRouting(BaseStrategy):
         self.tables = self.propagation.tables
         self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
+        self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
+        self._succession = Succession(
+            self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
+        )
 
     # --- the strategy's inputs ----------------------------------------------------------------
 
@@ -82,13 +90,17 @@ class TreeRouting(BaseStrategy):
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour not in self._neighbours:
-            self.check_neighbour(neighbour)
+            self.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
             self.forward(message.publications, message.hops, neighbour, out)
             return
+        if isinstance(message, LeavingMessage):
+            self._leaves(neighbour, message, now_us, out)
+            return
+        self._leaver.heard()
         match message:
             case Advertise(advertisement, moves):
-                _check_filter(advertisement.filter, "advertisement", advertisement.id)
+                check_filter(advertisement.filter, "advertisement", advertisement.id)
                 was_stale = self._exchange.heard_advertisement(neighbour, advertisement.id)
                 self.propagation.add_advertisement(advertisement, neighbour, out, moves)
                 if was_stale:
@@ -96,7 +108,7 @@ class TreeRouting(BaseStrategy):
             case Unadvertise(advertisement_id):
                 self.propagation.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
-                _check_filter(subscription.filter, "subscription", subscription.id)
+                check_filter(subscription.filter, "subscription", subscription.id)
                 self._exchange.heard_subscription(neighbour, subscription.id)
                 self.propagation.add_subscription(subscription, neighbour, out)
             case Unsubscribe(subscription_id):
@@ -142,15 +154,66 @@ class TreeRouting(BaseStrategy):
                 raise unexpected(request, f"client {client}")
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key == EXCHANGE_TIMER:
+        if key == LEAVING_TIMER:
+            self._leaver.timer(self._succession, now_us, out)
+        elif key == EXCHANGE_TIMER and not self.defers(partial(self.timer, key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        if not self.takes_link(neighbour, state, now_us, out):
+            self.relink(neighbour, state, now_us, out)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def surround(self, around: Around) -> None:
+        """Another system routes over this tree, and looks after its links."""
+        self._succession.around = around
+
+    def takes_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> bool:
+        """Whether a link that has changed is not, or not now, to be taken as one of the tree's."""
+        return self._succession.link(neighbour, state, now_us, out) or self._leaver.link(
+            neighbour, state, self._succession, now_us, out
+        )
+
+    def defers(self, what: Callable[[int, list[Effect]], None]) -> bool:
+        """Whether tables must not change now; then it is done when they may."""
+        return self._succession.defers(what)
+
+    def heard(self) -> None:
+        """A neighbour has said something of another system's that may change tables."""
+        self._leaver.heard()
+
+    @property
+    def is_moving(self) -> bool:
+        """Nothing of a plain tree's needs links to stay."""
+        return False
+
+    def replaced(
+        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """The tables have turned, and that is all."""
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """Its neighbours take its place."""
+        self._leaver.leave(self._succession, now_us, out)
+
+    def _leaves(
+        self, neighbour: BrokerId, message: LeavingMessage, now_us: int, out: list[Effect]
+    ) -> None:
+        if isinstance(message, Prepared | Refuse | Stopped):
+            self._leaver.receive(neighbour, message, self._succession, now_us, out)
+        else:
+            self._succession.receive(neighbour, message, now_us, out)
+
+    def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
 
         What one that has come back had said is stale until it has said its tables again.
         """
         up = state is LinkState.UP
+        self._leaver.relinked(neighbour, state, now_us)
         is_back = up and self.is_neighbour(neighbour)
         self.propagation.unlink(neighbour)
         if not is_back:
@@ -173,14 +236,22 @@ class TreeRouting(BaseStrategy):
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
 
+    def check_sender(self, neighbour: BrokerId, message: Message) -> None:
+        """ProtocolError unless the message may come over this link.
+
+        Over a new one somebody says that it has become the tree's, before it is that here.
+        """
+        if type(message) is not Succeeded:
+            self.check_neighbour(neighbour)
+
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
         """ProtocolError unless the advertisement, and one known by its id, are the publisher's."""
-        _check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
-        _check_filter(advertisement.filter, "advertisement", advertisement.id)
+        check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
             owner = known.advertisement.publisher
-            _check_owner(publisher, owner, "advertisement", advertisement.id)
+            check_owner(publisher, owner, "advertisement", advertisement.id)
 
     def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
         """Subscriptions would go on following the copy elsewhere, and miss the one here.
@@ -193,11 +264,11 @@ class TreeRouting(BaseStrategy):
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
-        _check_owner(client, subscription.client, "subscription", subscription.id)
-        _check_filter(subscription.filter, "subscription", subscription.id)
+        check_owner(client, subscription.client, "subscription", subscription.id)
+        check_filter(subscription.filter, "subscription", subscription.id)
         known = self.tables.subscriptions.get(subscription.id)
         if known is not None:
-            _check_owner(client, known.client, "subscription", subscription.id)
+            check_owner(client, known.client, "subscription", subscription.id)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -235,16 +306,3 @@ class TreeRouting(BaseStrategy):
             is_whole = len(part) == len(publications)
             batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
             out.append(Send(neighbour, batch))
-
-
-def _check_filter(filter: Filter, what: str, name: str) -> None:
-    """ProtocolError when the filter is too large to route by."""
-    try:
-        filter.normal_form  # noqa: B018  # computed here so that its error is met here
-    except FilterError as error:
-        raise ProtocolError(f"{what} {name}: {error}") from None
-
-
-def _check_owner(client: ClientId, owner: ClientId, what: str, name: str) -> None:
-    if client != owner:
-        raise ProtocolError(f"{what} {name} belongs to {owner}, not to {client}")

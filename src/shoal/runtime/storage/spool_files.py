@@ -21,11 +21,13 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
-from shoal.broker.stand_in import stand_in
+from shoal.broker.link_states import State
 from shoal.model import BrokerId
-from shoal.runtime.node import Node, Phase
+from shoal.overlays.system import StandIn
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import HEAD_BYTES, Sync, batch_at, framed, is_torn
 
 FOLDER = "spool"
@@ -186,10 +188,11 @@ class Spools:
     `at_full` is told when no more can be kept, and why, or with an empty text that it can again.
     """
 
-    def __init__(self, node: Node, settings: SpoolSettings) -> None:
+    def __init__(self, node: Node, settings: SpoolSettings, stand_in: StandIn | None) -> None:
         self.at_full: Callable[[str], None] = _nobody_is_told
         self._node = node
         self._settings = settings
+        self._stand_in = stand_in
         self._files: dict[BrokerId, SpoolFiles] = {}
         self._spools: dict[BrokerId, Spool] = {}
         self._refusal = ""
@@ -235,14 +238,26 @@ class Spools:
         self._expected.pop(neighbour, None)
         self._files[neighbour].forget()
 
+    def forget(self, neighbour: BrokerId) -> None:
+        """There is no link to a neighbour any more."""
+        self._expected.pop(neighbour, None)
+        files = self._files.pop(neighbour, None)
+        spool = self._spools.pop(neighbour, None)
+        if files is not None and spool is not None:
+            spool.clear()
+            files.forget()
+            files.close()
+
     def stand_in(self) -> None:
         """Speak for neighbours that were waited for long enough, and are away."""
+        if self._stand_in is None:
+            return
         now_us = self._node.clock.now_us()
         for neighbour, (session, since_us) in list(self._expected.items()):
             if now_us - since_us > STAND_IN_US and session.state is State.AWAY:
                 del self._expected[neighbour]
                 _log.warning("away since the start", extra={"neighbour": neighbour})
-                for input in stand_in(neighbour, self._node.id):
+                for input in self._stand_in(neighbour, self._node.id):
                     self._node.bring(input)
 
     def size(self, neighbour: BrokerId) -> int:

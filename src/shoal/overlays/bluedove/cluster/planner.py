@@ -24,8 +24,8 @@ import msgspec
 
 from shoal.matching.segments import LOWEST, Dimension, Range, place_of
 from shoal.model import BrokerId, Filter
-from shoal.overlays.bluedove.forwarding import Load
-from shoal.overlays.bluedove.members import NOTHING, WHOLE, MemberTable, Segment
+from shoal.overlays.bluedove.cluster.forwarding import Load
+from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, MemberTable, Segment
 
 Ranges = tuple[tuple[Range, ...], ...]
 

@@ -23,9 +23,10 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId, MessageId, Publication
-from shoal.overlays.bluedove.handover import in_messages
-from shoal.overlays.bluedove.home import Home
-from shoal.overlays.bluedove.members import Status
+from shoal.overlays.bluedove.cluster.members import Status
+from shoal.overlays.bluedove.cluster.planner import Controller, Scale, donors
+from shoal.overlays.bluedove.dispatching.home import Home
+from shoal.overlays.bluedove.dispatching.outbox import Outbox
 from shoal.overlays.bluedove.messages import (
     Answer,
     Donors,
@@ -45,10 +46,9 @@ from shoal.overlays.bluedove.messages import (
     Results,
     Stored,
     Welcome,
+    in_messages,
 )
 from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.outbox import Outbox
-from shoal.overlays.bluedove.planner import Controller, Scale, donors
 from shoal.overlays.bluedove.records import ScaleRecord
 
 # Joiners ask every round of gossip; one that has not asked for so many is not ready any more.

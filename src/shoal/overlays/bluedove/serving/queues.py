@@ -23,8 +23,8 @@ from shoal.broker.messages import RoutedPublication
 from shoal.matching import MatchIndex
 from shoal.matching.segments import Dimension, Range
 from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
-from shoal.overlays.bluedove.forwarding import Load
-from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.cluster.forwarding import Load
+from shoal.overlays.bluedove.cluster.members import Segment
 from shoal.overlays.bluedove.messages import Row
 
 

@@ -20,8 +20,9 @@ from shoal.broker.strategy import ProtocolError
 from shoal.matching.segments import Range
 from shoal.matching.semantics import matches
 from shoal.model import BrokerId, ClientId, FilterError, MessageId, Subscription, SubscriptionId
-from shoal.overlays.bluedove.mailboxes import Mailboxes
-from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.cluster.members import Segment
+from shoal.overlays.bluedove.cluster.planner import Ranges, copies, ranges_of
+from shoal.overlays.bluedove.dispatching.mailboxes import Mailboxes
 from shoal.overlays.bluedove.messages import (
     Fetch,
     Found,
@@ -34,7 +35,6 @@ from shoal.overlays.bluedove.messages import (
 )
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Order
-from shoal.overlays.bluedove.planner import Ranges, copies, ranges_of
 
 # Publications are remembered for so many later ones, to know a second copy: one that is sent to
 # another matcher after a timeout is behind by what passes in a few timeouts.

@@ -14,8 +14,8 @@ from shoal.broker.effects import Effect, Record, SetTimer, Work
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, MessageId, SubscriptionId
-from shoal.overlays.bluedove.forwarding import Load, has_changed
-from shoal.overlays.bluedove.members import NOTHING, Segment
+from shoal.overlays.bluedove.cluster.forwarding import Load, has_changed
+from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
 from shoal.overlays.bluedove.messages import (
     Answer,
     Found,
@@ -32,8 +32,14 @@ from shoal.overlays.bluedove.messages import (
 )
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Order
-from shoal.overlays.bluedove.queues import DimensionQueue, Index, SubscriptionSet, Turns, Waiting
 from shoal.overlays.bluedove.records import ServedRecord
+from shoal.overlays.bluedove.serving.queues import (
+    DimensionQueue,
+    Index,
+    SubscriptionSet,
+    Turns,
+    Waiting,
+)
 
 # A report that nothing has changed, now and then: who hears nothing assumes the worst.
 REPORTS_SKIPPED = 10

@@ -23,10 +23,9 @@ import msgspec
 from shoal.broker.effects import Effect, Record, SetTimer
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.gossip import choose_partners, compare, digest, silent
-from shoal.overlays.bluedove.handover import Handover
-from shoal.overlays.bluedove.matcher import Matcher
-from shoal.overlays.bluedove.members import NOTHING, WHOLE, Member, Segment, Status
+from shoal.overlays.bluedove.cluster.gossip import choose_partners, compare, digest, silent
+from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, Member, Segment, Status
+from shoal.overlays.bluedove.cluster.planner import heirs, is_successor
 from shoal.overlays.bluedove.messages import (
     Digest,
     Donors,
@@ -38,8 +37,9 @@ from shoal.overlays.bluedove.messages import (
     Welcome,
 )
 from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.planner import heirs, is_successor
 from shoal.overlays.bluedove.records import DeathRecord
+from shoal.overlays.bluedove.serving.handover import Handover
+from shoal.overlays.bluedove.serving.matcher import Matcher
 
 # A hole must be seen in so many rounds of gossip before it is believed: news of who took over a
 # segment may be slower than news of who gave it up.
@@ -267,6 +267,10 @@ class Membership:
         return nobody and not expected and serving[0].broker == self._node.broker
 
     # --- leaving ------------------------------------------------------------------------------
+
+    @property
+    def has_left(self) -> bool:
+        return self.state is State.LEFT
 
     def leave(self, *, stay_ready: bool, now_us: int, out: list[Effect]) -> None:
         """ProtocolError when nobody could take over."""

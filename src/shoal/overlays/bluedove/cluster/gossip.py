@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.members import Age, Member, MemberTable, Status
+from shoal.overlays.bluedove.cluster.members import Age, Member, MemberTable, Status
 
 # The paper's measured exchange, its table row, its report, and the dispatcher's pull interval.
 PAPER_EXCHANGE_BYTES = 2_900

@@ -31,8 +31,8 @@ from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.matcher import Matcher
-from shoal.overlays.bluedove.members import NOTHING, Segment
+from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
+from shoal.overlays.bluedove.cluster.planner import halves
 from shoal.overlays.bluedove.messages import (
     Fetch,
     News,
@@ -42,12 +42,11 @@ from shoal.overlays.bluedove.messages import (
     Rows,
     Split,
     Yours,
+    in_messages,
 )
 from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.planner import halves
+from shoal.overlays.bluedove.serving.matcher import Matcher
 
-# Rows in one message; more travel in several.
-ROWS_PER_MESSAGE = 1_000
 # A joiner of a fully replicated cluster is told of new subscriptions so long after it joined:
 # until every dispatcher has heard of it.
 PASS_ON_US = 30_000_000
@@ -355,18 +354,3 @@ class Handover:
         for dimension, giving in list(self._giving.items()):
             if giving.until_us is not None and giving.until_us <= now_us:
                 del self._giving[dimension]
-
-
-def in_messages(dimension: int, segment: Segment, rows: list[Row], number: int = 0) -> list[Rows]:
-    """Rows in messages of bounded size, the last one marked; one at least."""
-    starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
-    return [
-        Rows(
-            dimension,
-            segment,
-            tuple(rows[start : start + ROWS_PER_MESSAGE]),
-            start + ROWS_PER_MESSAGE >= len(rows),
-            number,
-        )
-        for start in starts
-    ]

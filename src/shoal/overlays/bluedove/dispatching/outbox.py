@@ -17,8 +17,8 @@ from shoal.broker.effects import Effect, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId, Publication
-from shoal.overlays.bluedove.forwarding import Candidate, Load, choose
-from shoal.overlays.bluedove.lines import Lines, Owed, Pending, Request
+from shoal.overlays.bluedove.cluster.forwarding import Candidate, Load, choose
+from shoal.overlays.bluedove.dispatching.lines import Lines, Owed, Pending, Request
 from shoal.overlays.bluedove.messages import Answer, Found, LoadReport, Match, Matched, Result
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Order
