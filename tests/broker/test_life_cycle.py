@@ -12,8 +12,9 @@ import pytest
 from shoal.broker.life_cycle import LifeCycle
 from shoal.broker.links import session
 from shoal.clients import publisher
+from shoal.mqtt.connection import connection
 
-MODULES = [publisher, session]
+MODULES = [publisher, session, connection]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

@@ -34,8 +34,10 @@ from tests.chaos.history import (
     Left,
     Logged,
     Measured,
+    Paused,
     Ready,
     Refused,
+    Resumed,
     Sent,
     Silent,
     Taken,
@@ -178,8 +180,8 @@ class Excuses:
       away may lose what was kept, if the broker that kept it was restarted, too".
     - "What was handed to a broker" for a group: "only if that broker and the publisher's die
       together, when the member has it already, can two have it".
-    - "For 5 s a session that has moved waits for a broker that died behind it; what that one still
-      has comes when it is back, out of order".
+    - "For 5 s a session that has moved waits for a broker that died behind it, or stands still;
+      what that one still has comes when it is back, out of order".
     - A member of a group whose session ends with its connection takes with it what it was being
       sent (MQTT 5, 4.8.2); for half a second the others do not know that it has gone.
     """
@@ -188,6 +190,7 @@ class Excuses:
         self._plan = plan
         self._advertisers = {each.name for each in plan.publishers if each.advertises}
         self._down = _downs(history)
+        self._away = _aways(history)
         # Where each client's session is from when on, or may be: it asked for it there.
         self._places: dict[str, list[_Place]] = defaultdict(list)
         self._done: dict[Key, float] = {}
@@ -240,9 +243,9 @@ class Excuses:
         """Whether it may come from a broker that its subscriber has left, and that was away."""
         left = {place.broker for place in self._places[got.client] if place.at_s <= got.at_s}
         return any(
-            killed_s + WAITED_S <= back_s and killed_s <= got.at_s and sent.at_s <= back_s
+            away_s + WAITED_S <= back_s and away_s <= got.at_s and sent.at_s <= back_s
             for broker in left - {got.broker}
-            for killed_s, back_s in self._down.get(broker, ())
+            for away_s, back_s in self._away.get(broker, ())
         )
 
     def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
@@ -269,6 +272,27 @@ def _downs(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
             case Killed(broker=broker) | Died(broker=broker):
                 since.setdefault(broker, event.at_s)
             case Ready(broker=broker) if broker in since:
+                found[broker].append((since.pop(broker), event.at_s))
+    for broker, at_s in since.items():
+        found[broker].append((at_s, float("inf")))
+    return found
+
+
+def _aways(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
+    """As `_downs`, and when it stood still, whether it was killed meanwhile or not."""
+    found = defaultdict(list, _downs(history))
+    since: dict[str, float] = {}
+    killed: set[str] = set()
+    for event in history:
+        match event:
+            case Paused(broker=broker):
+                since[broker] = event.at_s
+            case Killed(broker=broker) | Died(broker=broker) if broker in since:
+                killed.add(broker)
+            case Resumed(broker=broker) if broker in since and broker not in killed:
+                found[broker].append((since.pop(broker), event.at_s))
+            case Ready(broker=broker) if broker in killed:
+                killed.discard(broker)
                 found[broker].append((since.pop(broker), event.at_s))
     for broker, at_s in since.items():
         found[broker].append((at_s, float("inf")))

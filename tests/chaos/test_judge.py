@@ -21,8 +21,10 @@ from tests.chaos.history import (
     Left,
     Logged,
     Measured,
+    Paused,
     Ready,
     Refused,
+    Resumed,
     Sent,
     Silent,
     Taken,
@@ -220,6 +222,25 @@ def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> No
     assert kinds([*moved, *down]) == []
     assert kinds([*moved, *briefly]) == [("disordered", "S1")]
     assert kinds([*both, *others, *late, *down]) == [("disordered", "S1")]
+
+
+def test_so_does_what_a_broker_has_that_stood_still() -> None:
+    both = [*published(1, "P1", 1), *published(1, "P1", 2)]
+    others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
+    late = [got(8.5, "S1", "P1", 2), got(8.6, "S1", "P1", 1)]
+    there, back = entered(0.5, "S1", "B1", present=True), entered(1.5, "S1", "B2", present=True)
+    moved = [*both, *others, *late, *there, *back]
+    still, on = Paused(at_s=2, broker="B1"), Resumed(at_s=8, broker="B1")
+    assert kinds([*moved, still, on]) == []
+    assert kinds([*moved, still, Resumed(at_s=3, broker="B1")]) == [("disordered", "S1")]
+    assert kinds([*both, *others, *late, still, on]) == [("disordered", "S1")]
+    # Killed while it stood still, it is away from then on.
+    ended = [Killed(at_s=4, broker="B1"), Ready(at_s=6.5, broker="B1")]
+    assert kinds([*moved, still, *ended]) == []
+    assert kinds([*moved, *ended]) == [("disordered", "S1")]
+    # Nothing else is excused: what it had taken must come.
+    lost = [*both, *others, got(8.5, "S1", "P1", 2), *there, *back]
+    assert kinds([*lost, still, on]) == [("lost", "S1")]
 
 
 def test_members_of_a_group_have_no_order() -> None:

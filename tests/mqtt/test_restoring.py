@@ -429,6 +429,23 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
     assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
 
 
+def test_who_gave_a_session_and_was_killed_speaks_at_once(memory: Memory) -> None:
+    """The other holds back what it has for 5 s; once the first word came a second too late."""
+    network = memory.network
+    network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
+    client = network["B3"].connect("c", clean_start=False, properties=KEPT)
+    memory.forget("B1")
+    network["B3"].after(0.5)
+    network["B2"].connect("p").publish("a", b"x", qos=2)
+    network["B3"].after(4)
+    memory.restart("B1")
+    network.after(0.1)
+    network["B3"].after(1)
+    assert client.take() == []
+    network.after(5)
+    assert client.take_payloads() == [b"x"]
+
+
 def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> None:
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -13,7 +14,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from shoal.broker.effects import Effect, Input, Requested
 from shoal.broker.machine import Broker
+from shoal.broker.messages import Subscribe
 from shoal.model import BrokerId
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.encoder import encode
@@ -33,6 +36,7 @@ from shoal.overlays.registry import strategy_factory
 from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
+from shoal.runtime.doors import asking
 from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.node import Node
@@ -120,6 +124,39 @@ async def test_what_is_published_at_one_broker_arrives_at_another(
             await publisher.publish(f"flights/{number % 2}/late", b"%d" % number, qos=qos)
             await publisher.publish("flights/on time", b"none of it", qos=qos)
         assert await payloads(subscriber, 100) == [b"%d" % number for number in range(100)]
+
+
+@on_loop
+async def test_what_the_machine_is_long_about_is_asked_in_turns() -> None:
+    """All that one packet asked for was handled in one go."""
+    each_s, count, most, handled = 0.004, 60, 0, 0
+    async with (
+        mqtt((("B1", "B2"),)) as network,
+        network.client("B1", "subscriber") as subscriber,
+        network.client("B1", "publisher") as publisher,
+    ):
+        machine = network.network.nodes["B1"].machine
+        handle = machine.handle
+
+        def handle_slowly(input: Input, now_us: int) -> list[Effect]:
+            nonlocal handled
+            if isinstance(input, Requested) and isinstance(input.request, Subscribe):
+                handled += 1
+                time.sleep(each_s)
+            return handle(input, now_us)
+
+        machine.handle = handle_slowly
+        filters = [(f"t/{number}", 1) for number in range(count)]
+        asked = asyncio.create_task(subscriber.subscribe(filters))
+        while handled < count:
+            before = handled
+            await asyncio.sleep(0)
+            most = max(most, handled - before)
+        # In two turns, since more may be taken while the rest of what was asked waits.
+        assert 0 < most <= 2 * (asking.TURN_US / 1e6 / each_s + 1)
+        await asked
+        await publisher.publish("t/59", b"last", qos=1)
+        assert await payloads(subscriber, 1) == [b"last"]
 
 
 @on_loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -11,15 +12,18 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from shoal.broker.effects import Effect, Input
 from shoal.broker.links.controls import CONTROLS, Hello, Purpose, Refuse
 from shoal.broker.links.outbox import LinkLimits
-from shoal.broker.messages import Message, Ping, Pong
+from shoal.broker.messages import Advertise, Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
 from shoal.clients.courier import CourierLimits
 from shoal.clients.messages import MigrationAdvertisement, Relocate
 from shoal.clients.records import MigrationRecord
-from shoal.model import MessageId
-from tests.runtime.live import PATIENCE_S, live, on_asyncio, until
+from shoal.language import parse
+from shoal.model import Advertisement, MessageId
+from shoal.runtime.links import handing_on
+from tests.runtime.live import PATIENCE_S, live, on_asyncio, on_loop, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt, payloads
 from tests.systems import calm, eager
@@ -195,6 +199,38 @@ async def test_couriers_that_break_lose_nothing_and_end_with_their_clients() -> 
         await until(lambda: not promises(network, "B3"))
         await until(lambda: not couriers.status())
         assert network.publishers["B1"].status() == []
+
+
+@on_loop
+async def test_what_a_door_asks_at_length_is_handled_in_turns() -> None:
+    """All that one read brought was handled in one go."""
+    each_s, count, most, handled = 0.004, 60, 0, 0
+    async with live((("B1", "B2"),)) as network:
+        machine = network.nodes["B2"].machine
+        handle = machine.handle
+
+        def handle_slowly(input: Input, now_us: int) -> list[Effect]:
+            nonlocal handled
+            handled += 1
+            time.sleep(each_s)
+            return handle(input, now_us)
+
+        def ask(number: int) -> None:
+            promise = Advertisement(id=f"a{number}", publisher="c", filter=parse(f"x = {number}"))
+            network.couriers["B1"].ask("B2", "c", Advertise(promise))
+
+        ask(0)
+        await until(lambda: len(machine.strategy.tables.advertisements) == 1)
+        machine.handle = handle_slowly
+        for number in range(1, count):
+            ask(number)
+        while len(machine.strategy.tables.advertisements) < count:
+            before = handled
+            await asyncio.sleep(0)
+            most = max(most, handled - before)
+        # In two turns, since more may be read while the rest of what came before waits.
+        assert 0 < most <= 2 * (handing_on.TURN_US / 1e6 / each_s + 1)
+        assert list(machine.strategy.tables.advertisements) == [f"a{n}" for n in range(count)]
 
 
 @on_asyncio

@@ -9,6 +9,7 @@ judge is outside: what a publisher was told is settled comes to every subscriber
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -62,6 +63,8 @@ LIMITS = LinkLimits(silence_us=2**60)
 # How long brokers are down, at most; longer than a client waits for its session, or not.
 SHORT_US = 6 * SECOND
 LONG_US = 30 * SECOND
+# Its last word may have been a second old, and its links take a while to be up.
+MEETING_US = 3 * SECOND // 2
 KEPT = Properties(session_expiry_interval_s=100_000)
 CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
 
@@ -419,11 +422,18 @@ class Publisher(Person):
                 self._unacknowledged.pop(number, None)
 
 
+# What happens, and how often; and where clients go about six times as much.
+WHAT = ("publish", "move", "flush", "go", "leave", "look", "kill", "start", "wait")
+MOVES = (20, 30, 15, 4, 2, 10, 1.5, 5, 10)
+RESTLESS = (20, 30, 15, 25, 1, 15, 2, 5, 8)
+
+
 class Life:
     """Some subscribers that go about, publishers that stay, and brokers that are killed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, moves: Sequence[float] = MOVES) -> None:
         self.random = random = Random(seed)
+        self.moves = moves
         self.network = Network(random, random.randint(2, 4))
         self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
         # Of what comes to a group each gets a part.
@@ -465,10 +475,7 @@ class Life:
         random, network = self.random, self.network
         for _ in range(random.randint(100, 400)):
             pair = random.choice(list(network.buffers) or [("", "")])
-            match random.choices(
-                ["publish", "move", "flush", "go", "leave", "look", "kill", "start", "wait"],
-                [20, 30, 15, 4, 2, 10, 1.5, 5, 10],
-            )[0]:
+            match random.choices(WHAT, self.moves)[0]:
                 case "publish":
                     random.choice(self.publishers).publish(random.choice((1, 2)))
                 case "move":
@@ -500,7 +507,6 @@ class Life:
                     for name, until_us in list(self.down.items()):
                         if until_us <= network.now_us:
                             self.start(name)
-        self._end()
 
     def kill(self) -> None:
         """One, or several for a short time: a broker that starts does not wait long for others."""
@@ -521,21 +527,41 @@ class Life:
     def start(self, name: str) -> None:
         self.network.now_us += SECOND // 5  # no process starts in less
         killed_us = self.down.pop(name) - (LONG_US if name in self.long else SHORT_US)
-        self.is_in_order &= self.network.now_us - killed_us < ARRIVING_US
+        self.is_in_order &= self.network.now_us - killed_us < ARRIVING_US - MEETING_US
         self.network.start(name)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """All brokers run, all clients are there until nothing more comes."""
-        network = self.network
-        for name in list(self.down):
-            self.start(name)
-        self._come_in(15)
+        self.come_to_rest()
         for person in self.roamers:
             for _ in range(5):
                 if not person.is_in:
-                    person.go_to(self.random.choice(network.names))
+                    person.go_to(self.random.choice(self.network.names))
                     self._come_in(12)
         self._come_in(30)
+
+    def come_to_rest(self) -> None:
+        """All brokers run, and nobody else comes in."""
+        for name in list(self.down):
+            self.start(name)
+        self._come_in(15)
+
+    def astray(self) -> list[tuple[str, str, str | None]]:
+        """Clients whose session a broker looks for where it is not."""
+        found = []
+        for person in self.roamers:
+            name = person.name
+            at = [
+                broker
+                for broker, site in self.network.sites.items()
+                if name in site.clients.sessions
+            ]
+            for broker, site in self.network.sites.items():
+                assert site.clients.federation is not None
+                home = site.clients.federation.roaming.homes.get(name)
+                if broker not in at and home not in at:
+                    found.append((name, broker, home))
+        return found
 
     def check(self) -> None:
         for site in self.network.sites.values():
@@ -566,9 +592,10 @@ class Life:
             assert not twice, f"{subscriber.name} got twice {twice}"
 
 
-def play(seed: int) -> Life:
+def play(seed: int, moves: Sequence[float] = MOVES) -> Life:
     """A random life; AssertionError when a promise is broken."""
-    life = Life(seed)
+    life = Life(seed, moves)
     life.play()
+    life.end()
     life.check()
     return life

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from tests.seeds.random_sessions import play
+from tests.seeds.random_sessions import RESTLESS, Life, play
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_sessions(seed: int) -> None:
     play(seed)
+
+
+@pytest.mark.parametrize("seed", [412, 566, 901])
+def test_clients_that_hardly_stay(seed: int) -> None:
+    """In 566 a session was taken where it went, and nobody knew where that was."""
+    play(seed, RESTLESS)
+
+
+def test_every_broker_knows_where_a_session_stays() -> None:
+    """The broker had asked for it meanwhile, and was not believed with an older word."""
+    life = Life(566, RESTLESS)
+    life.play()
+    life.come_to_rest()
+    assert life.astray() == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1_000, 1_500))
+def test_clients_that_hardly_stay_at_length(seed: int) -> None:
+    play(seed, RESTLESS)
 
 
 @pytest.mark.soak

@@ -21,6 +21,7 @@ _RANGES = (
     ("maximum_inflight", 1, 65_535),
     ("maximum_queued_messages", 0, _LARGE),
     ("maximum_queued_bytes", 0, _LARGE),
+    ("maximum_user_queued_bytes", 0, _LARGE),
     ("maximum_all_queued_bytes", 1, _LARGE),
     ("maximum_session_expiry_s", 0, NEVER_S),
     ("silent_broker_s", 0, NEVER_S),
@@ -54,6 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # What waits for a client that is away or slow; the newest is dropped beyond either.
     maximum_queued_messages: int = 10_000
     maximum_queued_bytes: int = 64 * 1_048_576
+    # What is on its way to all clients of one user together, counted as below; whoever has no name
+    # is a user by itself.  The newest is dropped beyond it.
+    maximum_user_queued_bytes: int = 128 * 1_048_576
     # What is on its way to all clients together, each message once however many wait for it.  At
     # the bound QoS 0 is dropped, of those who have most waiting; then publications above QoS 0
     # are refused (0x97), at every broker of the network (see `backlog`).

@@ -23,7 +23,7 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.connection import MAX_HELD
+from shoal.mqtt.connection.holding import MAX_HELD
 from tests.mqtt.house import Client, House, will
 
 VERSIONS = (MQTT_3_1_1, MQTT_5)

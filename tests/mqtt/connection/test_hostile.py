@@ -29,6 +29,7 @@ MOST_CALLS_OF_A_MESSAGE = 250_000
 MOST_S = 1.0
 
 INPUTS = list(hostile_inputs())
+KEPT = Properties(session_expiry_interval_s=1_000)
 
 
 class Calls:
@@ -158,3 +159,49 @@ def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
         assert house.clients.subscriptions.count < before
     assert house.clients.backlog.bytes == 0
     assert sorted(each for each, _ in house.clients.door._subscriptions) == ["2999/#", "7/#"]
+
+
+@pytest.mark.parametrize("is_networked", [False, True])
+def test_a_client_that_was_in_many_groups_goes_bit_by_bit(is_networked: bool) -> None:
+    """Its groups choose among others at once."""
+    house = House()
+    if is_networked:
+        network = Network("B1", "B2")
+        network.after(1)
+        house = network["B1"]
+    client, lasting = house.connect("c"), house.connect("l", properties=KEPT)
+    for number in range(6_000):
+        client.send(Subscribe(1, (SubscriptionRequest(f"$share/g/{number}"),)))
+    lasting.subscribe("$share/g/5999", qos=1)
+    lasting.lose()
+    with Calls() as calls:
+        client.lose()
+    assert calls.count < MOST_CALLS
+    assert house.clients.subscriptions.count > 5_000
+    publisher = house.connect("p")
+    for _ in range(3):
+        publisher.publish("5999", b"x", qos=1)
+    while house.clients.subscriptions.count > 1:
+        before = house.clients.subscriptions.count
+        deadline_us = house.clients.deadline_us
+        assert deadline_us is not None
+        assert deadline_us <= house.now_us + 10
+        house.now_us += 10
+        with Calls() as calls:
+            house.carry_out(house.clients.advance(house.now_us))
+        assert calls.count < MOST_CALLS
+        assert house.clients.subscriptions.count < before
+    again = house.connect("l", clean_start=False, properties=KEPT)
+    assert again.take_payloads() == [b"x"] * 3
+
+
+def test_who_comes_to_a_large_group_has_nobody_else_looked_at() -> None:
+    """The first to come once had all others taken out of the index, the last to go back in."""
+    house = House()
+    for number in range(500):
+        member = house.connect(f"m{number}", properties=KEPT)
+        member.subscribe("$share/g/a", qos=1)
+        member.lose()
+    with Calls() as calls:
+        house.connect("m0", clean_start=False, properties=KEPT).lose()
+    assert calls.count < 2_000

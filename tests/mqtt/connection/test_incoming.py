@@ -23,7 +23,7 @@ from shoal.mqtt.codec.packets import (
     SubscriptionRequest,
 )
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection import connection
+from shoal.mqtt.connection import holding
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network, Site
 
@@ -151,7 +151,7 @@ def test_who_waits_for_answers_is_not_silent(network: Network) -> None:
 
 
 def test_what_is_held_has_a_bound(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_HELD_BYTES", 1_000)
+    monkeypatch.setattr(holding, "MAX_HELD_BYTES", 1_000)
     client = full(network["B1"])
     client.send(Publish("a", bytes(500)))
     assert client.connection.wants_reading

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation.controls import shared_of
 from shoal.mqtt.messages import Message
@@ -145,6 +146,78 @@ def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
     here.disconnect()
     publish(network, range(1))
     assert not sharing._counts
+
+
+def one_that_is_dead(network: Network) -> tuple[Client, Any]:
+    """A group of two, and what the broker of one of them does when it lives again."""
+    here = worker(network, "B2", "here")
+    dead = worker(network, "B3", "dead")
+    network.after(3)
+    site, waiting = network["B3"], []
+    site.handle = waiting.append  # type: ignore[method-assign]
+
+    def live_again() -> Client:
+        del site.handle
+        for input in waiting:
+            site.handle(input)
+        return dead
+
+    return here, live_again
+
+
+@pytest.mark.parametrize("is_settling", [False, True])
+def test_what_may_come_twice_does_not_wait_for_a_broker_that_says_nothing(
+    network: Network, is_settling: bool
+) -> None:
+    """Whether it is stored for it on the way, or is still in a link."""
+    here, _ = one_that_is_dead(network)
+    network.is_settling = is_settling
+    publisher = network["B1"].connect("p")
+    for number in range(20):
+        publisher.send(Publish("jobs/1", b"%d" % number, 1, packet_id=number + 1))
+    assert len(here.take_payloads()) < 20
+    network.after(8)
+    assert len(publisher.take()) == (20 if is_settling else 0)
+    network.is_settling = True
+    for site in network.sites.values():
+        unsettled, site.unsettled = site.unsettled, []
+        site.settle(unsettled)
+    network.after(0.1)
+    assert is_settling or len(publisher.take()) == 20
+
+
+@pytest.mark.parametrize("settled_s", [0, 55])
+def test_what_must_not_come_twice_waits_once(network: Network, settled_s: int) -> None:
+    """Once it waited until the broker was given up, and as long again."""
+    here, _ = one_that_is_dead(network)
+    network.is_settling = not settled_s
+    publisher = network["B1"].connect("p")
+    for number in range(20):
+        publisher.send(Publish("jobs/1", b"%d" % number, 2, packet_id=number + 1))
+    first = here.take_payloads()
+    network.after(settled_s)
+    network.is_settling = True
+    for site in network.sites.values():
+        unsettled, site.unsettled = site.unsettled, []
+        site.settle(unsettled)
+    network.after(58 - settled_s)
+    assert here.take_payloads() == []
+    network.after(5)
+    assert len({*first, *here.take_payloads()}) == 20
+    assert len(publisher.take()) == 20
+
+
+def test_who_lives_again_takes_once_what_must_not_come_twice(network: Network) -> None:
+    here, live_again = one_that_is_dead(network)
+    publisher = network["B1"].connect("p")
+    for number in range(20):
+        publisher.send(Publish("jobs/1", b"%d" % number, 2, packet_id=number + 1))
+    network.after(30)
+    dead = live_again()
+    network.after(5)
+    assert len(publisher.take()) == 20
+    network.after(60)
+    assert len(here.take_payloads()) + len(dead.take_payloads()) == 20
 
 
 def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 
 from shoal.matching import matches, overlaps
@@ -81,3 +82,36 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
     for x in range(-1, 7):
         found = [e for e in entries if matches(e.subscription.filter, {"x": x})]
         assert sorted(table.routes.of({"x": x}).neighbours) == sorted({e.last_hop for e in found})
+
+
+def hostile_patterns(count: int) -> list[str]:
+    """Of which each pair takes some 10 ms."""
+    random = Random(1)
+
+    def pieces() -> str:
+        ends = (random.choice("ab") + "_" * random.randrange(3) for _ in range(15))
+        return "%".join(end + random.choice("ab") for end in ends)
+
+    return [f"s LIKE '%{pieces()}%'" for _ in range(count)]
+
+
+def test_one_row_against_many_that_are_hard_to_compare_takes_bounded_work() -> None:
+    """A SUBSCRIBE against 1,000 such advertisements once held a broker for 12 s."""
+    random = Random(2)
+    against = "s LIKE '" + "".join(random.choice("ab_%") for _ in range(80)) + "'"
+    by_advertisement, by_subscription = RoutingTable(), RoutingTable()
+    for number, text in enumerate(hostile_patterns(400)):
+        by_advertisement.add_advertisement(advertisement(f"a{number}", text), "B2")
+        by_subscription.add_subscription(subscription(f"s{number}", text), "B2")
+    good = by_advertisement.add_advertisement(advertisement("good", "x > 5"), "B3")
+    started_s = time.process_time()
+    entry = by_advertisement.add_subscription(subscription("s", against), None)
+    row = by_subscription.add_advertisement(advertisement("a", against), None)
+    assert time.process_time() - started_s < 1.0
+    # What was not compared may overlap: a subscription that nobody wants does no harm.
+    assert entry.is_wanted_by("B2")
+    assert len(row.overlapping) == 400
+    # The next has as much again.
+    other = by_advertisement.add_subscription(subscription("other", "x < 5 AND s = 'c'"), None)
+    assert good not in other.overlapping
+    assert not other.is_wanted_by("B2")

@@ -7,7 +7,8 @@ disjoint.  Filters with OR are compared conjunction by conjunction: `overlaps` s
 `covers` stays sound but may miss that several conjunctions cover one only together.
 
 Filters come from strangers, so the work of one question is bounded (`string_search.MAX_WORK`, some
-50 ms): what is not decided by then may overlap, and is not covered.
+25 ms): what is not decided by then may overlap, and is not covered.  So is, for who asks about many
+filters at once, that of all of them (`Work`).
 
 >>> from shoal.language import parse
 >>> covers(parse("price > 5"), parse("price >= 6 AND symbol LIKE 'Y%'"))
@@ -59,6 +60,8 @@ CACHED_PREDICATES = 65_536
 # Pairs of filters larger than this together are asked about anew each time, so that strangers
 # cannot fill the memory with them.
 CACHED_SIZE = 256
+# What a question takes where nothing is searched.
+_STEPS_A_PAIR = 15
 
 
 def covers(f: Filter, g: Filter) -> bool:
@@ -70,25 +73,38 @@ def covers(f: Filter, g: Filter) -> bool:
     return (_cached_covers if f.size + g.size <= CACHED_SIZE else _covers)(f, g)
 
 
-def overlaps(f: Filter, g: Filter) -> bool:
+def overlaps(f: Filter, g: Filter, work: Work | None = None) -> bool:
     """Whether some publication matches both.
 
-    False is always right.  True is exact, except where the answer needs more than MAX_WORK.
+    False is always right.  True is exact, except where the answer needs more than MAX_WORK, or
+    `work`, of which each question takes some, was spent before.
     """
-    return (_cached_overlaps if f.size + g.size <= CACHED_SIZE else _overlaps)(f, g)
+    if work is not None and work.is_spent:
+        return True
+    answer, steps = (_cached_overlaps if f.size + g.size <= CACHED_SIZE else _overlaps)(f, g)
+    if work is not None:
+        # The same whether it was remembered or not.
+        work.spend(_STEPS_A_PAIR + steps)
+    return answer
+
+
+def prepare(f: Filter) -> None:
+    """Do what questions about a filter need to know of it alone, before there are many."""
+    _regions(f)
 
 
 def _covers(f: Filter, g: Filter) -> bool:
     return regions_cover(_regions(f), _regions(g))
 
 
-def _overlaps(f: Filter, g: Filter) -> bool:
+def _overlaps(f: Filter, g: Filter) -> tuple[bool, int]:
+    """The answer, and the steps of work that it took."""
     work = Work()
     # Where the other asks for nothing of an attribute, the two cannot differ in it.
     found = _partners(
         _regions(f), _regions(g), None, lambda one, other: _share(one, other, work), work
     )
-    return any(each is not False for each in found)
+    return any(each is not False for each in found), work.spent
 
 
 _cached_covers = lru_cache(CACHED_PAIRS)(_covers)

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from shoal.matching.domains import next_character
 from shoal.model.like import Wildcard, elements
 
-# What a question about two filters, or one, may spend before it is left open: some 50 ms.
-MAX_WORK = 60_000
+# What a question about two filters, or one, may spend before it is left open: some 25 ms.
+MAX_WORK = 30_000
 
 # Constraints of more characters are not walked: making their automata is too long already.
 MAX_CHARACTERS = 2_000
@@ -32,14 +32,16 @@ class Work:
     Counted, not timed, so that all brokers give the same answer to the same question.
     """
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "spent")
 
     def __init__(self, steps: int = MAX_WORK) -> None:
         self._left = steps
+        self.spent = 0
 
     def spend(self, steps: int) -> bool:
         """Whether there was enough left."""
         self._left -= steps
+        self.spent += steps
         return self._left >= 0
 
     @property

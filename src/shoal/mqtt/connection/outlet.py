@@ -20,7 +20,7 @@ from shoal.mqtt.codec.encoder import (
     encode_publish_halves,
     with_duplicate_flag,
 )
-from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packet_types import MQTT_5, PacketType
 from shoal.mqtt.codec.packets import (
     Acknowledgement,
     Connack,
@@ -29,7 +29,12 @@ from shoal.mqtt.codec.packets import (
     Suback,
     Unsuback,
 )
-from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import (
+    ALLOWED_REASON_CODES,
+    CONNECT_RETURN_CODES,
+    ReasonCode,
+)
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.messages import Halves, Message
 from shoal.mqtt.sessions.outgoing import ClientConnection, Outgoing
@@ -151,6 +156,27 @@ class Outlet:
             return False
         self.send(data)
         return True
+
+    def say_goodbye(
+        self, reason_code: ReasonCode, reason: str, server_reference: str | None
+    ) -> None:
+        """The DISCONNECT that ends a connection; of 3.1.1 a server sends none."""
+        if self.version == MQTT_5:
+            properties = Properties(reason_string=reason, server_reference=server_reference)
+            self.send_answer(Disconnect(reason_code, properties))
+
+    def refuse(
+        self, version: int, reason_code: ReasonCode, reason: str, server_reference: str | None
+    ) -> None:
+        """The CONNACK that ends a connection which was never made [MQTT-3.1.4-1, MQTT-3.1.4-2]."""
+        self.version = version
+        if version == MQTT_5:
+            if reason_code not in ALLOWED_REASON_CODES[PacketType.CONNACK]:
+                reason_code = ReasonCode.SERVER_UNAVAILABLE
+            properties = Properties(reason_string=reason, server_reference=server_reference)
+            self.send_answer(Connack(reason_code, properties=properties))
+        elif reason_code in CONNECT_RETURN_CODES:
+            self.send_answer(Connack(reason_code))
 
     # --- publications -------------------------------------------------------------------------
 

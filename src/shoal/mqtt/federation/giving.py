@@ -69,7 +69,7 @@ class Giving:
         door: Door,
         timers: Timers,
         stays: Callable[[Move, int], None],
-        gone: Callable[[Session], None],
+        gone: Callable[[Session, Home], None],
     ) -> None:
         self.journal: Journal | None = None
         self._broker_id = broker_id
@@ -142,7 +142,10 @@ class Giving:
         move = session.diversion
         if not isinstance(move, Move):
             move = session.diversion = Move(session, None, self.send_item)
-        self._begin(move, broker, (session.client_id, at_us), now_us)
+        journey = (session.client_id, at_us)
+        self._begin(move, broker, journey, now_us)
+        # The other has waited all the time that this broker was down: it hears at once.
+        self._timers.set((GIVING_TIMER, journey), now_us)
         move.is_restored = True
 
     def _begin(self, move: Move, broker: BrokerId, journey: Journey, now_us: int) -> None:
@@ -214,9 +217,10 @@ class Giving:
             case Adopted():
                 self._adopted(move, now_us)
             case Taken():
+                where = Home(move.target[0], move.target[1][1], move.session.user)
                 self.withdraw(client_id)
                 self._sessions.drop(move.session)
-                self._gone(move.session)
+                self._gone(move.session, where)
             case Declined():
                 question = move.question
                 self.withdraw(client_id)

@@ -146,7 +146,7 @@ class Move:
     def hold(self, held: Iterable[Outgoing]) -> None:
         """Hold these back, too."""
         for outgoing in held:
-            self.session.backlog.enter(outgoing.message)
+            self.session.count_in(outgoing.message)
             self.held.append(outgoing)
 
     def came(self, item: Item, now_us: int) -> None:
@@ -169,7 +169,7 @@ class Move:
         self.is_holding = False
         held, self.held = self.held, []
         for each in held:
-            self.session.backlog.leave(each.message)
+            self.session.count_out(each.message)
             if self.session.journal is not None:
                 self.session.journal.item_done(self.session, each)
             self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us)

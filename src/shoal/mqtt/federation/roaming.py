@@ -203,11 +203,12 @@ class Roaming:
             del self._entered[client_id]
             self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
 
-    def _gone(self, session: Session) -> None:
-        """Another broker has all of a session."""
+    def _gone(self, session: Session, where: Home) -> None:
+        """Another broker has all of a session; it may have said so when nobody listened."""
         home = self.homes.entry(session.client_id)
-        if home is not None:
-            self.homes.put(session.client_id, home._replace(had_us=session.entered_us))
+        if home is None or home.at_us < where.at_us:
+            home = where
+        self.homes.put(session.client_id, home._replace(had_us=session.entered_us))
 
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
@@ -436,10 +437,15 @@ class Roaming:
         move.stay()
         session.going = None
         self.homes.pop(client_id)
-        if self._entered.get(client_id, (0, ""))[1] == broker:
+        known_us, known = self._entered.get(client_id, (0, ""))
+        if known == broker:
             # Later than that journey, and before any other.
             session.entered_us = at_us + 1
             self._entered[client_id] = (session.entered_us, self._broker_id)
+            self._tell(session, EVERY_BROKER, now_us)
+        elif known == self._broker_id and known_us > session.entered_us:
+            # This broker has asked for it meanwhile, and others believe nothing older.
+            session.entered_us = known_us
             self._tell(session, EVERY_BROKER, now_us)
         self._sessions.restored(session, now_us)
 

@@ -6,7 +6,8 @@ message for the group; nobody else gets it.  Brokers with connected members go f
 there are any.  The chosen one answers whether it has taken the message into a member's session; the
 publisher is told when all groups' messages are taken.  Until then the message is kept here: a
 broker that has no member any more says so, and one that is given up says nothing, and then
-another is chosen.  Who is killed and comes back finds in its links what it was handed, and answers.
+another is chosen.  Who is killed and comes back finds in its links what it was handed, and answers;
+so what may come twice, at QoS 1, does not wait for it where somebody else would take it.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
@@ -15,7 +16,8 @@ another is chosen.  Who is killed and comes back finds in its links what it was 
 | chosen | Shared | delivers it to a member: `Took`; or has none: `Took`, without having done so |
 | publisher's | Took | done; or chooses another that has not had it |
 | publisher's | Shared was settled, a second over, no word | Shared, again |
-| publisher's | the same, TOOK_US over | chooses another |
+| publisher's | the same, TOOK_US over since it was first handed to that broker | chooses another |
+| publisher's | at QoS 1, PATIENCE_US over without a word | chooses another, if there is one |
 | publisher's | has chosen all | done, there is no subscriber |
 | publisher's | killed and started again | asks the same, for what is published again |
 
@@ -53,6 +55,8 @@ from shoal.mqtt.timers import Timers
 
 # An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.
 TOOK_US = 60 * MICROSECONDS
+# Who has not answered by then, about what may come twice, is waited for no more.
+PATIENCE_US = 5 * MICROSECONDS
 # A broker that has started does not know yet who is in a group.
 START_US = 12 * MICROSECONDS
 # How often what is open is looked at.
@@ -75,7 +79,7 @@ class Count(NamedTuple):
 class _Share:
     """A message for a group, until a member has it."""
 
-    __slots__ = ("group", "is_any", "lost_us", "message", "settled_us", "target", "tried")
+    __slots__ = ("group", "handed_us", "is_any", "message", "settled_us", "target", "tried")
 
     def __init__(self, message: Message, group: GroupName) -> None:
         self.message = message
@@ -84,9 +88,9 @@ class _Share:
         self.is_any = True
         # Asked for a connected member, and for any.
         self.tried: set[tuple[BrokerId, bool]] = set()
-        # When the chosen one must have it, and when it counts as gone if it does not say so.
+        # When it was handed to the chosen one, and when that one must have it.
+        self.handed_us = 0
         self.settled_us: int | None = None
-        self.lost_us: int | None = None
 
 
 Key = tuple[str, int]
@@ -129,6 +133,7 @@ class Sharing:
         # What was not taken here, by whether any member would have done: since somebody else has it
         # by then, it is not taken when the question comes again.
         self._declined: dict[tuple[Key, GroupName, bool], None] = {}
+        self._is_checking = False
         self.journal: Journal | None = None
         subscriptions.at_change = self.changed
 
@@ -165,11 +170,7 @@ class Sharing:
 
     def _members(self, name: GroupName) -> list[ClientSubscription]:
         """Those here, without sessions that are elsewhere by now and only kept."""
-        return [
-            each
-            for each in self._subscriptions.group(name)
-            if each.session.diversion is None or not each.session.diversion.is_departed
-        ]
+        return [each for each in self._subscriptions.group(name) if not each.session.is_departed]
 
     def _learn(self, members: Members) -> None:
         """How many members a group has at a broker."""
@@ -267,14 +268,14 @@ class Sharing:
                         return
         if not share.tried and now_us < self._started_us + START_US:
             share.target, share.settled_us = None, now_us
-            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+            self._check_soon(now_us)
         else:
             self._done(share)
 
     def _hand(self, share: _Share, broker: BrokerId, now_us: int, *, is_any: bool = True) -> None:
         message = share.message
         share.target, share.is_any = broker, is_any
-        share.settled_us = share.lost_us = None
+        share.handed_us, share.settled_us = now_us, None
         if broker == self._broker_id:
             self._take_here(share, now_us)
             return
@@ -288,7 +289,7 @@ class Sharing:
         if took is None:
             self._note(share.message, share.group, self._broker_id)
             share.settled_us = now_us
-            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+            self._check_soon(now_us)
         elif took:
             self._done(share)
         else:
@@ -310,9 +311,9 @@ class Sharing:
 
         def settled(_: int) -> None:
             share.settled_us = self._now_us
-            self._timers.set((SHARING_TIMER, _CHECK), self._now_us + CHECK_US)
 
         self._door.notice(self._say(broker, control, now_us), settled)
+        self._check_soon(now_us)
 
     def _done(self, share: _Share) -> None:
         key = _key(share.message)
@@ -323,23 +324,40 @@ class Sharing:
     def _check(self, now_us: int) -> None:
         """See to shares that nobody answers for."""
         self._now_us = now_us
-        settled = [each for each in self._open.values() if each.settled_us is not None]
-        for share in settled:
-            share.settled_us = None
-            if share.target is None:
+        self._is_checking = False
+        for share in list(self._open.values()):
+            is_late = now_us >= share.handed_us + PATIENCE_US
+            if is_late and share.message.qos == 1 and self._has_others(share):
                 self._choose(share, now_us)
-                continue
-            if share.lost_us is None:
-                share.lost_us = now_us + TOOK_US
-            if share.lost_us <= now_us:
-                self._lose(share.target, share.group)
-                self._choose(share, now_us)
-            elif share.target == self._broker_id:
-                self._take_here(share, now_us)
-            else:  # it was killed before it answered, or what it said is under way
-                self._ask(share, share.target, now_us)
-        if any(each.settled_us is not None for each in self._open.values()):
+            elif share.settled_us is not None and now_us > share.settled_us:
+                share.settled_us = None
+                self._see_to(share, now_us)
+        if self._open:
+            self._check_soon(now_us)
+
+    def _check_soon(self, now_us: int) -> None:
+        if not self._is_checking:
+            self._is_checking = True
             self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+
+    def _see_to(self, share: _Share, now_us: int) -> None:
+        """Who was chosen must have it, and says nothing."""
+        if share.target is None:
+            self._choose(share, now_us)
+        elif now_us >= share.handed_us + TOOK_US:
+            self._lose(share.target, share.group)
+            self._choose(share, now_us)
+        elif share.target == self._broker_id:
+            self._take_here(share, now_us)
+        else:  # it was killed before it answered, or what it said is under way
+            self._ask(share, share.target, now_us)
+
+    def _has_others(self, share: _Share) -> bool:
+        """Whether somebody else might take it."""
+        return share.target is not None and any(
+            broker != share.target and not share.tried & {(broker, False), (broker, True)}
+            for broker in self._counts.get(share.group, {})
+        )
 
     # --- what other brokers say ---------------------------------------------------------------
 

@@ -6,6 +6,9 @@ have most.  Where that is not enough the queues are full: nothing more of QoS 0 
 and publications above QoS 0 are refused (see `BrokerClients.reason_to_refuse`), until a sixteenth
 is free again.  What was taken in until then is kept, also beyond the bound.
 
+So that no one user brings that about, its sessions have a `Share` together: beyond it what is new
+for them is dropped, as beyond the bound of a session.
+
 >>> backlog = Backlog(maximum_bytes=3_000)
 >>> message = Message("a", bytes(1_000), publisher="p", published_us=0, qos=1)
 >>> backlog.enter(message), backlog.enter(message), backlog.bytes
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from shoal.mqtt.messages import Message
 
@@ -42,6 +46,33 @@ class Queue(Protocol):
         """
 
 
+class Share:
+    """What the sessions of one user have on its way together, each message counted once."""
+
+    __slots__ = ("__weakref__", "_kept", "bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        # In how many of its sessions each message is.
+        self._kept: dict[Message, int] = {}
+
+    def enter(self, message: Message) -> None:
+        """One more session has this on its way."""
+        count = self._kept.get(message, 0)
+        self._kept[message] = count + 1
+        self.bytes += ENTRY_BYTES if count else ENTRY_BYTES + MESSAGE_BYTES + message.size
+
+    def leave(self, message: Message) -> None:
+        """One session less has it."""
+        count = self._kept[message] - 1
+        if count:
+            self._kept[message] = count
+            self.bytes -= ENTRY_BYTES
+        else:
+            del self._kept[message]
+            self.bytes -= ENTRY_BYTES + MESSAGE_BYTES + message.size
+
+
 class Backlog:
     """Counts; `at_change` is called when the queues become full, and when they are no more."""
 
@@ -50,6 +81,8 @@ class Backlog:
         self.is_full = False
         self.at_change: Callable[[], None] | None = None
         self._maximum_bytes = maximum_bytes
+        # Of users whose sessions are here.
+        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
         # Sessions that have something waiting at QoS 0.
         self._at_0: dict[Queue, None] = {}
 
@@ -68,6 +101,15 @@ class Backlog:
     @property
     def _low_bytes(self) -> int:
         return self._maximum_bytes - self._maximum_bytes // 16
+
+    def share(self, user: str) -> Share | None:
+        """A user's, one for all its sessions; who has no name has none."""
+        if not user:
+            return None
+        share = self._shares.get(user)
+        if share is None:
+            share = self._shares[user] = Share()
+        return share
 
     def enter(self, message: Message) -> None:
         """One more session has this on its way."""

@@ -23,7 +23,7 @@ from shoal.mqtt.codec.errors import protocol_error
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.backlog import ENTRY_BYTES, Backlog
+from shoal.mqtt.sessions.backlog import ENTRY_BYTES, Backlog, Share
 from shoal.mqtt.sessions.outgoing import ClientOutlet, Outgoing
 from shoal.mqtt.sessions.patience import Patience
 
@@ -44,6 +44,8 @@ class Delivery:
         "_patience",
         "_queued_bytes",
         "_resend",
+        "_share",
+        "_user",
         "_waiting",
         "_waiting_at_0",
         "backlog",
@@ -58,12 +60,15 @@ class Delivery:
         self, client_id: str, limits: Limits, backlog: Backlog | None, patience: Patience | None
     ) -> None:
         self.client_id = client_id
+        self._user = ""
         self.outlet: ClientOutlet | None = None
         self.limits = limits
         # What could not be kept.
         self.dropped = 0
         # What is on its way in all sessions, counted.
         self.backlog = backlog if backlog is not None else Backlog()
+        # What is on its way to this user, in all its sessions, counted.
+        self._share: Share | None = None
         # Who waits for it while it is behind, and when it last took something that waited.
         self._patience = patience
         self._is_behind = False
@@ -78,6 +83,41 @@ class Delivery:
         # Retained messages that are still to be sent, by the name of the subscription they are for.
         self._feeds: dict[str, Iterator[Outgoing | None]] | None = None
         self._queued_bytes = 0
+
+    # --- whose it is, and what is counted ------------------------------------------------------
+
+    @property
+    def user(self) -> str:
+        """Whose it is; nobody else may connect to it.  Empty for who has no name."""
+        return self._user
+
+    @user.setter
+    def user(self, user: str) -> None:
+        if user != self._user:
+            messages = [outgoing.message for outgoing in self.on_its_way()]
+            for message in messages:
+                self.count_out(message)
+            self._user, self._share = user, self.backlog.share(user)
+            for message in messages:
+                self.count_in(message)
+
+    def count_in(self, message: Message) -> None:
+        """A message is on its way to the client from now on."""
+        self.backlog.enter(message)
+        if self._share is not None:
+            self._share.enter(message)
+
+    def count_out(self, message: Message) -> None:
+        """It is not any more."""
+        self.backlog.leave(message)
+        if self._share is not None:
+            self._share.leave(message)
+
+    @property
+    def _has_its_share(self) -> bool:
+        """Whether nothing more may wait for this user."""
+        share = self._share
+        return share is not None and share.bytes >= self.limits.maximum_user_queued_bytes
 
     # --- what is written down -----------------------------------------------------------------
 
@@ -109,8 +149,13 @@ class Delivery:
             if qos == 0 and not self._waiting_at_0:
                 outlet.send_now(message, retain, identifiers, now_us)
                 return
-            if qos and not (self._waiting or self._resend) and len(self._inflight) < outlet.window:
-                self.backlog.enter(message)
+            if (
+                qos
+                and not (self._waiting or self._resend)
+                and len(self._inflight) < outlet.window
+                and not self._has_its_share
+            ):
+                self.count_in(message)
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
                 return
         elif qos == 0 and outlet is None:
@@ -167,7 +212,7 @@ class Delivery:
                 self._send_new(outgoing, outlet, now_us)
             else:
                 self._waiting_at_0 -= 1
-                self.backlog.leave(message)
+                self.count_out(message)
                 outlet.send_now(message, outgoing.retain, outgoing.identifiers, now_us)
             self.took_us = now_us
         if self._is_behind and not self._is_filled(4):
@@ -210,7 +255,7 @@ class Delivery:
                 outlet.pump_again()
                 return
             if outgoing.qos:
-                self.backlog.enter(outgoing.message)
+                self.count_in(outgoing.message)
                 self._send_new(outgoing, outlet, now_us)
             else:
                 outlet.send_now(outgoing.message, outgoing.retain, outgoing.identifiers, now_us)
@@ -225,7 +270,7 @@ class Delivery:
     def restore(self, outgoing: Outgoing) -> None:
         """Take over what was on its way; in flight if it has a packet identifier."""
         if outgoing.packet_id:
-            self.backlog.enter(outgoing.message)
+            self.count_in(outgoing.message)
             self._inflight[outgoing.packet_id] = outgoing
             self._last_id = outgoing.packet_id
         else:
@@ -304,6 +349,7 @@ class Delivery:
             len(self._waiting) >= self.limits.maximum_queued_messages
             or self._queued_bytes + size > self.limits.maximum_queued_bytes
             or (self.backlog.is_full and not outgoing.qos)
+            or self._has_its_share
         ):
             self.dropped += 1
             return
@@ -314,7 +360,7 @@ class Delivery:
             self.backlog.waits_at_0(self)
         else:
             self._note(outgoing)
-        self.backlog.enter(outgoing.message)
+        self.count_in(outgoing.message)
 
     def drop_at_0(self, level: int, *, is_lost: bool = True) -> bool:
         """Drop what waits at QoS 0, the newest first, until no more bytes wait than this.
@@ -332,7 +378,7 @@ class Delivery:
             self._queued_bytes -= size
             self._waiting_at_0 -= 1
             self.dropped += is_lost
-            self.backlog.leave(outgoing.message)
+            self.count_out(outgoing.message)
         if waiting is not None:
             waiting.extend(reversed(kept))
         return self._waiting_at_0 > 0
@@ -340,7 +386,7 @@ class Delivery:
     def forget_all(self) -> None:
         """Nothing is on its way here any more."""
         for outgoing in self.on_its_way():
-            self.backlog.leave(outgoing.message)
+            self.count_out(outgoing.message)
         self.backlog.forget(self)
         self._inflight.clear()
         self._resend.clear()
@@ -348,5 +394,5 @@ class Delivery:
         self._waiting_at_0 = self._queued_bytes = 0
 
     def _is_done(self, outgoing: Outgoing) -> None:
-        self.backlog.leave(outgoing.message)
+        self.count_out(outgoing.message)
         self._note_done(outgoing)

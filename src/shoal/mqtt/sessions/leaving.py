@@ -1,7 +1,7 @@
 """Subscriptions of sessions that have ended, taken back a few at a time where there are many.
 
 In a network each costs the broker machine some work, and one client may have 100,000.  Meanwhile
-what they match is for nobody.  Those that are shared go at once: their groups choose among others.
+what they match is for nobody; groups choose among others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ LEAVING_TIMER = "leaving"
 class _Nobody:
     """Takes what still comes for a session that has ended."""
 
-    is_departed = is_restored = False
+    is_departed = True
+    is_restored = False
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, int], None] = {}

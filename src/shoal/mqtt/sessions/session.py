@@ -171,7 +171,6 @@ class Session(Delivery):
         "received",
         "subscriptions",
         "unsettled",
-        "user",
         "will",
     )
 
@@ -183,8 +182,6 @@ class Session(Delivery):
         patience: Patience | None = None,
     ) -> None:
         super().__init__(client_id, limits, backlog, patience)
-        # Whose it is; nobody else may connect to it.
-        self.user = ""
         self.expiry_interval_s = 0
         # When it began, at whichever broker, by that broker's stamp: no other session has it.
         self.began_us = 0
@@ -214,6 +211,11 @@ class Session(Delivery):
     def is_only_a_will(self) -> bool:
         """Whether it ended with the broker's last run, and its will is still to be published."""
         return self.is_remembered and not self.expiry_interval_s
+
+    @property
+    def is_departed(self) -> bool:
+        """Whether it takes nothing more here: it is elsewhere, or at its end."""
+        return self.diversion is not None and self.diversion.is_departed
 
     @property
     def takes_at_once(self) -> bool:
@@ -262,7 +264,7 @@ class Session(Delivery):
         """The session is over, or elsewhere: nothing is on its way here."""
         if self.diversion is not None:
             for outgoing in self.diversion.held:
-                self.backlog.leave(outgoing.message)
+                self.count_out(outgoing.message)
         super().forget_all()
 
     def _note(self, outgoing: Outgoing) -> None:

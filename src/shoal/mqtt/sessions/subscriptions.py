@@ -1,21 +1,21 @@
 """Who subscribed to what, on top of the topic index.
 
-Of a shared subscription's group only members that are connected take part, as long as there is
-one: what is published goes to someone who is there.  Without any, the sessions take turns.  In a
-network, `sharing` sees to them, and they are not looked for here.
+Of a shared subscription's group one member gets a message (see `groups`).  In a network, `sharing`
+sees to that, and they are not looked for here.
 
 Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from shoal.matching import TopicIndex
+from shoal.matching import TopicIndex, read_topic_filter
 from shoal.model import Attributes
 from shoal.mqtt.content import Json, attributes_of, work_on
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.groups import Group
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 
 _NO_ATTRIBUTES: Attributes = {}
@@ -29,9 +29,9 @@ class Subscriptions:
     def __init__(self, door: Door | None = None, json: Json = "auto") -> None:
         self._door = door
         self._json = json
+        # Of subscriptions that are not shared, and, but for a network, of groups.
         self._index = TopicIndex()
-        # The members of each group, present or not.
-        self._groups: dict[str, dict[ClientSubscription, None]] = {}
+        self._groups: dict[str, Group] = {}
         self.count = 0
         self._receivers: dict[str, tuple[ClientSubscription, ...] | None] = {}
         # Topics that content is asked for at, remembered as long.
@@ -45,13 +45,14 @@ class Subscriptions:
 
         TopicError for a topic filter that MQTT does not allow; nothing is changed then.
         """
-        self._index.add(subscription, subscription.group, subscription.content)
+        if subscription.shared:
+            self._join(subscription)
+        else:
+            self._index.add(subscription, subscription.topic_filter, subscription.content)
+            if self._door is not None:
+                self._door.added(subscription.wanted_topics, subscription.content)
         self._changed()
         self._not_plain += not subscription.is_plain
-        if subscription.shared and self.at_change is not None:
-            self._index.remove(subscription)  # it is one that is allowed
-        elif self._door is not None:
-            self._door.added(subscription.wanted_topics, subscription.content)
         session = subscription.session
         known = session.subscriptions.get(subscription.text)
         if known is not None:
@@ -59,11 +60,19 @@ class Subscriptions:
         session.subscriptions[subscription.text] = subscription
         self.count += known is None
         if subscription.shared:
-            members = self._groups.setdefault(subscription.group, {})
-            members[subscription] = None
-            self._settle(members)
             self._tell(subscription)
         return known is None
+
+    def _join(self, subscription: ClientSubscription) -> None:
+        name = subscription.group
+        group = self._groups.get(name)
+        if group is None:
+            read_topic_filter(name)  # whether it is one that is allowed
+            group = Group()
+            if self.at_change is None:
+                self._index.add(group, subscription.wanted_topics, subscription.content)
+            self._groups[name] = group
+        group.put(subscription)
 
     def remove(self, session: Session, text: str) -> ClientSubscription | None:
         """Take out the subscription to a topic filter; None if there is none."""
@@ -74,16 +83,14 @@ class Subscriptions:
         return known
 
     def forget(self, session: Session, most: int) -> bool:
-        """Take out subscriptions of a session, all that are shared and others until it is enough.
+        """Take out subscriptions of a session until it is enough.
 
-        `most` is the work on these, as `work_on` has it.  Whether none is left.
+        `most` is the work, as `work_on` has it.  Whether none is left.
         """
-        known = session.subscriptions
-        leaving = [each for each in known.values() if each.shared]
+        known, leaving = session.subscriptions, list[ClientSubscription]()
         for subscription in known.values():
-            if not subscription.shared:
-                leaving.append(subscription)
-                most -= work_on(subscription.content)
+            leaving.append(subscription)
+            most -= work_on(subscription.content)
             if most <= 0:
                 break
         for subscription in leaving:
@@ -96,7 +103,7 @@ class Subscriptions:
         """The session's client came or left: its groups choose among others now."""
         for subscription in session.subscriptions.values():
             if subscription.shared:
-                self._settle(self._groups[subscription.group])
+                self._groups[subscription.group].put(subscription)
                 self._tell(subscription)
 
     def receivers(self, topic: str) -> tuple[ClientSubscription, ...] | None:
@@ -110,8 +117,9 @@ class Subscriptions:
             pass
         found = self._index.match_topic(topic)
         receivers = None
-        if found is not None and len({each.session for each in found}) == len(found):
-            receivers = tuple(found)
+        if found is not None and not any(isinstance(each, Group) for each in found):
+            is_one_each = len({each.session for each in found}) == len(found)
+            receivers = tuple(found) if is_one_each else None
         if len(self._receivers) >= _REMEMBERED_TOPICS:
             self._receivers.clear()
         self._receivers[topic] = receivers
@@ -137,7 +145,10 @@ class Subscriptions:
         attributes = [
             attributes_of(each, self._json) if asks else _NO_ATTRIBUTES for each in messages
         ]
-        return self._index.match_each(topic, attributes)
+        found = self._index.match_each(topic, attributes)
+        if not self._groups or self.at_change is not None:
+            return found
+        return [list(_chosen(each)) for each in found]
 
     def group(self, name: str) -> tuple[ClientSubscription, ...]:
         """The members of a group, present or not."""
@@ -154,29 +165,26 @@ class Subscriptions:
     def _take_out(self, subscription: ClientSubscription) -> None:
         self._changed()
         self._not_plain -= not subscription.is_plain
-        if self._door is not None and not subscription.shared:
-            self._door.removed(subscription.wanted_topics, subscription.content)
-        if subscription in self._index:
+        if not subscription.shared:
             self._index.remove(subscription)
-        if subscription.shared:
-            self._tell(subscription)
-            members = self._groups[subscription.group]
-            del members[subscription]
-            if members:
-                self._settle(members)
-            else:
-                del self._groups[subscription.group]
-
-    def _settle(self, members: dict[ClientSubscription, None]) -> None:
-        """Have exactly those members in the index who are connected, or all if nobody is."""
-        if self.at_change is not None:
+            if self._door is not None:
+                self._door.removed(subscription.wanted_topics, subscription.content)
             return
-        present = [member for member in members if member.session.outlet is not None]
-        chosen = set(present or members)
-        self._changed()
-        for member in members:
-            if member not in chosen:
-                if member in self._index:
-                    self._index.remove(member)
-            elif member not in self._index:
-                self._index.add(member, member.group, member.content)
+        self._tell(subscription)
+        group = self._groups[subscription.group]
+        group.remove(subscription)
+        if not group:
+            del self._groups[subscription.group]
+            if group in self._index:
+                self._index.remove(group)
+
+
+def _chosen(found: Iterable[ClientSubscription | Group]) -> Iterator[ClientSubscription]:
+    """Of each group the member whose turn it is."""
+    for each in found:
+        if isinstance(each, Group):
+            member = each.choose()
+            if member is not None:
+                yield member
+        else:
+            yield each

@@ -3,8 +3,10 @@
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
 back from exactly those.  Entries that overlap know each other, so that a change touches only
-what it concerns.  `routes` holds every subscription's filter under its entry, and makes one route
-of the entries that match.
+what it concerns.  Which they are is found with bounded work, as filters come from strangers: beyond
+it an entry may overlap all others, and what that asks for is more than is needed, never less.
+`routes` holds every subscription's filter under its entry, and makes one route of the entries that
+match.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shoal.matching import Outcomes, overlaps
+from shoal.matching import Outcomes, Work, overlaps, prepare
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -22,6 +24,9 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.tree.overlap_candidates import OverlapCandidates
+
+# What one row that comes may cost at once, beside all that are there: some 25 ms, and one pair's.
+MOST_WORK = 30_000
 
 
 class AdvertisementEntry:
@@ -123,8 +128,10 @@ class RoutingTable:
         row = AdvertisementEntry(advertisement, last_hop, moves)
         self.advertisements[advertisement.id] = row
         self._rows.add(row, advertisement.filter)
+        prepare(advertisement.filter)
+        work = Work(MOST_WORK)
         for entry in self._entries.of(advertisement.filter):
-            _meet(row, entry)
+            _meet(row, entry, work)
         return row
 
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
@@ -141,8 +148,10 @@ class RoutingTable:
         self.subscriptions[entry.id] = entry
         self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
+        prepare(subscription.filter)
+        work = Work(MOST_WORK)
         for row in self._rows.of(subscription.filter):
-            _meet(row, entry)
+            _meet(row, entry, work)
         return entry
 
     def turn_subscription(self, entry: SubscriptionEntry, last_hop: BrokerId | None) -> None:
@@ -177,7 +186,7 @@ def _route(entries: Iterable[SubscriptionEntry]) -> Route:
     return Route(tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()))
 
 
-def _meet(row: AdvertisementEntry, entry: SubscriptionEntry) -> None:
-    if overlaps(entry.subscription.filter, row.advertisement.filter):
+def _meet(row: AdvertisementEntry, entry: SubscriptionEntry, work: Work) -> None:
+    if overlaps(entry.subscription.filter, row.advertisement.filter, work):
         row.overlapping[entry] = None
         entry.overlapping[row] = None

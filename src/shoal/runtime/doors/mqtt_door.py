@@ -29,6 +29,7 @@ from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
+from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.flushing import Phase
@@ -132,9 +133,12 @@ class MqttDoor:
         # How much was still to be written to clients that are behind, and when that was seen.
         self._unwritten: dict[ClientConnection, int] = {}
         self._seen_us = 0
+        # Whether the machine takes nothing of clients for now.
+        self._is_held = False
         # Whether the log knows that the queues are full.
         self._is_full = False
         self._servers: list[asyncio.Server] = []
+        self._asking = Asking(node.clock, self._ask, self._hold_clients)
         self._timer: Alarm | None = None
         self._timer_us: int | None = None
         if self.clients.door is not None:
@@ -197,6 +201,7 @@ class MqttDoor:
         """Say goodbye to every client."""
         self.stop_listening()
         self.carry_out(self.clients.shut_down(self.node.clock.now_us()))
+        self._asking.finish()
         self.node.schedule_flush()
         if self._timer is not None:
             self._timer.cancel()
@@ -245,7 +250,7 @@ class MqttDoor:
         """Ask at once, write and close with the next flush."""
         for effect in effects:
             if type(effect) is Ask:
-                self._ask(effect.input)
+                self._asking.put(effect.input)
             elif type(effect) is Write:
                 socket = self._sockets.get(effect.connection)
                 if socket is None:
@@ -309,7 +314,11 @@ class MqttDoor:
         self.node.schedule_flush()
 
     def _hold(self, full: bool) -> None:
-        self.clients.is_held = full
+        self._is_held = full
+        self._hold_clients()
+
+    def _hold_clients(self) -> None:
+        self.clients.is_held = self._is_held or self._asking.is_behind
         self.node.schedule_flush()
 
     def _linked(self, neighbour: BrokerId, is_ready: bool) -> None:

@@ -31,6 +31,7 @@ from shoal.clients.messages import MigrationAdvertisement
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.flushing import Phase
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from shoal.runtime.links.handing_on import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.node import Node
@@ -68,6 +69,8 @@ class _Channel:
         self.session = session
         self.connection: PeerConnection | None = None
         self.since_us: int | None = None  # when the oldest of what it holds back came
+        self.is_handing_on = False
+        self.is_going_on = False  # soon: others have their turn before
 
     def flush(self) -> None:
         data = self.session.to_write()
@@ -329,34 +332,58 @@ class Couriers:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
         channel.session.receive(data, now_us)
+        if channel.since_us is None:
+            channel.since_us = now_us
         if isinstance(channel, _Outgoing):
-            self._hear(channel)
-        elif isinstance(channel, _Incoming):
-            if channel.since_us is None:
-                channel.since_us = now_us
-            self._hand_on(channel)
+            self._check_room(channel)
+        self._hand_on(channel)
         self._node.schedule_flush()
 
-    def _hear(self, outgoing: _Outgoing) -> None:
-        """What a distant broker tells clients of this one."""
-        self._check_room(outgoing)
-        for message in outgoing.session.take():
-            if isinstance(message, ClientNotice) and self.owner is not None:
-                self.owner.noticed(outgoing.courier.broker, message.client, message.notice)
+    def _hand_on(self, channel: _Channel) -> None:
+        """Have what came handled, for a turn; of what clients ask nothing while links are full."""
+        if channel.is_handing_on:
+            return  # what comes up meanwhile asks again; channels keep their order
+        channel.is_handing_on = True
+        try:
+            self._hand_on_for_a_turn(channel)
+        finally:
+            channel.is_handing_on = False
 
-    def _hand_on(self, incoming: _Incoming) -> None:
-        """Let the broker handle what a door's clients ask, unless its links are full."""
-        if self._node.is_holding:
-            return
-        since_us, incoming.since_us = incoming.since_us, None
-        session = incoming.session
-        messages = session.take()
-        for number, message in enumerate(messages, session.handled - len(messages)):
-            if isinstance(message, ClientRequest):
-                custody = None
-                if is_assured(message.request):
-                    custody = Custody(partial(self._settle, session, session.owe(number, number)))
-                incoming.ask(message, since_us, custody)
+    def _hand_on_for_a_turn(self, channel: _Channel) -> None:
+        session, clock = channel.session, self._node.clock
+        end_us = clock.now_us() + TURN_US
+        while session.has_come:
+            if isinstance(channel, _Incoming) and self._node.is_holding:
+                return
+            for message in session.take_run(1):
+                self._handle(channel, message)
+            if session.has_come and clock.now_us() >= end_us:
+                self._go_on_soon(channel)
+                return
+        channel.since_us = None
+
+    def _handle(self, channel: _Channel, message: Message) -> None:
+        owner = self.owner
+        if isinstance(channel, _Incoming) and isinstance(message, ClientRequest):
+            session, custody = channel.session, None
+            if is_assured(message.request):
+                number = session.handled - 1
+                custody = Custody(partial(self._settle, session, session.owe(number, number)))
+            channel.ask(message, channel.since_us, custody)
+        elif isinstance(channel, _Outgoing) and isinstance(message, ClientNotice) and owner:
+            owner.noticed(channel.courier.broker, message.client, message.notice)
+
+    def _go_on_soon(self, channel: _Channel) -> None:
+        """Hand on the rest when others have had their turn."""
+        if not channel.is_going_on:
+            channel.is_going_on = True
+            asyncio.get_running_loop().call_soon(self._go_on, channel)
+
+    def _go_on(self, channel: _Channel) -> None:
+        channel.is_going_on = False
+        if channel.connection is not None:
+            self._hand_on(channel)
+            self._node.schedule_flush()
 
     def _settle(self, session: LinkSession, debt: Debt) -> None:
         if session.settle(debt):

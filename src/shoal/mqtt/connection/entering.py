@@ -1,0 +1,69 @@
+"""A client that wants to be let in: what its CONNECT asks for, and what is answered."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.model import Filter
+from shoal.mqtt.access import ANOTHER_USERS, Admission, Credentials
+from shoal.mqtt.codec.errors import MqttError
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Connack, Connect
+from shoal.mqtt.codec.properties import NO_PROPERTIES
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connecting import Terms, connack_properties, read_promises
+from shoal.mqtt.connection.house import Guest, House
+from shoal.mqtt.connection.incoming import BROKER_TOPICS
+from shoal.mqtt.sessions.outgoing import ClientOutlet
+
+
+class Entering:
+    """One client's, until it is let in or refused; `terms` are what is agreed."""
+
+    def __init__(
+        self, house: House, connect: Connect, terms: Terms, certificate: str | None, at: str | None
+    ) -> None:
+        self.connect = connect
+        self.terms = terms
+        self.credentials = Credentials(
+            client_id=connect.client_id,
+            username=connect.username,
+            password=connect.password,
+            certificate=certificate,
+            address=at,
+        )
+        self._house = house
+        # What it advertises, once it is admitted.
+        self._promises: tuple[Filter, ...] = ()
+
+    def judged(self, admission: Admission) -> Admission:
+        """The answer of who decides, or another one that refuses what is asked for."""
+        connect = self.connect
+        if admission.reason_code is not ReasonCode.SUCCESS:
+            return admission
+        try:
+            self._promises = read_promises(connect, self._house.limits)
+        except MqttError as error:
+            return Admission(error.reason_code, reason=str(error))
+        if connect.will is not None:
+            topic = connect.will.topic
+            if topic.startswith(BROKER_TOPICS) or not admission.permissions.may_publish(topic):
+                reason = f"no permission for the will on {topic!r}"
+                return Admission(ReasonCode.NOT_AUTHORIZED, reason=reason)
+        if self._house.sessions.is_anothers(connect.client_id, admission.user):
+            return Admission(ReasonCode.NOT_AUTHORIZED, reason=ANOTHER_USERS)
+        return admission
+
+    def let_in(self, admission: Admission, outlet: ClientOutlet) -> Guest:
+        """The client as it is let in; its password is needed no more."""
+        self.credentials = msgspec.structs.replace(self.credentials, password=None)
+        client_id = self.connect.client_id or self._house.new_client_id()
+        return Guest(self.connect, client_id, admission.user, self.terms, self._promises, outlet)
+
+    def connack(self, client_id: str, *, present: bool) -> Connack:
+        """What tells the client that it is let in."""
+        properties = NO_PROPERTIES
+        if self.connect.version == MQTT_5:
+            limits = self._house.limits
+            properties = connack_properties(self.connect, client_id, self.terms, limits)
+        return Connack(ReasonCode.SUCCESS, present, properties)

@@ -1,0 +1,69 @@
+"""What a client has sent that may not be taken yet, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.mqtt.codec.packets import (
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+)
+from shoal.mqtt.connection.house import House
+
+# Packets that wait for the answer to a CONNECT; a driver that minds `wants_reading` brings fewer.
+MAX_HELD = 10_000
+# Bytes that wait while nothing may be taken, of one client and of all; then no more is read.
+MAX_HELD_BYTES = 262_144
+MAX_ALL_HELD_BYTES = 64 * 1_048_576
+
+# What is handled though publications must wait.
+PASSING = frozenset((Pingreq, Puback, Pubrec, Pubrel, Pubcomp))
+
+
+class Held:
+    """Of one connection; its house counts the bytes of all."""
+
+    __slots__ = ("_bytes", "_house", "_packets")
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._packets: list[Packet] = []
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._packets)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether more came than is held for a client that is not let in yet."""
+        return len(self._packets) > MAX_HELD
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read."""
+        return self._bytes < MAX_HELD_BYTES and self._house.held_bytes < MAX_ALL_HELD_BYTES
+
+    def keep(self, packets: Iterable[Packet]) -> None:
+        """Hold all of these, whose bytes do not count."""
+        self._packets += packets
+
+    def sift(self, packets: list[Packet], size: int) -> list[Packet]:
+        """Hold these, of so many bytes; but not what nobody has to wait for, which comes back."""
+        passing = [each for each in packets if type(each) in PASSING]
+        if len(passing) < len(packets):
+            self._packets += (each for each in packets if type(each) not in PASSING)
+        if self._packets:
+            self._bytes += size
+            self._house.held_bytes += size
+        return passing
+
+    def let_go(self) -> tuple[list[Packet], int]:
+        """What was held, which is not any more, and its bytes."""
+        packets, size = self._packets, self._bytes
+        self._house.held_bytes -= size
+        self._packets, self._bytes = [], 0
+        return packets, size

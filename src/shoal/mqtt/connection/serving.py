@@ -1,0 +1,148 @@
+"""What a client that was let in says, packet by packet, and what it is answered.
+
+Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said where it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shoal.mqtt.access import Permissions
+from shoal.mqtt.codec.errors import MqttError, protocol_error
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
+    Auth,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+)
+from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.connection.house import House
+from shoal.mqtt.connection.incoming import Incoming
+from shoal.mqtt.connection.outlet import Outlet
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscribing import Granting, TakingBack
+
+# A SUBSCRIBE or UNSUBSCRIBE is as much work as so many publications; what it asks for comes to it.
+REQUEST_WORK = 20
+
+_PINGRESP = bytes((0xD0, 0))
+
+
+class Serving:
+    """One client's; `incoming` takes what it publishes."""
+
+    def __init__(
+        self, house: House, session: Session, permissions: Permissions, outlet: Outlet
+    ) -> None:
+        self.session = session
+        self.incoming = Incoming(house, session, permissions, outlet)
+        self._house = house
+        self._permissions = permissions
+        self._outlet = outlet
+        # A request that is answered in part.
+        self._asked: Granting | TakingBack | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request was begun, and is to be handed over again."""
+        return self._asked is not None
+
+    def handle(self, packet: Packet, most: int, now_us: int) -> int:
+        """Handle a packet that is no publication; how much work it was beyond one packet's.
+
+        Of a SUBSCRIBE or UNSUBSCRIBE no more than about `most` is done at once.
+        """
+        if type(packet) is Subscribe or type(packet) is Unsubscribe:
+            return REQUEST_WORK + self._ask(packet, most, now_us)
+        handler = _HANDLERS.get(type(packet))
+        if handler is None:
+            raise protocol_error(f"only a server sends {type(packet).__name__}")
+        handler(self, packet, now_us)
+        return 0
+
+    def acknowledge(self, packet: Puback | Pubrec | Pubcomp, now_us: int) -> None:
+        """What the client says about a publication that it got."""
+        _HANDLERS[type(packet)](self, packet, now_us)
+
+    def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
+        """Do what it asks for, until it is answered or that was `most` work; how much it was."""
+        subscribing = self._house.subscribing
+        asked = self._asked
+        if asked is None:
+            if isinstance(packet, Subscribe):
+                asked = Granting(subscribing, self.session, self._permissions, packet)
+            elif packet.beyond and self._outlet.version != MQTT_5:  # whose UNSUBACK refuses nothing
+                raise MqttError(ReasonCode.QUOTA_EXCEEDED, "too many topic filters in one packet")
+            else:
+                asked = TakingBack(subscribing, self.session, packet)
+        work = asked.go_on(most)
+        self._asked = None if asked.is_done else asked
+        if not asked.is_done:
+            return work
+        if isinstance(asked, TakingBack):
+            self._outlet.send_answer(asked.answer())
+        else:
+            self._answer_subscribe(*asked.answer(), now_us)
+        return work
+
+    def _answer_subscribe(
+        self, suback: Suback, wanting: list[ClientSubscription], now_us: int
+    ) -> None:
+        def answer(now_us: int) -> None:
+            if self._outlet.connection.is_closed:
+                return
+            self._outlet.send_answer(suback)
+            for subscription in wanting:
+                self._house.subscribing.send_retained(subscription, now_us)
+
+        if any(code < FIRST_ERROR for code in suback.reason_codes):
+            self._house.when_known(answer, now_us)
+        else:
+            answer(now_us)
+
+    def _on_puback(self, packet: Puback, now_us: int) -> None:
+        self.session.on_puback(packet.packet_id, now_us)
+
+    def _on_pubrec(self, packet: Pubrec, now_us: int) -> None:
+        self.session.on_pubrec(packet.packet_id, packet.reason_code, now_us)
+
+    def _on_pubrel(self, packet: Pubrel, now_us: int) -> None:
+        self.incoming.on_pubrel(packet)
+
+    def _on_pubcomp(self, packet: Pubcomp, now_us: int) -> None:
+        self.session.on_pubcomp(packet.packet_id, now_us)
+
+    def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:
+        self._outlet.send(_PINGRESP)
+
+    def _on_disconnect(self, packet: Disconnect, now_us: int) -> None:
+        session = self.session
+        expiry_s = packet.properties.session_expiry_interval_s
+        if expiry_s is not None:
+            if expiry_s and not session.expiry_interval_s:
+                raise protocol_error("a session that ends here cannot be kept [MQTT-3.14.2-2]")
+            longest_s = self._house.limits.maximum_session_expiry_s
+            session.expiry_interval_s = min(expiry_s, longest_s)
+
+    def _on_auth(self, packet: Auth, now_us: int) -> None:
+        raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
+
+
+_HANDLERS: dict[type[Packet], Callable[[Serving, Any, int], None]] = {
+    Puback: Serving._on_puback,
+    Pubrec: Serving._on_pubrec,
+    Pubrel: Serving._on_pubrel,
+    Pubcomp: Serving._on_pubcomp,
+    Pingreq: Serving._on_pingreq,
+    Disconnect: Serving._on_disconnect,
+    Auth: Serving._on_auth,
+}

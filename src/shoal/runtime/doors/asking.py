@@ -1,0 +1,78 @@
+"""What a door asks of its broker's machine: in its order, and in turns.
+
+A client may subscribe to twenty large filters in one packet, and the machine may be long about
+each.  What it cannot do in a turn waits, with all that is asked behind it; clients are held until
+it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from shoal.broker.effects import Requested
+from shoal.broker.messages import Publish
+from shoal.runtime.clock import Clock
+
+# What is done in one go before others have their turn.
+TURN_US = 10_000
+
+
+class Asking:
+    """`ask` has a request handled; `at_wait` hears that some wait, and that none do any more."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        ask: Callable[[Requested], None],
+        at_wait: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._ask = ask
+        self._at_wait = at_wait
+        self._waiting: deque[Requested] = deque()
+        # What this turn took so far; one that has begun ends when others have been looked after.
+        self._took_us = 0
+        self._has_begun = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits."""
+        return bool(self._waiting)
+
+    def put(self, requested: Requested) -> None:
+        """Have this handled, behind all before it."""
+        if self._waiting or self._took_us >= TURN_US:
+            self._waiting.append(requested)
+            if len(self._waiting) == 1:
+                self._at_wait()
+        elif type(requested.request) is Publish:  # of which a read brings no more than a turn's
+            self._ask(requested)
+        else:
+            self._handle(requested)
+            if not self._has_begun:
+                self._has_begun = True
+                asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def finish(self) -> None:
+        """Have all that waits handled now."""
+        while self._waiting:
+            self._ask(self._waiting.popleft())
+
+    def _handle(self, requested: Requested) -> None:
+        began_us = self._clock.now_us()
+        self._ask(requested)
+        self._took_us += self._clock.now_us() - began_us
+
+    def _next_turn(self) -> None:
+        self._took_us = 0
+        self._has_begun = False
+        if not self._waiting:
+            return
+        while self._waiting and self._took_us < TURN_US:
+            self._handle(self._waiting.popleft())
+        self._has_begun = True
+        asyncio.get_running_loop().call_soon(self._next_turn)
+        if not self._waiting:
+            self._at_wait()

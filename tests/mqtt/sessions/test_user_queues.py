@@ -1,0 +1,119 @@
+"""One user with many sessions cannot fill the queues of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.codec.packets import Puback
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
+from tests.mqtt.house import Client, House
+
+SIZE = 10_000
+EACH = SIZE + MESSAGE_BYTES + ENTRY_BYTES
+KEPT = Properties(session_expiry_interval_s=1_000)
+
+
+class Named:
+    """Everyone is who they say."""
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        return Admission(user=credentials.username or "")
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        return ALL_PERMISSIONS
+
+
+def house_of(users: int, everybody: int = 100) -> House:
+    """A house with room for so many messages, and of one user for so many."""
+    return House(
+        Named(), maximum_all_queued_bytes=everybody * EACH, maximum_user_queued_bytes=users * EACH
+    )
+
+
+def enter(house: House, client_id: str, user: str, topic: str) -> Client:
+    client = house.connect(client_id, username=user, properties=KEPT)
+    client.subscribe(topic, qos=2)
+    return client
+
+
+def publish(client: Client, topic: str, qos: int = 1) -> ReasonCode:
+    answer = client.publish(topic, bytes(SIZE), qos=qos)[0]
+    assert isinstance(answer, Puback)
+    return answer.reason_code
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_user_with_many_sessions_fills_only_its_own_share(is_there: bool) -> None:
+    """Whether it is away, or there and acknowledges nothing."""
+    house = house_of(20)
+    for number in range(20):
+        greedy = enter(house, f"greedy-{number}", "bob", f"a/{number}")
+        if not is_there:
+            greedy.lose()
+    enter(house, "good", "carol", "b").lose()
+    publisher = house.connect("p", username="alice")
+    codes = {publish(publisher, f"a/{count % 20}") for count in range(400)}
+    codes |= {publish(publisher, "b") for _ in range(15)}
+    assert codes == {ReasonCode.SUCCESS}
+    assert not house.clients.backlog.is_full
+    assert house.clients.backlog.bytes <= 36 * EACH
+    assert house.clients.dropped == 400 - 20
+    again = house.connect("good", username="carol", clean_start=False, properties=KEPT)
+    assert len(again.take_publications()) == 15
+
+
+def test_a_message_in_many_sessions_of_a_user_counts_once() -> None:
+    house = house_of(20)
+    for number in range(20):
+        enter(house, f"one-{number}", "bob", "a").lose()
+    publisher = house.connect("p", username="alice")
+    for _ in range(14):  # 14 messages, and 280 entries
+        publish(publisher, "a")
+    assert house.clients.dropped == 0
+
+
+def test_what_is_taken_makes_room_again() -> None:
+    house = house_of(5)
+    enter(house, "one", "bob", "a").lose()
+    enter(house, "two", "bob", "b").lose()
+    publisher = house.connect("p", username="alice")
+    for _ in range(10):
+        publish(publisher, "a")
+        publish(publisher, "b")
+    assert house.clients.dropped == 15
+    for name in ("one", "two"):
+        again = house.connect(name, username="bob", clean_start=False, properties=KEPT)
+        assert len(again.take_publications()) == (3 if name == "one" else 2)
+        again.lose()
+    assert house.clients.backlog.bytes == 0
+    for _ in range(5):
+        publish(publisher, "a")
+    assert house.clients.dropped == 15
+
+
+def test_who_has_no_name_shares_with_nobody() -> None:
+    house = house_of(5)
+    for number in range(4):
+        enter(house, f"any-{number}", "", f"a/{number}").lose()
+    publisher = house.connect("p", username="alice")
+    for count in range(20):
+        publish(publisher, f"a/{count % 4}")
+    assert house.clients.dropped == 0
+
+
+def test_a_file_that_is_read_again_changes_the_share() -> None:
+    house = house_of(5)
+    enter(house, "one", "bob", "a").lose()
+    publisher = house.connect("p", username="alice")
+    for _ in range(6):
+        publish(publisher, "a")
+    assert house.clients.dropped == 1
+    limits = Limits(maximum_user_queued_bytes=10 * EACH)
+    house.clients.renew(limits, Named(), lambda credentials: True, house.now_us)
+    for _ in range(6):
+        publish(publisher, "a")
+    assert house.clients.dropped == 2
