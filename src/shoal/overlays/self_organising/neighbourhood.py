@@ -1,4 +1,4 @@
-"""What a broker knows of the brokers around it: how they are reached, what that costs, what is shared.
+"""What a broker knows of those around it: how they are reached, at what cost, what is shared.
 
 Broadcasts bring it.  Each entry lives as long as broadcasts refresh it: at the end of an interval
 those go that were not refreshed since the end of the one before (second chance), so one that is out
@@ -21,6 +21,7 @@ Source: Cost and Interest, sections 4.1 (Eq. 6: the neighbourhood's mean) and 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -88,7 +89,7 @@ class Neighbourhood:
         self._sum += known.shared
 
     def way(self, broker: BrokerId) -> Way:
-        """The way that the broker's last broadcast took to come here; KeyError for an unknown one."""
+        """The way that the broker's last broadcast took to here; KeyError for an unknown one."""
         return self._known[broker].way
 
     def turn(self) -> None:
@@ -107,7 +108,7 @@ class Neighbourhood:
         """Forget all whose broadcasts came over a link that is no more."""
         for broker, known in list(self._known.items()):
             names = [hop.broker for hop in known.way]
-            if any({left, right} == set(link) for link in zip(names, names[1:], strict=False)):
+            if any({left, right} == set(link) for link in pairwise(names)):
                 self._drop(broker)
 
     def _drop(self, broker: BrokerId) -> None:
@@ -124,7 +125,9 @@ class Neighbourhood:
     def shared_by_three(self, broker: BrokerId, other: BrokerId) -> float:
         one, two = self._known[broker], self._known[other]
         if self._is_counted:
-            return self._cache.common(one.summary, two.summary)
+            # The cache has changed since the two were counted.
+            counted = self._cache.common(one.summary, two.summary)
+            return min(counted, one.shared, two.shared)
         return min(self._sum / len(self._known), one.shared, two.shared)
 
 

@@ -1,4 +1,4 @@
-"""Cost and Interest's constants, with the section of the paper each comes from, and the operator's rules.
+"""Cost and Interest's constants, with the paper's section for each, and the operator's rules.
 
 The paper counts in ticks; one of ours is 100 ms.  It exchanges links for any gain, whoever they
 belong to, and always broadcasts Bloom filters; where we do otherwise, the paper's value is named.
@@ -53,7 +53,7 @@ class Mode(enum.Enum):
 
 
 class ThreeWay(enum.Enum):
-    """How the interest that three brokers share is found: as in Eq. 6, or counted in both filters."""
+    """How the interest that three brokers share is found: by Eq. 6, or counted in two filters."""
 
     MEAN = "mean"
     COUNTED = "counted"
@@ -69,8 +69,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cache_entries         notifications that a broker remembers (5): 8192
     filter_bits           size of the Bloom filter in a broadcast (5): 100,000
     filter_hashes         hash functions of the filter (5): 5
-    exact_when_smaller    send identifiers in the filter's place when they are fewer bytes (ours): yes;
-                          the paper never does
+    exact_when_smaller    send identifiers instead of the filter when they are fewer bytes (ours):
+                          yes; the paper never does
     three_way             the interest of three brokers: the mean (4.1, Eq. 6), or counted in two
                           filters (ours): mean
     least_gain_percent    how much cheaper the cycle must become (ours): 2; 0 is the paper, which

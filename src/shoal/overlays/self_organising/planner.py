@@ -3,9 +3,9 @@
 A broker compares a direct link to another with the way over the brokers between them, which costs
 less than it seems where those want the same notifications anyway (`evaluate`).  A link that would
 pay closes a cycle.  Every broker of it says what it would cost to do without each of the cycle's
-links (`cost_vector`); the sum decides which goes (`decide`), and when that is the new one, all stays.
+links (`cost_vector`); the sum decides which goes (`decide`).  When that is the new one, all stays.
 
-Figure 2 of the paper: B1 is between B2 and B3, which share ten notifications of which it wants none.
+Figure 2: B1 is between B2 and B3, which share ten notifications of which it wants none.
 
 >>> view = Mean({"B1": 0, "B3": 10})  # of B2
 >>> cycle = Cycle(brokers=("B2", "B1", "B3"), processing=(2, 2, 2), costs=(1, 3, 4))
@@ -84,7 +84,7 @@ class Mean:
         return min(self._mean, self._shared[broker], self._shared[other])
 
 
-class Unknown(Exception):
+class UnknownBrokerError(Exception):
     """A broker of the cycle that nothing is known of: there is nothing to decide by yet."""
 
     def __init__(self, broker: BrokerId) -> None:
@@ -111,7 +111,8 @@ class Evaluation(NamedTuple):
 class Decision(NamedTuple):
     """Which link goes, by its number in the cycle, and what the cycle costs, as it is and without.
 
-    For `mst` that is the sum of the links that stay, for `mit` what is shared over the one that goes.
+    For `mst` that is the sum of the links that stay, for `mit` what is shared over the one that
+    goes.
     """
 
     remove: int
@@ -126,7 +127,7 @@ class Decision(NamedTuple):
 def evaluate(heuristic: Heuristic, view: View, cycle: Cycle) -> Evaluation | None:
     """What the cycle's first broker makes of a link to the last; None when nothing is shared.
 
-    Unknown when it does not know a broker between them.
+    UnknownBrokerError when it does not know a broker between them.
     """
     new = cycle.costs[-1]
     match heuristic:
@@ -171,14 +172,14 @@ def _extra(view: View, between: BrokerId, broker: BrokerId) -> float:
 def _known(view: View, broker: BrokerId) -> int:
     shared = view.shared(broker)
     if shared is None:
-        raise Unknown(broker)
+        raise UnknownBrokerError(broker)
     return shared
 
 
 def cost_vector(view: View, cycle: Cycle, broker: BrokerId) -> tuple[float, ...]:
     """What `broker` says the cycle would cost without each of its links (Eq. 8).
 
-    Unknown when it does not know another broker of the cycle.
+    UnknownBrokerError when it does not know another broker of the cycle.
     """
     size, here = len(cycle.brokers), cycle.brokers.index(broker)
     onwards = _sums(view, cycle, [(here + step) % size for step in range(size)])
