@@ -1,4 +1,4 @@
-"""Tables that turn silently, link by link of a cycle, against the oracle's tables of the new tree."""
+"""Tables that turn silently along a cycle, against the oracle's tables of the new tree."""
 
 from __future__ import annotations
 
