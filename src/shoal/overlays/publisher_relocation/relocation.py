@@ -10,11 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
 
-from shoal.broker.effects import Effect, Measured, Started, TimerKey
+from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
-    Carrier,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -26,7 +25,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.strategy import BrokerContext
+from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
@@ -35,7 +34,7 @@ from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
-class Relocation(ABC):
+class Relocation(BaseStrategy, ABC):
     """One broker of such a tree."""
 
     def __init__(self, context: BrokerContext) -> None:
@@ -126,14 +125,9 @@ class Relocation(ABC):
                 if type(request) is Unadvertise and client not in self._tree.publishers:
                     self._give_up(client, out)
 
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._migrations.link(neighbour, up, now_us, out)
-        self._relinked(neighbour, up, now_us, out)
-
-    def returned(
-        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
-    ) -> None:
-        self._tree.returned(neighbour, carrier, now_us, out)
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._migrations.link(neighbour, state, now_us, out)
+        self._relinked(neighbour, state is LinkState.UP, now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == EXCHANGE_TIMER:
