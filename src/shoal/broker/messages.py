@@ -66,8 +66,13 @@ class SubscriptionsSaid(Message, frozen=True):
     """
 
 
+class Preface(Message, frozen=True):
+    """Base of what a system's brokers say about a link itself, which waits for no tables."""
+
+
 # What neighbours say when a link has come up, before they send each other anything else.
 EXCHANGE = (
+    Preface,
     Advertise,
     Unadvertise,
     Subscribe,
