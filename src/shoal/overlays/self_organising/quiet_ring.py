@@ -36,7 +36,7 @@ others, and tables are said again.
 | Verdict: yes | | | | turns its tables, says it on → free |
 | Verdict: no | | drops the new link → free | says it on → free | says it on → free |
 | Doubt | | | gives up | asks on; the first gives up |
-| a link of the cycle is gone | | gives up | gives up | asks the other way round; the first gives up |
+| a link is gone | | gives up | gives up | asks the other way round; the first gives up |
 | time is up | | gives up | gives up | the first gives up |
 """
 
@@ -87,7 +87,7 @@ class Event(enum.Enum):
     DONE = "Verdict: yes"
     KEPT = "Verdict: no"
     DOUBT = "Doubt"
-    BROKEN = "a link of the cycle is gone"
+    BROKEN = "a link is gone"
     LATE = "time is up"
 
 
