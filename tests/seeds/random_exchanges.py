@@ -30,9 +30,13 @@ LOOK_US = SECOND_US // 10
 class RandomExchanges:
     """One seed's network; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, *, lossy: bool = False, patient: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, lossy: bool = False, patient: bool = False, interval_us: int = 400_000
+    ) -> None:
         with patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}):
-            self.network = RandomNetwork(seed, system=SYSTEM.name, lossy=lossy, patient=patient)
+            self.network = RandomNetwork(
+                seed, system=SYSTEM.name, lossy=lossy, patient=patient, interval_us=interval_us
+            )
         self.world = self.network.world
         self.random = random = Random(f"exchanges/{seed}")
         # Faults are drawn elsewhere, so that both runs are the same until the first.
@@ -171,7 +175,9 @@ class RandomExchanges:
             ]
             if overlay._ring.state is not State.FREE or world.brokers[name]._holding is not None:
                 problems.append(f"{name} is {overlay._ring.state}")
-        homes = [(row, world.publisher_broker(row.publisher)) for row in network.kept_advertisements]
+        homes = [
+            (row, world.publisher_broker(row.publisher)) for row in network.kept_advertisements
+        ]
         interests = [
             (interest.subscription, home)
             for interest, home in network.interests

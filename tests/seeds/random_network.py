@@ -39,8 +39,16 @@ class SeededUnderlay:
 
 class RandomNetwork:
     def __init__(
-        self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
+        self,
+        seed: int,
+        *,
+        system: str,
+        lossy: bool = False,
+        patient: bool = False,
+        interval_us: int = 400_000,
     ) -> None:
+        """Publishers publish in at most this interval, on average."""
+        self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
         size = random.randint(2, 14)
         self.brokers = [f"B{number}" for number in range(size)]
@@ -95,7 +103,7 @@ class RandomNetwork:
             else:
                 self.kept_advertisements.append(advertisement)
             spans.append((from_us + SETTLE_US, until_us, name, limit))
-        interval_us = random.randint(20_000, 400_000)
+        interval_us = random.randint(self.interval_us // 20, self.interval_us)
         now_us, sequence = SETTLE_US, 0
         while now_us < END_US - SECOND_US:
             promised = [span for span in spans if span[0] <= now_us < span[1]]

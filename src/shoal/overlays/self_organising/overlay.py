@@ -105,7 +105,7 @@ class Overlay:
         if state is LinkState.ENDED:
             self._ring.ended(neighbour, now_us, out)
         elif was_up or state is LinkState.FAILED:
-            self._ring.broken(neighbour, now_us, out)
+            self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
@@ -133,7 +133,7 @@ class Overlay:
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """Carry an exchange out; this broker is the cycle's last.  The listener hears the rest."""
         ring = Ring(self.broker, exchange)
-        if reason := self._ring.busy or self.obstacle(ring):
+        if reason := self._ring.busy or self.obstacle(ring, is_new=True):
             self._listener.refused(exchange, reason, now_us, out)
         else:
             self._ring.begin(exchange, now_us, out)
@@ -144,8 +144,8 @@ class Overlay:
     def tables(self) -> RoutingTable:
         return self.tree.tables
 
-    def obstacle(self, ring: Ring) -> str:
-        """Why it cannot take part in an exchange; empty when it can."""
+    def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
+        """Why it cannot take part in an exchange, also one that is new; empty when it can."""
         if reason := self._obstacle():
             return reason
         if not self.tree.is_at_rest:
@@ -155,6 +155,8 @@ class Overlay:
                 return f"{self.broker} - {neighbour} is no link"
         if ring.opens_link and self.tree.is_neighbour(ring.opposite):
             return f"{self.broker} - {ring.opposite} is a link already"
+        if ring.is_last and is_new and self.is_up(ring.opposite):
+            return f"{self.broker} - {ring.opposite} has yet to end"
         return ""
 
     def is_up(self, neighbour: BrokerId) -> bool:

@@ -132,6 +132,8 @@ class QuietRing:
         # Neighbours on the cycle to which the link is gone; which of them it was ended on purpose.
         self._gone: set[BrokerId] = set()
         self._ended = False
+        # Whether the first broker has started anew.
+        self._is_forgotten = False
         self._askers: set[BrokerId] = set()
         self.verdicts: dict[ExchangeKey, Verdict] = {}
 
@@ -176,7 +178,7 @@ class QuietRing:
                 self._step(event, neighbour, message, now_us, out)
             case Verdict():
                 self.judge(neighbour, message, now_us, out)
-            case Doubt(key):
+            case Doubt(key, _):
                 if key == self._key and self._ring is not None:
                     self._checked(neighbour)
                     self._step(Event.DOUBT, neighbour, message, now_us, out)
@@ -208,10 +210,14 @@ class QuietRing:
         self._step(Event.OPENED, neighbour, None, now_us, out)
         return True
 
-    def broken(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A link is gone, or nothing of what was in it is left."""
-        if self._ring is not None and neighbour in self._ring.neighbours:
+    def broken(
+        self, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_back: bool = False
+    ) -> None:
+        """A link is gone; or it is back, as the neighbour has started anew."""
+        ring = self._ring
+        if ring is not None and neighbour in ring.neighbours:
             self._gone.add(neighbour)
+            self._is_forgotten |= is_back and neighbour == ring.first
             self._step(Event.BROKEN, neighbour, None, now_us, out)
 
     def ended(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -408,11 +414,12 @@ class QuietRing:
         out.append(Hold(tuple(each for each in ring.neighbours if each not in self._gone)))
         self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
 
-    def _ask_on(self, neighbour: BrokerId, _: Doubt, now_us: int, out: list[Effect]) -> None:
+    def _ask_on(self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]) -> None:
         """Asks on; the first gives up."""
         ring = self._ring
         assert ring is not None
         self._askers.add(neighbour)
+        self._is_forgotten |= doubt.is_forgotten
         self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
@@ -422,16 +429,17 @@ class QuietRing:
             self._refuse(reason, now_us, out)
         elif ring.ends_link and whom == ring.before and self._ended:
             self._say_verdict(True, now_us, out)
-        elif whom in self._gone:
+        elif whom in self._gone or (whom == ring.first and self._is_forgotten):
             self._say_verdict(False, now_us, out, reason)
         else:
-            out.append(Send(whom, Doubt(self._key)))
+            out.append(Send(whom, Doubt(self._key, self._is_forgotten)))
 
     # --- coming and going ---------------------------------------------------------------------
 
     def _enter(self, ring: Ring) -> None:
         self._ring, self._turn, self._latest_us = ring, None, 0
-        self._gone, self._askers, self._ended = set(), set(), False
+        self._gone, self._askers = set(), set()
+        self._ended = self._is_forgotten = False
 
     def _hold(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
         ring.is_held = True

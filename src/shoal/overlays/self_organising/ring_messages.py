@@ -56,9 +56,13 @@ class Verdict(Preface, frozen=True):
 
 
 class Doubt(Preface, frozen=True):
-    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round."""
+    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
+
+    `is_forgotten` says that the first broker has started anew, and knows nothing of it.
+    """
 
     key: ExchangeKey
+    is_forgotten: bool = False
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
