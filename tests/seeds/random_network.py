@@ -15,6 +15,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
 from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.nodes import Published
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
 from tests.systems import drawn, with_cycles
@@ -71,6 +72,7 @@ class RandomNetwork:
             link_faults=LinkFaults(loss=0.05, jitter_us=40_000) if lossy else None,
             is_patient=patient,
         )
+        self.homes = self._homes()
         self.publications: list[Publication] = []
         self.interests: list[tuple[TimedSubscription, str]] = []
         self.kept_advertisements: list[Advertisement] = []
@@ -82,11 +84,15 @@ class RandomNetwork:
 
     # --- clients ------------------------------------------------------------------------------
 
+    def _homes(self) -> list[str]:
+        """The brokers that clients are at."""
+        return self.brokers
+
     def _add_publisher(self, client: str) -> None:
         """Advertisements that come and go; a stream of publications that they promise."""
         random = self.random
         self.publishers.append(client)
-        self.world.add_publisher(client, random.choice(self.brokers), f"place of {client}")
+        self.world.add_publisher(client, random.choice(self.homes), f"place of {client}")
         spans = []
         for number in range(random.randint(1, 3)):
             name, limit = random.choice(CLASSES), random.choice([30, 60, 100])
@@ -127,7 +133,7 @@ class RandomNetwork:
             subscription = Subscription(
                 id=f"{client}.S{number}", client=client, filter=parse(self._filter_text())
             )
-            broker = random.choice(self.brokers)
+            broker = random.choice(self.homes)
             from_us = random.choice([0, random.randint(0, 40 * SECOND_US)])
             until_us = None
             if random.random() < 0.4:
@@ -167,11 +173,17 @@ class RandomNetwork:
             [interest for interest, _ in self.interests],
             sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
             SETTLE_US,
+            handed={row.publication.key: row for row in trace.published},
+            excused=self.is_excused,
         )
         self.required = verdict.required
         if not verdict:
             problems.append(str(verdict))
         return problems + self.table_problems()
+
+    def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
+        """Whether this delivery need not be made."""
+        return False
 
     def table_problems(self) -> list[str]:
         """What the system's oracle finds."""
@@ -179,13 +191,13 @@ class RandomNetwork:
         if oracle is None:
             return []
         picture = Picture(
-            self.links,
+            self.world.links or self.links,
             [
                 (advertisement, self.world.publisher_broker(advertisement.publisher))
                 for advertisement in self.kept_advertisements
             ],
             [
-                (interest.subscription, home)
+                (interest.subscription, self.world.broker_for(home))
                 for interest, home in self.interests
                 if interest.until_us is None
             ],

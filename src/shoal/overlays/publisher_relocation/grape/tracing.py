@@ -117,7 +117,8 @@ class Tracing:
 
         With an `upstream` the joined answer is sent there, and None returned.
         """
-        waiting = self._trace(session).downstream - {upstream}
+        # Who is no neighbour any more cannot answer.
+        waiting = self._trace(session).downstream & self._output_us.keys() - {upstream}
         retrieval = _Retrieval(session, upstream, waiting)
         self._retrievals[session.publisher] = retrieval
         out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))
@@ -157,10 +158,6 @@ class Tracing:
         """Drop what is held for all other publishers: they are gone."""
         for publisher in [name for name in self._traces if name not in publishers]:
             self.forget(publisher)
-
-    def is_tracing(self, publisher: ClientId) -> bool:
-        """Whether anything is held for this publisher."""
-        return publisher in self._traces
 
     @property
     def held_bytes(self) -> int:
