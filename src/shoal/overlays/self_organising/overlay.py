@@ -226,6 +226,13 @@ class Overlay:
 
     # --- links --------------------------------------------------------------------------------
 
+    def _change(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link that is no part of an exchange has changed."""
+        if not self.tree.takes_link(neighbour, state, now_us, out):
+            self.relink(neighbour, state, now_us, out)
+
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
