@@ -8,8 +8,8 @@ before all time, so it hears from its neighbours what became of its links.
 | --- | --- |
 | a link of the tree comes up | greets the other end |
 | the other end greets | greets, too; then tables are said, or the link ends |
-| a link comes up that is not known | waits: the new link of an exchange needs no greeting |
-| nobody has greeted for `GREET_US` | greets: if neither end can know of it, it is the tree's |
+| a link comes up that is not known to be one | waits: an exchange's new link needs no greeting |
+| it is none `GREET_US` later | greets; if neither end can know of it, it is the tree's |
 | a link of the tree fails or ends | what was said over it is forgotten |
 
 While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits,
@@ -175,7 +175,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max((self._standings.get(each, self._unknown).since_us for each in ends), default=0)
+        return max(0, *(self._standings.get(each, self._unknown).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -206,12 +206,9 @@ class Overlay:
         self._listener.refused(ring.exchange, verdict.reason, now_us, out)
 
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """A later verdict on an exchange that is over here: put the links right."""
+        """The links are exchanged, though it was supposed here that they are not."""
         exchange = verdict.exchange
-        gone, new = exchange.old_link, exchange.new_link
-        if not verdict.is_done:
-            gone, new = new, gone
-        for ends, is_in in ((gone, False), (new, True)):
+        for ends, is_in in ((exchange.old_link, False), (exchange.new_link, True)):
             if self.broker in ends:
                 (other,) = (each for each in ends if each != self.broker)
                 standing = Standing(is_in, verdict.at_us)
@@ -242,7 +239,7 @@ class Overlay:
                 return
             if standing.is_in:
                 self._greet(neighbour, out)
-            elif standing == self._unknown:
+            else:
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
         if state is LinkState.ENDED and standing.is_in:
@@ -258,9 +255,9 @@ class Overlay:
         self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Nobody has greeted over a link that has come up."""
-        is_known = neighbour in self._standings or neighbour in self._greeted
-        if self.is_up(neighbour) and not is_known and not self._ring.opens(neighbour):
+        """A link has been up for a while, and has not become one of the tree."""
+        is_in = self._standings.get(neighbour, self._unknown).is_in
+        if self.is_up(neighbour) and not is_in and not self._ring.opens(neighbour):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
