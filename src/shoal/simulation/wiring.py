@@ -78,6 +78,9 @@ class Wiring:
         now_us, ends = self._queue.now_us, (source, target)
         if is_lasting:
             self.make_lasting(ends)
+        if target in self._brokers[source].links:
+            self._ending.discard(_either_way(ends))  # it is there, and stays
+            return
         node = self._brokers.get(target)
         if node is None or not node.running or _either_way(ends) in self._cuts:
             self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
@@ -114,8 +117,8 @@ class Wiring:
 
     def _try_to_end(self, now_us: int, argument: tuple[Ends, int]) -> None:
         ends, change = argument
-        if change != self._changes[_either_way(ends)]:
-            return  # it has failed meanwhile
+        if change != self._changes[_either_way(ends)] or _either_way(ends) not in self._ending:
+            return  # it has failed meanwhile, or stays
         nodes = [(self._brokers[one], other) for one, other in (ends, ends[::-1])]
         empty_us = max(node.links[other].empty_us for node, other in nodes)
         if empty_us > now_us or any(node.owes(other) for node, other in nodes):
