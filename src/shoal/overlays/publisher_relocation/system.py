@@ -16,6 +16,7 @@ from shoal.overlays.system import System
 from shoal.overlays.tree.messages import LEAVING
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.stand_in import stand_in
 
 
 def relocating(
@@ -39,7 +40,7 @@ def relocating(
         strategy=at_broker,
         parameters=parameters,
         messages=(*LEAVING, *MESSAGES, *messages),
-        stores=True,
+        stand_in=stand_in,
         decides_after=decides_after,
         oracle=table_problems,
     )

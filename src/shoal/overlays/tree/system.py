@@ -7,6 +7,7 @@ from shoal.overlays.system import NoParameters, System
 from shoal.overlays.tree.messages import LEAVING
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.stand_in import stand_in
 
 
 def _routing(context: BrokerContext, parameters: NoParameters) -> TreeRouting:
@@ -14,5 +15,9 @@ def _routing(context: BrokerContext, parameters: NoParameters) -> TreeRouting:
 
 
 SYSTEM = System(
-    name="tree", strategy=_routing, messages=LEAVING, stores=True, oracle=table_problems
+    name="tree",
+    strategy=_routing,
+    messages=LEAVING,
+    stand_in=stand_in,
+    oracle=table_problems,
 )

@@ -1,0 +1,169 @@
+"""Claims of a paper, each judged by what was measured here.
+
+A claim is a sentence of the paper with its figure, a judge that looks at a study's evidence, a
+band, and the reason that we think lies behind a miss.  A judge answers what we measured, in words
+and as one value; where its runs are missing it answers nothing, and the claim is "not run".  The
+band is what counts as the paper's figure, on both sides: inside it the claim is met.  Outside on
+the better side it is beaten, and by how much: it may be that we measure something else.  Else it
+is missed, also where a figure is too high that is neither better nor worse for being so.  Aims of
+our own are claims, too, and are counted apart.
+Nothing here changes a parameter: what is missed is shown as missed.
+
+>>> def judge(times: list[float]) -> Outcome | None:
+...     return Outcome(f"{max(times):g} s", max(times)) if times else None
+>>> claim = Claim("wait", "Costs", "A publisher waits", "at most 5 s", judge, at_most(5.0),
+...               "a slow link")
+>>> [(one.verdict, one.ours, one.reason) for one in judge_claims([claim], [3.0, 6.0], "quotes")]
+[('missed', '6 s', 'a slow link')]
+>>> [(one.verdict, one.ours) for one in judge_claims([claim], [3.0], "quotes")]
+[('beaten', '3 s (beaten by 40 %)')]
+>>> [one.verdict for one in judge_claims([claim], [], "quotes")]
+['not run']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from shoal.report.study import Finding, Verdict
+
+Evidence = TypeVar("Evidence")
+Better = Literal["more", "less", "neither"]
+
+# Another seed, or a network drawn otherwise, changes a figure by about as much.
+SHARE = 0.10
+SEED = "another seed changes it by as much"
+# The same of a share, in its own units: a share is never far above another, so that points say more
+# than a ratio.
+POINTS = 0.05
+# A figure is printed to two digits.
+ROUNDED = 0.02
+
+
+class Outcome(NamedTuple):
+    """What was measured, in words, and the value that the band is laid on."""
+
+    ours: str
+    value: float
+
+
+class Band(NamedTuple):
+    """What counts as the paper's figure: from `low` to `high`, and why it is that wide.
+
+    `figure` is what a value outside is compared with; of a share in points, not as a ratio.
+    """
+
+    low: float
+    high: float
+    better: Better
+    reason: str
+    figure: float
+    in_points: bool = False
+
+    def verdict(self, value: float) -> tuple[Verdict, str]:
+        """Met, beaten or missed; and by how much, if beaten.
+
+        >>> at_least(4.2).verdict(7.5), at_least(4.2).verdict(4.5), at_least(4.2).verdict(4.0)
+        (('beaten', 'by 79 %'), ('met', ''), ('missed', ''))
+        >>> about(1.5).verdict(0.9), always().verdict(0.75)
+        (('missed', ''), ('missed', ''))
+        """
+        if self.low <= value <= self.high:
+            return "met", ""
+        is_better = {"more": value > self.high, "less": value < self.low, "neither": False}
+        return ("beaten", self._distance(value)) if is_better[self.better] else ("missed", "")
+
+    def _distance(self, value: float) -> str:
+        if self.in_points:
+            return f"by {abs(100 * (value - self.figure)):.0f} points"
+        return f"by {100 * abs(value / self.figure - 1):.0f} %"
+
+
+def at_least(figure: float) -> Band:
+    """A gain: the paper's, rounded as it prints it, or more by what a seed explains."""
+    low, high = figure * (1 - ROUNDED), figure * (1 + SHARE)
+    return Band(low, high, "more", f"up to {100 * SHARE:.0f} % more: {SEED}", figure)
+
+
+def at_most(figure: float) -> Band:
+    """A cost: the paper's, rounded as it prints it, or less by what a seed explains."""
+    low, high = figure * (1 - SHARE), figure * (1 + ROUNDED)
+    return Band(low, high, "less", f"up to {100 * SHARE:.0f} % less: {SEED}", figure)
+
+
+def cut_by(share: float) -> Band:
+    """A figure lower by a share: the paper's, or more by some points."""
+    reason = f"up to {100 * POINTS:.0f} points more: {SEED}"
+    return Band(share - 0.005, share + POINTS + 0.005, "more", reason, share, in_points=True)
+
+
+def share_of_at_most(share: float) -> Band:
+    """A share that a cost takes: the paper's, or less by a tenth of it."""
+    reason = f"up to {100 * SHARE:.0f} % less: {SEED}"
+    return Band(share * (1 - SHARE), share + 0.005, "less", reason, share, in_points=True)
+
+
+def about(figure: float, share: float = SHARE, reason: str = SEED) -> Band:
+    """A figure that is neither better nor worse for being higher."""
+    low, high = figure * (1 - share), figure * (1 + share)
+    return Band(low, high, "neither", f"{100 * share:.0f} % either way: {reason}", figure)
+
+
+def within(low: float, high: float, reason: str) -> Band:
+    """A value that has no better side."""
+    return Band(low, high, "neither", reason, high)
+
+
+def always() -> Band:
+    """A comparison that holds wherever it is made; the value is the share of those places."""
+    return Band(1.0, 1.0, "neither", "no exception", 1.0)
+
+
+class Claim(NamedTuple, Generic[Evidence]):
+    """A claim of the paper, or an aim of our own; `reason` is shown when it is missed.
+
+    `reading` says how the claim is read here where the paper leaves a choice, whatever the verdict.
+    """
+
+    id: str
+    section: str
+    claim: str
+    paper: str
+    judge: Callable[[Evidence], Outcome | None]
+    band: Band
+    reason: str
+    reading: str = ""
+    is_own: bool = False
+
+
+def judge_claims(
+    claims: Iterable[Claim[Evidence]], evidence: Evidence, dataset: str
+) -> list[Finding]:
+    """Every claim's finding, in their order; `dataset` names what the evidence comes from."""
+    found = []
+    for claim in claims:
+        outcome = claim.judge(evidence)
+        verdict: Verdict = "not run"
+        ours = ""
+        if outcome is not None:
+            ours = outcome.ours
+            verdict, by_how_much = claim.band.verdict(outcome.value)
+            if by_how_much:
+                ours += f" ({verdict} {by_how_much})"
+        found.append(
+            Finding(
+                id=claim.id,
+                section=claim.section,
+                dataset=dataset,
+                claim=claim.claim,
+                paper=claim.paper,
+                ours=ours,
+                verdict=verdict,
+                reason=claim.reason if verdict == "missed" else "",
+                band=claim.band.reason,
+                reading=claim.reading,
+                is_own=claim.is_own,
+            )
+        )
+    return found

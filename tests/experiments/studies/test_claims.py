@@ -1,0 +1,93 @@
+"""Findings: met, beaten, missed with the reason, or not run; bands on both sides."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.experiments.studies.claims import (
+    Band,
+    Claim,
+    Finding,
+    Outcome,
+    about,
+    always,
+    at_least,
+    at_most,
+    cut_by,
+    judge_claims,
+    share_of_at_most,
+    within,
+)
+
+
+def judge(value: float | None) -> Outcome | None:
+    return None if value is None else Outcome(f"{value} s", value)
+
+
+CLAIM = Claim("wait", "Costs", "A publisher waits", "at most 5 s", judge, at_most(5), "a slow link",
+              "the longest")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "ours", "reason"),
+    [
+        (5, "met", "5 s", ""),
+        (4.6, "met", "4.6 s", ""),
+        (6, "missed", "6 s", "a slow link"),
+        (2, "beaten", "2 s (beaten by 60 %)", ""),
+        (None, "not run", "", ""),
+    ],
+)
+def test_only_a_miss_has_a_reason(value: int | None, verdict: str, ours: str, reason: str) -> None:
+    assert judge_claims([CLAIM], value, "quotes") == [
+        Finding(
+            id="wait",
+            section="Costs",
+            dataset="quotes",
+            claim="A publisher waits",
+            paper="at most 5 s",
+            ours=ours,
+            verdict=verdict,
+            reason=reason,
+            band=CLAIM.band.reason,
+            reading="the longest",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("band", "value", "verdict"),
+    [
+        (at_least(4.2), 4.1, ("missed", "")),
+        (at_least(4.2), 4.15, ("met", "")),
+        (at_least(4.2), 4.6, ("met", "")),
+        (at_least(4.2), 7.5, ("beaten", "by 79 %")),
+        (at_most(100), 103, ("missed", "")),
+        (at_most(100), 91, ("met", "")),
+        (at_most(100), 50, ("beaten", "by 50 %")),
+        (cut_by(0.68), 0.67, ("missed", "")),
+        (cut_by(0.68), 0.676, ("met", "")),
+        (cut_by(0.68), 0.72, ("met", "")),
+        (cut_by(0.68), 0.89, ("beaten", "by 21 points")),
+        (share_of_at_most(0.32), 0.33, ("missed", "")),
+        (share_of_at_most(0.32), 0.31, ("met", "")),
+        (share_of_at_most(0.32), 0.08, ("beaten", "by 24 points")),
+        (about(1.5), 0.9, ("missed", "")),
+        (about(1.5), 1.4, ("met", "")),
+        (about(1.5), 1.7, ("missed", "")),
+        (within(0, 0.04, ""), 0.05, ("missed", "")),
+        (within(0, 0.04, ""), 0.04, ("met", "")),
+        (within(0, 0.04, ""), -0.01, ("missed", "")),
+        (always(), 1.0, ("met", "")),
+        (always(), 0.99, ("missed", "")),
+    ],
+)
+def test_bands_have_two_sides(band: Band, value: float, verdict: tuple[str, str]) -> None:
+    assert band.verdict(value) == verdict
+
+
+def test_findings_are_in_the_claims_order() -> None:
+    claims = [CLAIM._replace(id=id, is_own=True) for id in ("c", "a", "b")]
+    found = judge_claims(claims, 1, "quotes")
+    assert [one.id for one in found] == ["c", "a", "b"]
+    assert all(one.is_own for one in found)
