@@ -147,8 +147,8 @@ class Moves(Network):
     def facts(self, broker: Broker) -> Any:
         """The publishers that the broker may send away."""
         strategy: Any = broker._strategy
-        publishers = strategy._tree.publishers
-        return "P" in publishers and not strategy._migrations.is_leaving("P")
+        publishers = strategy.tree.publishers
+        return "P" in publishers and not strategy.migrations.is_leaving("P")
 
     def _neighbours(self, broker: str) -> tuple[str, ...]:
         return tuple(
@@ -346,7 +346,7 @@ class Moves(Network):
             strategy: Any = self._machine(state, name)._strategy
             problems += [
                 f"{name} remembers {what}: {rows}"
-                for what, rows in vars(strategy._migrations).items()
+                for what, rows in vars(strategy.migrations).items()
                 if isinstance(rows, Sized) and what != "_arrived" and rows
             ]
         return problems
@@ -392,7 +392,7 @@ def _sending_away(publisher: str, path: tuple[str, ...]) -> Doing:
     def do(broker: Broker, now_us: int) -> list[Effect]:
         out: list[Effect] = []
         strategy: Any = broker._strategy
-        strategy._migrations.send_away(publisher, path, now_us, out)
+        strategy.migrations.send_away(publisher, path, now_us, out)
         return out
 
     return Doing((publisher, path), do)

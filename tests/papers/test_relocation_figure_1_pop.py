@@ -13,6 +13,7 @@ from shoal.broker.messages import Advertise, MigrationAdvertisement, Paused, Sub
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.protocol import Pop
+from shoal.overlays.publisher_relocation.relocation import Relocation
 from tests.broker.transcript import Stage, publish, subscription
 from tests.papers.test_relocation_figure_1 import LEFT, LINKS, PATH, RIGHT, P, clients
 
@@ -30,9 +31,10 @@ def traced() -> Stage:
 
 
 def profile(stage: Stage, broker: str) -> tuple[float, dict[str, float]]:
-    pop = stage.brokers[broker]._strategy
-    assert isinstance(pop, Pop)
-    found = pop._tracing.profile("P")
+    strategy = stage.brokers[broker]._strategy
+    assert isinstance(strategy, Relocation)
+    assert isinstance(strategy.tracer, Pop)
+    found = strategy.tracer._tracing.profile("P")
     assert found is not None
     return found.local, found.behind
 

@@ -136,7 +136,7 @@ class FaultyNetwork:
             machine = node.machine
             if isinstance(machine, ReliableBroker):
                 machine = machine._broker
-            migrations = getattr(machine._strategy, "_migrations", None)  # type: ignore[attr-defined]
+            migrations = getattr(machine._strategy, "migrations", None)  # type: ignore[attr-defined]
             if migrations is not None:
                 problems += [
                     f"{name} remembers {what}: {rows}"

@@ -48,7 +48,7 @@ def stage_with_publisher(*advertisements: Advertisement) -> Stage:
 def send_away(stage: Stage, publisher: str, path: tuple[str, ...]) -> None:
     """What the source does when GRAPE has decided."""
     out: list[Effect] = []
-    stage.brokers[path[0]]._strategy._migrations.send_away(publisher, path, stage.now_us, out)  # type: ignore[attr-defined]
+    stage.brokers[path[0]]._strategy.migrations.send_away(publisher, path, stage.now_us, out)  # type: ignore[attr-defined]
     stage.carry_out(path[0], out)
 
 
@@ -89,7 +89,7 @@ def interests() -> list:
 
 def assert_nothing_is_left(stage: Stage) -> None:
     for broker in stage.brokers.values():
-        migrations = broker._strategy._migrations  # type: ignore[attr-defined]
+        migrations = broker._strategy.migrations  # type: ignore[attr-defined]
         left = {
             what: rows
             for what, rows in vars(migrations).items()

@@ -373,8 +373,8 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(progress: int) -> None
     assert_nothing_is_left(move.stage)
     for broker in move.stage.brokers.values():
         strategy = broker._strategy
-        assert not strategy._migrations._arrived  # type: ignore[attr-defined]
-        publishers = strategy._tree.publishers  # type: ignore[attr-defined]
+        assert not strategy.migrations._arrived  # type: ignore[attr-defined]
+        publishers = strategy.tree.publishers  # type: ignore[attr-defined]
         assert not publishers._promises
         assert not publishers._next_numbers
 
@@ -425,7 +425,7 @@ def test_a_client_that_ignores_being_told_to_go_is_traced_again() -> None:
     stage = Stage(WEB, "grape", eager("grape", 2))
     stage.ask("B1", "P", Advertise(A))
     stage.settle()
-    sessions = stage.brokers["B1"]._strategy._sessions  # type: ignore[attr-defined]
+    sessions = stage.brokers["B1"]._strategy.tracer._sessions  # type: ignore[attr-defined]
     stage.ask("B1", "P", publish(1))
     send_away(stage, "P", PATH)
     assert sessions
@@ -485,7 +485,7 @@ def test_no_message_number_comes_twice_and_none_is_kept_for_who_left() -> None:
         numbers += [(client, row.message_id.number) for row in routed]
         stage.ask("B1", client, Goodbye())
     assert len(set(numbers)) == len(numbers) == 8
-    tree = stage.brokers["B1"]._strategy._tree  # type: ignore[attr-defined]
+    tree = stage.brokers["B1"]._strategy.tree  # type: ignore[attr-defined]
     assert not tree.publishers._next_numbers
 
 

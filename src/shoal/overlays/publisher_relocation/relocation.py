@@ -1,13 +1,11 @@
-"""A tree whose publishers can be moved: what POP and GRAPE share (relocation paper, section 3.3).
+"""A tree whose publishers can be moved (relocation paper, section 3.3).
 
-Routing is the tree's, moving is `Migrations`.  A system adds how it traces publications and how
-it decides where a publisher belongs: it derives from `Relocation`, fills in its abstract methods,
-and calls `self._send_away` when it has decided.
+It is put together: the tree routes, `Migrations` move, a `Tracer` decides where publishers belong.
+Who routes over the same tree in another way, too, takes the same parts.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sized
 
 from shoal.broker.effects import Effect, Measured, Started, TimerKey
@@ -23,189 +21,141 @@ from shoal.broker.messages import (
     Publish,
     RoutedPublication,
     Subscribe,
+    SubscriptionsSaid,
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
+from shoal.overlays.publisher_relocation.tracer import Tracer
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
-class Relocation(ABC):
-    """One broker of such a tree."""
+class Relocation:
+    """One broker of such a tree: brings each part what it needs to know of the others.
 
-    def __init__(self, context: BrokerContext) -> None:
-        self._broker = context.broker
-        self._tree = TreeRouting(context)
-        self._migrations = Migrations(self._tree)
+    The migrations are that tree's, and the tracer sends publishers away through them.
+    """
 
-    # --- the strategy's inputs ----------------------------------------------------------------
+    def __init__(self, tree: TreeRouting, migrations: Migrations, tracer: Tracer) -> None:
+        self.tree = tree
+        self.migrations = migrations
+        self.tracer = tracer
 
     @property
     def tables(self) -> RoutingTable:
-        return self._tree.tables
+        return self.tree.tables
 
     @property
     def description(self) -> Mapping[str, int]:
-        return self._tree.description
+        return self.tree.description
 
     @property
     def searched(self) -> Sized:
-        return self._tree.searched
+        return self.tree.searched
 
     @property
     def is_ready(self) -> bool:
-        return self._tree.is_ready
+        return self.tree.is_ready
 
     @property
     def keeps_order(self) -> bool:
-        return self._tree.keeps_order
+        return self.tree.keeps_order
+
+    @property
+    def tracing_bytes(self) -> int:
+        """What the tracing structures hold, in bytes as a wire would carry them (5, figure 5e)."""
+        return self.tracer.held_bytes
+
+    # --- the strategy's inputs ----------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self._tree.start(started, now_us, out)
+        self.tree.start(started, now_us, out)
+        self.tracer.start(out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        self._tree.check_neighbour(neighbour)
+        self.tree.check_neighbour(neighbour)
         if type(message) is PublicationBatch:
             self._forward(message.publications, message.hops, neighbour, now_us, out)
             return
-        if self._told(neighbour, message, now_us, out):
-            return
         match message:
             case MigrationUpdate():
-                self._migrations.update(neighbour, message, now_us, out)
-                self._moved(message.publisher, out)
+                self.migrations.update(neighbour, message, now_us, out)
+                self.tracer.turned(message.publisher, out)
             case MigrationComplete():
-                self._migrations.complete(neighbour, message, out)
+                self.migrations.complete(neighbour, message, out)
             case Unadvertise(advertisement_id):
                 row = self.tables.advertisements.get(advertisement_id)
-                self._tree.receive(neighbour, message, now_us, out)
+                self.tree.receive(neighbour, message, now_us, out)
                 if row is not None:
-                    self._withdrawn(row.advertisement.publisher, out)
+                    self._drop_gone({row.advertisement.publisher}, out)
             case AdvertisementsSaid():
                 before = self._advertised()
-                self._tree.receive(neighbour, message, now_us, out)
-                for publisher in sorted(before - self._advertised()):
-                    self._withdrawn(publisher, out)
+                self.tree.receive(neighbour, message, now_us, out)
+                self._drop_gone(before, out)
             case Subscribe(subscription):
-                self._migrations.subscribed(neighbour, subscription.id)
-                self._tree.receive(neighbour, message, now_us, out)
+                self.migrations.subscribed(neighbour, subscription.id)
+                self.tree.receive(neighbour, message, now_us, out)
             case Unsubscribe(subscription_id):
-                if not self._migrations.unsubscribed(neighbour, subscription_id):
-                    self._tree.receive(neighbour, message, now_us, out)
+                if not self.migrations.unsubscribed(neighbour, subscription_id):
+                    self.tree.receive(neighbour, message, now_us, out)
+            case Advertise() | SubscriptionsSaid():
+                self.tree.receive(neighbour, message, now_us, out)
             case _:
-                self._tree.receive(neighbour, message, now_us, out)
+                self.tracer.receive(neighbour, message, now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is Publish:
-            accepted = self._tree.publishers.accept(client, request.publications, out)
+            accepted = self.tree.publishers.accept(client, request.publications, out)
             if accepted:
-                self._publish(client, accepted, now_us, out)
+                marked = self.tracer.mark(client, accepted, now_us)
+                self._forward(marked, 0, None, now_us, out)
             return
         match request:
             case Paused():
-                self._migrations.paused(client, request, now_us, out)
-                self._forget(client, out)
+                self.migrations.paused(client, request, now_us, out)
+                self.tracer.left(client, out)
             case MigrationAdvertisement():
-                self._migrations.announce(client, request, now_us, out)
-                self._moved(client, out)
+                self.migrations.announce(client, request, now_us, out)
+                self.tracer.turned(client, out)
             case Goodbye():
-                self._migrations.left(client, now_us, out)
-                self._forget(client, out)
+                self.migrations.left(client, now_us, out)
+                self.tracer.left(client, out)
             case Advertise():
                 self._advertise(client, request, now_us, out)
+            case Unadvertise():
+                self.tree.request(client, request, now_us, out)
+                if client not in self.tree.publishers:
+                    self.tracer.changed(client, out)
+            case Subscribe() | Unsubscribe():
+                self.tree.request(client, request, now_us, out)
             case _:
-                if not self._asked(client, request, now_us, out):
-                    self._tree.request(client, request, now_us, out)
-                if type(request) is Unadvertise and client not in self._tree.publishers:
-                    self._give_up(client, out)
+                self.tracer.request(client, request, now_us, out)
 
     def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._migrations.link(neighbour, up, now_us, out)
-        self._relinked(neighbour, up, now_us, out)
+        self.migrations.link(neighbour, up, now_us, out)
+        self.tracer.link(neighbour, up, self._advertised(), now_us, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        self._tree.returned(neighbour, carrier, now_us, out)
+        self.tree.returned(neighbour, carrier, now_us, out)
+
+    def measured(self, measured: Measured) -> None:
+        self.tracer.measured(measured)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == EXCHANGE_TIMER:
-            self._tree.timer(key, now_us, out)
+            self.tree.timer(key, now_us, out)
         elif key[0] != TIMER:
-            self._fired(key, now_us, out)
-        elif self._migrations.timer(key[1], out):
-            self._forget(key[1], out)  # it was told to go and stays: it is like any other
-
-    # --- what a system adds -------------------------------------------------------------------
-
-    @abstractmethod
-    def _fired(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        """A timer that the system set has fired; the first part of its key is not `TIMER`."""
-
-    @abstractmethod
-    def measured(self, measured: Measured) -> None:
-        """The monitor reports the broker's recent delays."""
-
-    @property
-    @abstractmethod
-    def tracing_bytes(self) -> int:
-        """What the tracing structures hold, in bytes as a wire would carry them (5, figure 5e)."""
-
-    @abstractmethod
-    def _publish(
-        self,
-        client: ClientId,
-        publications: tuple[RoutedPublication, ...],
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        """Trace and forward what a local publisher has published."""
-
-    @abstractmethod
-    def _note(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        """Publications came from upstream, and these are the effects that forwarded them."""
-
-    @abstractmethod
-    def _told(self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
-        """Take a neighbour's message if it is one of the system's own."""
-
-    @abstractmethod
-    def _asked(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> bool:
-        """Take a client's request if it is one of the system's own."""
-
-    @abstractmethod
-    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
-        """Drop all that is held about a publisher: it is no longer here."""
-
-    @abstractmethod
-    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A local publisher changed what it advertises: what was traced is void."""
-
-    @abstractmethod
-    def _withdrawn(self, publisher: ClientId, out: list[Effect]) -> None:
-        """An advertisement of a publisher elsewhere is gone."""
-
-    @abstractmethod
-    def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
-        """The publisher has turned up in another direction: here, or elsewhere."""
-
-    @abstractmethod
-    def _relinked(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        """The link to a neighbour came up or went down; the tree knows already."""
+            self.tracer.timer(key, now_us, out)
+        elif self.migrations.timer(key[1], out):
+            self.tracer.left(key[1], out)  # it was told to go and stays
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -218,10 +168,10 @@ class Relocation(ABC):
         out: list[Effect],
     ) -> None:
         before = len(out)
-        self._tree.forward(publications, hops, upstream, out)
+        self.tree.forward(publications, hops, upstream, out)
         for routed in publications:
             if routed.trace_session is not None:
-                self._note(publications, out[before:], upstream, now_us, out)
+                self.tracer.note(publications, out[before:], upstream, now_us, out)
                 return
 
     def _advertise(
@@ -229,22 +179,21 @@ class Relocation(ABC):
     ) -> None:
         advertisement = request.advertisement
         known = self.tables.advertisements.get(advertisement.id)
-        if known is not None and known.last_hop is not None and self._migrations.is_leaving(client):
+        if known is not None and known.last_hop is not None and self.migrations.is_leaving(client):
             # Said before the pause; what the publisher said at the target was faster.
-            self._tree.check_advertisement(client, advertisement)
-            self._tree.publishers.attach(client, [advertisement])
+            self.tree.check_advertisement(client, advertisement)
+            self.tree.publishers.attach(client, [advertisement])
             return
-        self._tree.request(client, request, now_us, out)
-        self._migrations.arrived(client, request.moves)
+        self.tree.request(client, request, now_us, out)
+        self.migrations.arrived(client, request.moves)
         if known is not None and known.advertisement != advertisement:
-            self._give_up(client, out)  # the brokers downstream have forgotten, too
-
-    def _send_away(
-        self, publisher: ClientId, path: tuple[BrokerId, ...], now_us: int, out: list[Effect]
-    ) -> None:
-        """Tell a local publisher to go to the end of the path; `_forget` follows in any case."""
-        self._migrations.send_away(publisher, path, now_us, out)
+            self.tracer.changed(client, out)  # the brokers downstream have forgotten, too
 
     def _advertised(self) -> set[ClientId]:
         """The publishers that the network has."""
         return {row.advertisement.publisher for row in self.tables.advertisements.values()}
+
+    def _drop_gone(self, publishers: set[ClientId], out: list[Effect]) -> None:
+        """Tell the tracer which of these the network does not have any more."""
+        for publisher in sorted(publishers - self._advertised()):
+            self.tracer.gone(publisher, out)

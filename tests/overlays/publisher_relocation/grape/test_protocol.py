@@ -61,7 +61,7 @@ def fill_session(stage: Stage, first: int = 0) -> None:
 
 
 def sessions(stage: Stage) -> dict:
-    return stage.brokers["B1"]._strategy._sessions  # type: ignore[attr-defined]
+    return stage.brokers["B1"]._strategy.tracer._sessions  # type: ignore[attr-defined]
 
 
 def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
@@ -214,7 +214,7 @@ def test_a_publisher_that_leaves_takes_its_session_along(when: str) -> None:
     stage.ask("B1", "P", PingTimes(SESSION, {"B1": 1}))
     assert (stage.records, stage.refusals()) == ([], [])
     for broker in stage.brokers.values():
-        tracing = broker._strategy._tracing  # type: ignore[attr-defined]
+        tracing = broker._strategy.tracer._tracing  # type: ignore[attr-defined]
         assert not tracing._traces, broker.id
         assert not tracing._retrievals, broker.id
 
@@ -304,7 +304,7 @@ def test_figure_3_sessions_start_where_the_counter_is() -> None:
     """Section 4.1: message ids are the first broker and a counter; M = 212 in the example."""
     stage = grape(length=10)
     strategy = stage.brokers["B1"]._strategy  # type: ignore[attr-defined]
-    strategy._tree.publishers._next_numbers["P"] = 212
+    strategy.tree.publishers._next_numbers["P"] = 212
     stage.ask("B3", "C", Subscribe(subscription("s", "x IN (0, 1, 4, 7)")))
     stage.settle()
     stage.ask("B1", "P", *map(publish, range(10)))

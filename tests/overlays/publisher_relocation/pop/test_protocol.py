@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from shoal.broker.effects import Effect
 from shoal.broker.messages import (
     Advertise,
     MigrationAdvertisement,
@@ -26,6 +27,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.protocol import Pop
+from shoal.overlays.publisher_relocation.relocation import Relocation
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 
 #   B1 - B2 - B3       P at B1, two subscribers at B3, one at B4.
@@ -48,10 +50,11 @@ def stage_of(**parameters: int) -> Stage:
     return stage
 
 
-def strategy(stage: Stage, broker: str) -> Pop:
-    found = stage.brokers[broker]._strategy
-    assert isinstance(found, Pop)
-    return found
+def tracer(stage: Stage, broker: str) -> Pop:
+    strategy = stage.brokers[broker]._strategy
+    assert isinstance(strategy, Relocation)
+    assert isinstance(strategy.tracer, Pop)
+    return strategy.tracer
 
 
 def selections(stage: Stage) -> list[SelectionRecord]:
@@ -89,7 +92,7 @@ def test_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage.settle()
     assert stage.heard()[-1] == "B3 => P: Resume"
     # What pointed towards B3 is forgotten, so that the next averages are of the new place.
-    assert [strategy(stage, name).tracing_bytes for name in PATH] == [0, 0, 0]
+    assert [tracer(stage, name).held_bytes for name in PATH] == [0, 0, 0]
     stage.ask("B3", "P", publish(2), publish(3))
     stage.settle()
     assert selections(stage)[1].target == "B3"  # two of three are here: stay
@@ -154,7 +157,7 @@ def test_older_traces_end_before_younger_ones() -> None:
     stage.now_us += TIMEOUT_US // 2
     stage.ask("B1", "P", publish(1))
     stage.fire("B1", ("trace", "P"))
-    assert strategy(stage, "B1")._tracing.outstanding("P") == 1
+    assert tracer(stage, "B1")._tracing.outstanding("P") == 1
     assert stage.timers["B1", ("trace", "P")] > stage.now_us
 
 
@@ -164,7 +167,7 @@ def test_a_link_that_breaks_ends_the_traces_over_it(neighbour: str) -> None:
     stage.ask("B1", "P", publish(0))
     stage.carry("B1", "B2")
     stage.break_link("B2", neighbour)
-    assert strategy(stage, "B2")._tracing.outstanding("P") == 0
+    assert tracer(stage, "B2")._tracing.outstanding("P") == 0
     assert not [key for key in stage.timers if key[0] == "B2"]
 
 
@@ -195,10 +198,10 @@ def test_a_publisher_that_leaves_is_forgotten_everywhere() -> None:
     stage = stage_of(threshold=9)
     stage.ask("B1", "P", publish(0))
     stage.settle()
-    assert all(strategy(stage, name).tracing_bytes for name in stage.brokers)
+    assert all(tracer(stage, name).held_bytes for name in stage.brokers)
     stage.ask("B1", "P", publish(1), Unadvertise("a"))
     stage.settle()
-    assert not any(strategy(stage, name).tracing_bytes for name in stage.brokers)
+    assert not any(tracer(stage, name).held_bytes for name in stage.brokers)
     assert stage.timers == {}
 
 
@@ -239,13 +242,16 @@ def test_who_knows_nothing_of_a_publisher_is_the_closest() -> None:
 
 
 def test_the_same_randomness_traces_the_same_publications() -> None:
+    def never(publisher: str, path: tuple[str, ...], now_us: int, out: list[Effect]) -> None:
+        raise AssertionError("nobody has answered")
+
     def marks() -> list[bool]:
-        pop = Pop(BrokerContext("B1", (), Random(7)), Parameters())
+        pop = Pop(BrokerContext("B1", (), Random(7)), Parameters(), never)
         rows = tuple(
             RoutedPublication(publication(number), MessageId("B1", "P", number))
             for number in range(100)
         )
-        return [routed.trace_session is not None for routed in pop._trace("P", rows, 0)]
+        return [routed.trace_session is not None for routed in pop.mark("P", rows, 0)]
 
     assert marks() == marks()
     assert 20 < sum(marks()) < 50

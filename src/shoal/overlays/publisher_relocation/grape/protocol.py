@@ -20,6 +20,7 @@ Between sessions nothing is traced, so every publication costs at most one sessi
 from __future__ import annotations
 
 import enum
+from collections.abc import Container
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -28,7 +29,6 @@ from shoal.broker.effects import (
     Notify,
     Record,
     SetTimer,
-    Started,
     TimerKey,
     Watch,
 )
@@ -39,7 +39,7 @@ from shoal.broker.messages import (
     RoutedPublication,
 )
 from shoal.broker.records import SelectionRecord
-from shoal.broker.strategy import BrokerContext, ProtocolError
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
@@ -55,7 +55,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     shortlist,
 )
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
-from shoal.overlays.publisher_relocation.relocation import Relocation
+from shoal.overlays.publisher_relocation.tracer import SendAway
 
 
 class State(enum.Enum):
@@ -92,107 +92,32 @@ class _Session:
         self.remaining: Shortlist | None = None
 
 
-class Grape(Relocation):
-    """The tree, with publishers that move to the broker that a trace session shows to be best."""
+class Grape:
+    """The tracer of a tree whose publishers move to the broker that a session shows to be best."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
-        super().__init__(context)
+    def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
+        self._broker = context.broker
         self._parameters = parameters
+        self._send_away = send_away
         self._tracing = Tracing(context.broker, context.neighbours)
         self._sessions: dict[ClientId, _Session] = {}
 
-    # --- what relocation asks for -------------------------------------------------------------
+    # --- what relocation brings ---------------------------------------------------------------
 
     @property
-    def tracing_bytes(self) -> int:
+    def held_bytes(self) -> int:
         return self._tracing.held_bytes
 
-    def _fired(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        """A session waited too long for answers or ping times: give it up."""
-        publisher = key[1]
-        self._tracing.forget(publisher)
-        self._sessions.pop(publisher, None)
-
-    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        super().start(started, now_us, out)
+    def start(self, out: list[Effect]) -> None:
         out.append(Watch())
 
-    def measured(self, measured: Measured) -> None:
-        self._tracing.measured(measured)
-
-    def _publish(
-        self,
-        client: ClientId,
-        publications: tuple[RoutedPublication, ...],
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        self._forward(self._trace(client, publications, now_us), 0, None, now_us, out)
-        self._retrieve_when_full(client, now_us, out)
-
-    def _note(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        self._tracing.note(effects)
-
-    def _told(self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
-        match message:
-            case TraceInformationRequest(session):
-                self._tracing.retrieve(session, neighbour, out)
-            case TraceInformationAnswer():
-                traces = self._tracing.answered(neighbour, message, out)
-                if traces is not None:
-                    self._answered(message.session, traces, now_us, out)
-            case _:
-                return False
-        return True
-
-    def _asked(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> bool:
-        if not isinstance(request, PingTimes):
-            return False
-        if request.session.publisher != client:
-            raise ProtocolError(f"session {request.session} is not one of {client}")
-        session = self._session(request.session, State.PINGING)
-        if session is not None:
-            self._decide(session, dict(request.round_trip_us), now_us, out)
-        return True
-
-    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
-        self._tracing.forget(publisher)
-        if self._sessions.pop(publisher, None) is not None:
-            out.append(CancelTimer(_timer(publisher)))
-
-    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
-        """End a publisher's session, unless it was told to go: then its marker ends it."""
-        session = self._sessions.get(publisher)
-        if session is None or session.state is not State.MOVING:
-            self._forget(publisher, out)
-
-    def _withdrawn(self, publisher: ClientId, out: list[Effect]) -> None:
-        if self._tracing.is_tracing(publisher):
-            self._tracing.keep_only(self._advertised())
-
-    def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A session goes on: its traces do not depend on where the publisher is."""
-
-    def _relinked(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._tracing.link(neighbour, up)
-        self._tracing.keep_only(self._advertised())
-
-    # --- phase 1: trace and retrieve ----------------------------------------------------------
-
-    def _trace(
-        self, client: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
+    def mark(
+        self, publisher: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
     ) -> tuple[RoutedPublication, ...]:
         """Mark those that belong to the publisher's session, which starts with the first."""
-        session = self._sessions.get(client)
+        session = self._sessions.get(publisher)
         if session is None:
-            session = self._sessions[client] = _Session(publications[0].message_id, now_us)
+            session = self._sessions[publisher] = _Session(publications[0].message_id, now_us)
         if session.state is not State.TRACING:
             return publications
         space = self._parameters.trace_session_length - session.count
@@ -202,6 +127,79 @@ class Grape(Relocation):
             for routed in publications[:space]
         )
         return (*traced, *publications[space:])
+
+    def note(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        effects: list[Effect],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self._tracing.note(effects)
+        if upstream is None:
+            self._retrieve_when_full(publications[0].publication.publisher, now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case TraceInformationRequest(session):
+                self._tracing.retrieve(session, neighbour, out)
+            case TraceInformationAnswer():
+                traces = self._tracing.answered(neighbour, message, out)
+                if traces is not None:
+                    self._answered(message.session, traces, now_us, out)
+            case _:
+                raise unexpected(message, f"neighbour {neighbour}")
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if not isinstance(request, PingTimes):
+            raise unexpected(request, f"client {client}")
+        if request.session.publisher != client:
+            raise ProtocolError(f"session {request.session} is not one of {client}")
+        session = self._session(request.session, State.PINGING)
+        if session is not None:
+            self._decide(session, dict(request.round_trip_us), now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A session waited too long for answers or ping times: give it up."""
+        publisher = key[1]
+        self._tracing.forget(publisher)
+        self._sessions.pop(publisher, None)
+
+    def measured(self, measured: Measured) -> None:
+        self._tracing.measured(measured)
+
+    def link(
+        self,
+        neighbour: BrokerId,
+        up: bool,
+        publishers: Container[ClientId],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self._tracing.link(neighbour, up)
+        self._tracing.keep_only(publishers)
+
+    def left(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._tracing.forget(publisher)
+        if self._sessions.pop(publisher, None) is not None:
+            out.append(CancelTimer(_timer(publisher)))
+
+    def changed(self, publisher: ClientId, out: list[Effect]) -> None:
+        """End the publisher's session, unless it was told to go: then its marker ends it."""
+        session = self._sessions.get(publisher)
+        if session is None or session.state is not State.MOVING:
+            self.left(publisher, out)
+
+    def turned(self, publisher: ClientId, out: list[Effect]) -> None:
+        """A session goes on: its traces do not depend on where the publisher is."""
+
+    def gone(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._tracing.forget(publisher)
+
+    # --- phase 1: retrieve --------------------------------------------------------------------
 
     def _retrieve_when_full(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         session = self._sessions.get(client)
@@ -234,7 +232,7 @@ class Grape(Relocation):
         try:
             session.remaining = shortlist(session.snapshot, parameters.priority, parameters.weight)
         except ValueError:  # the tree changed under the session: its answers do not fit together
-            self._forget(session_id.publisher, out)
+            self.left(session_id.publisher, out)
             return
         if not session.remaining.needs_pings:
             self._decide(session, {}, now_us, out)
@@ -264,7 +262,7 @@ class Grape(Relocation):
                 self._parameters.least_gain_percent,
             )
         except ValueError:  # ping times of brokers that nobody asked for
-            self._forget(publisher, out)
+            self.left(publisher, out)
             return
         out.append(CancelTimer(_timer(publisher)))
         out.append(Record(self._record(session, decision, now_us)))

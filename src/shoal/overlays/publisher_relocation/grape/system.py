@@ -5,16 +5,12 @@ from __future__ import annotations
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
-from shoal.overlays.publisher_relocation.messages import MESSAGES as MIGRATION_MESSAGES
-from shoal.overlays.system import System
-from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.publisher_relocation.system import relocating
 
-SYSTEM = System(
-    name="grape",
-    strategy=Grape,
+SYSTEM = relocating(
+    "grape",
+    Grape,
     parameters=Parameters,
-    messages=(*MIGRATION_MESSAGES, *MESSAGES),
-    stores=True,
+    messages=MESSAGES,
     decides_after="trace_session_length",
-    oracle=table_problems,
 )

@@ -158,10 +158,6 @@ class Tracing:
         for publisher in [name for name in self._traces if name not in publishers]:
             self.forget(publisher)
 
-    def is_tracing(self, publisher: ClientId) -> bool:
-        """Whether anything is held for this publisher."""
-        return publisher in self._traces
-
     @property
     def held_bytes(self) -> int:
         """What the traces hold: session ID, bit vector, count of deliveries, downstream brokers."""

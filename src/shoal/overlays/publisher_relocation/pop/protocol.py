@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Container
 
 from shoal.broker.effects import CancelTimer, Effect, Measured, Record, Send, SetTimer, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.records import SelectionRecord
-from shoal.broker.strategy import BrokerContext, ProtocolError
+from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationAnswer,
@@ -34,7 +35,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters
 from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
-from shoal.overlays.publisher_relocation.relocation import Relocation
+from shoal.overlays.publisher_relocation.tracer import SendAway
 
 _REQUEST_TIMER = "request"
 
@@ -72,23 +73,80 @@ class _Placement:
         self.started_us = now_us
 
 
-class Pop(Relocation):
-    """The tree, with publishers that move towards most of their subscribers."""
+class Pop:
+    """The tracer of a tree whose publishers move towards most of their subscribers."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
-        super().__init__(context)
-        self._parameters = parameters
+    def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
+        self._broker = context.broker
+        self._neighbours = set(context.neighbours)
         self._random = context.random
+        self._parameters = parameters
+        self._send_away = send_away
         self._tracing = Tracing(parameters)
         self._placements: dict[ClientId, _Placement] = {}
 
-    # --- what relocation asks for -------------------------------------------------------------
+    # --- what relocation brings ---------------------------------------------------------------
 
     @property
-    def tracing_bytes(self) -> int:
+    def held_bytes(self) -> int:
         return self._tracing.held_bytes
 
-    def _fired(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+    def start(self, out: list[Effect]) -> None:
+        """Nothing is traced before somebody publishes."""
+
+    def mark(
+        self, publisher: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
+    ) -> tuple[RoutedPublication, ...]:
+        """Each that is marked is a trace of its own."""
+        placement = self._placements.get(publisher)
+        if placement is None:
+            placement = self._placements[publisher] = _Placement(now_us)
+        if placement.state is not State.TRACING:
+            return publications
+        parameters = self._parameters
+        if now_us - placement.window_us >= parameters.trace_window_us:
+            placement.window_us, placement.window_traced = now_us, 0
+        wanted = parameters.threshold - placement.results - self._tracing.outstanding(publisher)
+        marked = []
+        for routed in publications:
+            probability = 1 - placement.window_traced / parameters.window_publications
+            if wanted > 0 and self._random.random() < probability:
+                wanted -= 1
+                placement.window_traced += 1
+                routed = RoutedPublication(routed.publication, routed.message_id, routed.message_id)
+            marked.append(routed)
+        return tuple(marked)
+
+    def note(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        effects: list[Effect],
+        upstream: BrokerId | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        for publisher in self._tracing.note(publications, effects, upstream, now_us, out):
+            self._traced(publisher, now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case TraceResult(publication):
+                if self._tracing.result(neighbour, message, out):
+                    self._traced(publication.publisher, now_us, out)
+            case RelocationRequest():
+                self._requested(neighbour, message, out)
+            case RelocationAnswer():
+                self._answered(neighbour, message, now_us, out)
+            case _:
+                raise unexpected(message, f"neighbour {neighbour}")
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        """Clients have nothing to say about it."""
+        raise unexpected(request, f"client {client}")
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """Results or an answer did not come in time: go on without."""
         kind, publisher = key
         if kind == TRACE_TIMER:
@@ -102,92 +160,39 @@ class Pop(Relocation):
     def measured(self, measured: Measured) -> None:
         """POP does not look at delays."""
 
-    def _publish(
+    def link(
         self,
-        client: ClientId,
-        publications: tuple[RoutedPublication, ...],
+        neighbour: BrokerId,
+        up: bool,
+        publishers: Container[ClientId],
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self._forward(self._trace(client, publications, now_us), 0, None, now_us, out)
+        self._neighbours.discard(neighbour)
+        if up:
+            self._neighbours.add(neighbour)
+        self._tracing.relinked(neighbour, out)
+        self._tracing.keep_only(publishers, out)
+        for publisher in list(self._placements):
+            self._request_when_ready(publisher, now_us, out)
 
-    def _note(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        effects: list[Effect],
-        upstream: BrokerId | None,
-        now_us: int,
-        out: list[Effect],
-    ) -> None:
-        for publisher in self._tracing.note(publications, effects, upstream, now_us, out):
-            self._traced(publisher, now_us, out)
-
-    def _told(self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
-        match message:
-            case TraceResult(publication):
-                if self._tracing.result(neighbour, message, out):
-                    self._traced(publication.publisher, now_us, out)
-            case RelocationRequest():
-                self._requested(neighbour, message, out)
-            case RelocationAnswer():
-                self._answered(neighbour, message, now_us, out)
-            case _:
-                return False
-        return True
-
-    def _asked(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> bool:
-        """Clients have nothing to say about it."""
-        return False
-
-    def _forget(self, publisher: ClientId, out: list[Effect]) -> None:
+    def left(self, publisher: ClientId, out: list[Effect]) -> None:
         placement = self._placements.pop(publisher, None)
         if placement is not None and placement.state is State.REQUESTING:
             out.append(CancelTimer(_timer(publisher)))
 
-    def _give_up(self, publisher: ClientId, out: list[Effect]) -> None:
+    def changed(self, publisher: ClientId, out: list[Effect]) -> None:
         placement = self._placements.get(publisher)
         if placement is None or placement.state is not State.MOVING:
-            self._forget(publisher, out)
+            self.left(publisher, out)
             self._tracing.forget(publisher, out)
 
-    def _withdrawn(self, publisher: ClientId, out: list[Effect]) -> None:
-        if publisher not in self._advertised():
-            self._tracing.forget(publisher, out)
-
-    def _moved(self, publisher: ClientId, out: list[Effect]) -> None:
+    def turned(self, publisher: ClientId, out: list[Effect]) -> None:
         """What was upstream is downstream now: the averages are void (3.3)."""
         self._tracing.forget(publisher, out)
 
-    def _relinked(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self._tracing.relinked(neighbour, out)
-        self._tracing.keep_only(self._advertised(), out)
-        for publisher in list(self._placements):
-            self._request_when_ready(publisher, now_us, out)
-
-    # --- phase 1: trace -----------------------------------------------------------------------
-
-    def _trace(
-        self, client: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
-    ) -> tuple[RoutedPublication, ...]:
-        """Mark those that are to be traced: each is a trace of its own."""
-        placement = self._placements.get(client)
-        if placement is None:
-            placement = self._placements[client] = _Placement(now_us)
-        if placement.state is not State.TRACING:
-            return publications
-        parameters = self._parameters
-        if now_us - placement.window_us >= parameters.trace_window_us:
-            placement.window_us, placement.window_traced = now_us, 0
-        wanted = parameters.threshold - placement.results - self._tracing.outstanding(client)
-        marked = []
-        for routed in publications:
-            probability = 1 - placement.window_traced / parameters.window_publications
-            if wanted > 0 and self._random.random() < probability:
-                wanted -= 1
-                placement.window_traced += 1
-                routed = RoutedPublication(routed.publication, routed.message_id, routed.message_id)
-            marked.append(routed)
-        return tuple(marked)
+    def gone(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._tracing.forget(publisher, out)
 
     def _traced(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """A trace has ended at its publisher's first broker."""
@@ -196,7 +201,7 @@ class Pop(Relocation):
             placement.results += 1
             self._request_when_ready(publisher, now_us, out)
 
-    # --- phase 2: ask -------------------------------------------------------------------------
+    # --- ask ----------------------------------------------------------------------------------
 
     def _request_when_ready(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         placement = self._placements.get(publisher)
@@ -249,7 +254,7 @@ class Pop(Relocation):
         if place == 0 or path[place - 1] != neighbour or len(set(path)) < len(path):
             raise ProtocolError(f"{neighbour} cannot answer {self._broker} over {path}")
         if place + 1 < len(path):
-            if self._tree.is_neighbour(path[place + 1]):
+            if path[place + 1] in self._neighbours:
                 out.append(Send(path[place + 1], answer))
             return
         placement = self._placements.get(answer.publisher)

@@ -1,0 +1,44 @@
+"""Systems that are a tree whose publishers move, by what their tracer is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shoal.broker.strategy import BrokerContext
+from shoal.broker.wire import Vocabulary
+from shoal.overlays.publisher_relocation.messages import MESSAGES
+from shoal.overlays.publisher_relocation.migration import Migrations
+from shoal.overlays.publisher_relocation.relocation import Relocation
+from shoal.overlays.publisher_relocation.tracer import TracerFactory
+from shoal.overlays.system import System
+from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.routing import TreeRouting
+
+
+def relocating(
+    name: str,
+    tracer: TracerFactory,
+    *,
+    parameters: type[msgspec.Struct],
+    messages: Vocabulary,
+    decides_after: str,
+) -> System:
+    """The system that moves publishers where this tracer says; the arguments are `System`'s."""
+
+    def at_broker(context: BrokerContext, parameters: Any) -> Relocation:
+        tree = TreeRouting(context)
+        migrations = Migrations(tree)
+        traces = tracer(context, parameters, migrations.send_away)
+        return Relocation(tree, migrations, traces)
+
+    return System(
+        name=name,
+        strategy=at_broker,
+        parameters=parameters,
+        messages=(*MESSAGES, *messages),
+        stores=True,
+        decides_after=decides_after,
+        oracle=table_problems,
+    )

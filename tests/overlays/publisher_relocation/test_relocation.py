@@ -1,0 +1,194 @@
+"""Relocation put together with a tracer of the test's own, and by who may refuse that one moves."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import pytest
+
+from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    MigrationAdvertisement,
+    Paused,
+    PingTimes,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+)
+from shoal.broker.strategy import BrokerContext, unexpected
+from shoal.model import MessageId
+from shoal.overlays.publisher_relocation.migration import Migrations
+from shoal.overlays.publisher_relocation.relocation import Relocation
+from shoal.overlays.publisher_relocation.system import relocating
+from shoal.overlays.publisher_relocation.tracer import SendAway
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.system import NoParameters, System
+from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.routing import TreeRouting
+from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
+
+PATH = ("B1", "B2", "B3")
+A = advertisement("a")
+SUBSCRIBED = [(subscription(f"sC{at}", client=f"C{at}"), f"B{at}") for at in (1, 3)]
+
+
+class Guide:
+    """Sends a publisher to B3 as soon as it has published at B1; writes down what it is told."""
+
+    held_bytes = 0
+
+    def __init__(
+        self, context: BrokerContext, parameters: NoParameters, send_away: SendAway
+    ) -> None:
+        self.broker = context.broker
+        self.told: list[str] = []
+        self._send_away = send_away
+
+    def start(self, out: list[Effect]) -> None:
+        self.told.append("start")
+
+    def mark(
+        self, publisher: str, publications: tuple[RoutedPublication, ...], now_us: int
+    ) -> tuple[RoutedPublication, ...]:
+        first, *rest = publications
+        return (RoutedPublication(first.publication, first.message_id, first.message_id), *rest)
+
+    def note(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        effects: list[Effect],
+        upstream: str | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self.told.append(f"{len(publications)} from {upstream}: {len(effects)}")
+        if (self.broker, upstream) == ("B1", None):
+            self._send_away(publications[0].publication.publisher, PATH, now_us, out)
+
+    def receive(self, neighbour: str, message: Message, now_us: int, out: list[Effect]) -> None:
+        raise unexpected(message, f"neighbour {neighbour}")
+
+    def request(self, client: str, request: Message, now_us: int, out: list[Effect]) -> None:
+        raise unexpected(request, f"client {client}")
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        self.told.append("timer")
+
+    def measured(self, measured: Measured) -> None:
+        self.told.append("measured")
+
+    def link(
+        self,
+        neighbour: str,
+        up: bool,
+        publishers: Container[str],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self.told.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
+
+    def left(self, publisher: str, out: list[Effect]) -> None:
+        self.told.append(f"{publisher} left")
+
+    def changed(self, publisher: str, out: list[Effect]) -> None:
+        self.told.append(f"{publisher} changed")
+
+    def turned(self, publisher: str, out: list[Effect]) -> None:
+        self.told.append(f"{publisher} turned")
+
+    def gone(self, publisher: str, out: list[Effect]) -> None:
+        self.told.append(f"{publisher} gone")
+
+
+GUIDED = relocating("guided", Guide, parameters=NoParameters, messages=(), decides_after="")
+
+
+def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
+    """P at B1, a subscriber at B1 and B3."""
+    monkeypatch.setitem(SYSTEMS, system.name, system)
+    stage = Stage(LINE, system.name)
+    stage.ask("B1", "P", Advertise(A))
+    for row, broker in SUBSCRIBED:
+        stage.ask(broker, row.client, Subscribe(row))
+    stage.settle()
+    return stage
+
+
+def told(stage: Stage, broker: str) -> list[str]:
+    """What the tracer at a broker was told since it was last asked."""
+    tracer = stage.brokers[broker].strategy.tracer  # type: ignore[attr-defined]
+    heard, tracer.told = tracer.told, []
+    return heard
+
+
+def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch)
+    stage.ask("B1", "P", publish(1, 2))
+    stage.settle()
+    assert told(stage, "B1") == ["2 from None: 3"]
+    assert told(stage, "B3") == ["2 from B2: 2"]
+    said = stage.heard()
+    assert "B1 => P: Relocate B1 B2 B3" in said
+    assert "B2 -> B3: PublicationBatch P/1* P/2 hops 2" in said
+    stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,), 1))
+    stage.ask("B1", "P", Paused(PATH, 1))
+    stage.settle()
+    assert stage.heard()[-1] == "B3 => P: Resume"
+    assert [told(stage, name) for name in PATH] == [
+        ["P left", "P turned"],
+        ["2 from B1: 1", "P turned"],
+        ["P turned"],
+    ]
+    stage.ask("B3", "P", publish(3))
+    stage.settle()
+    assert stage.delivered()[-2:] == [(3, "C3"), (3, "C1")]
+    assert not stage.problems([(A, "B3")], SUBSCRIBED)
+
+
+def test_it_hears_what_became_of_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch)
+    other = advertisement("b")
+    stage.ask("B1", "P", Advertise(advertisement("a", "x > 1")), Advertise(other))
+    stage.ask("B1", "P", Unadvertise("b"))
+    stage.settle()
+    assert (told(stage, "B1"), told(stage, "B2")) == (["P changed"], ["P gone"])
+    stage.ask("B1", "P", Unadvertise("a"), Goodbye())
+    stage.settle()
+    assert (told(stage, "B1"), told(stage, "B3")) == (["P changed", "P left"], ["P gone", "P gone"])
+    stage.break_link("B1", "B2")
+    stage.mend_link("B1", "B2")
+    assert told(stage, "B1") == ["B2 down, False", "B2 up, False"]
+
+
+def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As whoever changes links does while a publisher may not move."""
+
+    def frozen(context: BrokerContext, parameters: NoParameters) -> Relocation:
+        def refuse(publisher: str, path: object, now_us: int, out: list[Effect]) -> None:
+            guide.left(publisher, out)
+
+        tree = TreeRouting(context)
+        guide = Guide(context, parameters, refuse)
+        return Relocation(tree, Migrations(tree), guide)
+
+    stage = staged(monkeypatch, System(name="frozen", strategy=frozen, oracle=table_problems))
+    stage.ask("B1", "P", publish(1))
+    stage.settle()
+    assert stage.notified == []
+    assert told(stage, "B1") == ["1 from None: 2", "P left"]
+    assert stage.delivered() == [(1, "C1"), (1, "C3")]
+
+
+def test_what_neither_the_tree_nor_the_tracer_knows_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = staged(monkeypatch)
+    stage.tell("B2", "B1", Goodbye())
+    stage.ask("B1", "P", PingTimes(MessageId("B1", "P", 0), {}))
+    assert stage.refusals() == [
+        "Goodbye is not expected from neighbour B2",
+        "PingTimes is not expected from client P",
+    ]
