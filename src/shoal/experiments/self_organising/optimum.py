@@ -159,7 +159,9 @@ def _counts_within(problem: Problem) -> Floats:
     """For each set of brokers, as bits: notifications for nobody outside it."""
     sets = np.arange(1 << problem.size)
     bits = (1 << np.arange(problem.size)) @ problem.members
-    return (((bits[None, :] & ~sets[:, None]) == 0) * problem.counts).sum(axis=1)
+    is_within = (bits[None, :] & ~sets[:, None]) == 0
+    found: Floats = is_within @ problem.counts
+    return found
 
 
 def _costs(problem: Problem, trees: _Trees, within: Floats) -> Floats:
