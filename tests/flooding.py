@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sized
 
 import msgspec
 
-from shoal.broker.effects import Deliver, Effect, LinkReady, Measured, Send, Started, TimerKey
+from shoal.broker.effects import Deliver, Effect, LinkReady, LinkState, Send
 from shoal.broker.messages import (
     Advertise,
-    Carrier,
     Goodbye,
     Message,
     PublicationBatch,
@@ -24,7 +23,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId, MessageId, Subscription, SubscriptionId
 from shoal.overlays.publishers import LocalPublishers
@@ -38,8 +37,11 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     remembered: int = 100_000
 
 
-class Flooding:
-    """One broker: it knows its own clients, and hands all that is new to all its neighbours."""
+class Flooding(BaseStrategy):
+    """One broker: it knows its own clients, and hands all that is new to all its neighbours.
+
+    What is returned went everywhere else already, so it need not look at that.
+    """
 
     is_ready = True
     keeps_order = True  # a link carries each publication at most once, in the publisher's order
@@ -60,23 +62,12 @@ class Flooding:
     def searched(self) -> Sized:
         return self.subscriptions
 
-    def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
-
-    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
-
-    def measured(self, measured: Measured) -> None: ...
-
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        if up:
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        if state is LinkState.UP:
             self._neighbours.setdefault(neighbour)
             out.append(LinkReady(neighbour))
         else:
             self._neighbours.pop(neighbour, None)
-
-    def returned(
-        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
-    ) -> None:
-        """It went everywhere else already."""
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

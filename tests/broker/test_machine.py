@@ -12,6 +12,7 @@ from shoal.broker.effects import (
     Effect,
     Input,
     LinkChanged,
+    LinkState,
     Measured,
     Notify,
     Received,
@@ -173,7 +174,7 @@ NEIGHBOURS = st.sampled_from(["B0", "B2"])
 TIMERS = st.sampled_from(["session", "link", "trace", "request", "migration"])
 OTHER_INPUTS = st.one_of(
     st.builds(TimerFired, st.tuples(TIMERS, CLIENTS)),
-    st.builds(LinkChanged, NEIGHBOURS, st.booleans()),
+    st.builds(LinkChanged, NEIGHBOURS, st.sampled_from(LinkState)),
     st.builds(
         Measured,
         st.one_of(st.none(), NOT_NEGATIVE),

@@ -18,16 +18,17 @@ import msgspec
 
 from shoal.broker.effects import (
     CancelTimer,
-    CloseLink,
     Deliver,
     Effect,
     Input,
     LinkChanged,
+    LinkState,
     Measured,
     Notify,
     Received,
     Record,
     Requested,
+    ResetLink,
     Send,
     SetTimer,
     TimerFired,
@@ -164,14 +165,14 @@ class Stage:
         """What is in the link is lost; both ends notice."""
         for source, target in ((left, right), (right, left)):
             self.links[source, target].clear()
-        self.handle(left, LinkChanged(right, False))
-        self.handle(right, LinkChanged(left, False))
+        self.handle(left, LinkChanged(right, LinkState.FAILED))
+        self.handle(right, LinkChanged(left, LinkState.FAILED))
         self.links[left, right].clear()
         self.links[right, left].clear()
 
     def mend_link(self, left: str, right: str) -> None:
-        self.handle(left, LinkChanged(right, True))
-        self.handle(right, LinkChanged(left, True))
+        self.handle(left, LinkChanged(right, LinkState.UP))
+        self.handle(right, LinkChanged(left, LinkState.UP))
 
     def _carry_out(self, broker: str, effect: Effect) -> None:
         match effect:
@@ -193,7 +194,7 @@ class Stage:
                 self.timers.pop((broker, key), None)
             case Record(record):
                 self.records.append(record)
-            case CloseLink():
+            case ResetLink():
                 raise AssertionError("a broker by itself closes no link")
 
     # --- what is to be seen -------------------------------------------------------------------

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect, Input, LinkChanged, Received, Requested, Started
+from shoal.broker.effects import Effect, Input, LinkChanged, LinkState, Received, Requested, Started
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
@@ -21,7 +21,7 @@ from shoal.broker.strategy import BrokerContext
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.checkers import check_deliveries
-from shoal.simulation.nodes import Link
+from shoal.simulation.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.seeds.random_network import END_US, SETTLE_US, RandomNetwork
 from tests.systems import eager
@@ -112,7 +112,7 @@ def test_the_same_inputs_give_the_same_effects(system: str) -> None:
                 Requested("C", Unsubscribe(f"n{number}")),
                 Requested("P", Unadvertise(f"n{number}")),
                 Received(other, Subscribe(subscription(f"{other}{number}", "x < 7", client="D"))),
-                LinkChanged(other, random.random() < 0.7),
+                LinkChanged(other, random.choice(list(LinkState))),
             ]
             inputs.append(random.choice(choices))
         return [Started(), *inputs]

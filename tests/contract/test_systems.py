@@ -11,7 +11,15 @@ from random import Random
 import msgspec
 import pytest
 
-from shoal.broker.effects import Effect, Input, LinkChanged, Received, Requested, TimerFired
+from shoal.broker.effects import (
+    Effect,
+    Input,
+    LinkChanged,
+    LinkState,
+    Received,
+    Requested,
+    TimerFired,
+)
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
@@ -131,7 +139,7 @@ def test_the_same_inputs_give_the_same_effects(system: str) -> None:
                 Received(other, Advertise(advertisement(f"{other}{name}", f"x < {number}", "Q"))),
                 Received(other, Subscribe(subscription(f"{other}{name}", "x < 7", client="D"))),
                 Received(other, Unsubscribe(f"{other}{name}")),
-                LinkChanged(other, random.random() < 0.7),
+                LinkChanged(other, random.choice(list(LinkState))),
                 TimerFired(("session", "P")),
             ]
             inputs.append((now_us, random.choice(choices)))

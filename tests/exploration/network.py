@@ -18,6 +18,7 @@ from shoal.broker.effects import (
     CancelTimer,
     Deliver,
     LinkChanged,
+    LinkState,
     Notify,
     Received,
     Requested,
@@ -252,18 +253,18 @@ class Network:
             draft.closed.add(way)
             draft.queues[way] = ()
             if target in told:
-                draft.queues[way] += (self.lives.input(LinkChanged(source, False)),)
+                draft.queues[way] += (self.lives.input(LinkChanged(source, LinkState.FAILED)),)
 
     def join(self, draft: Draft, left: str, right: str) -> None:
         """The link comes up: each end learns of it before what the other says then."""
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
-            draft.queues[way] += (self.lives.input(LinkChanged(source, True)),)
+            draft.queues[way] += (self.lives.input(LinkChanged(source, LinkState.UP)),)
 
     def refuse(self, draft: Draft, source: str, target: str) -> None:
         """A link that was asked for does not come up; who asked is told."""
         way = self.ways[target, source]
-        draft.queues[way] += (self.lives.input(LinkChanged(target, False)),)
+        draft.queues[way] += (self.lives.input(LinkChanged(target, LinkState.FAILED)),)
 
     def kill(self, draft: Draft, broker: str) -> None:
         """A broker dies with what is under way to it and what it waited for."""

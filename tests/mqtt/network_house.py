@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from shoal.broker.effects import Deliver, Input, LinkChanged, LinkReady, Notify, Received, Send
+from shoal.broker.effects import (
+    Deliver,
+    Input,
+    LinkChanged,
+    LinkReady,
+    LinkState,
+    Notify,
+    Received,
+    Send,
+)
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Publish, Subscribe
 from shoal.model import Publication, SubscriptionId
@@ -118,13 +127,13 @@ class Network:
         """A link is given up: two parts go on by themselves."""
         for name, neighbour in ((one, other), (other, one)):
             self.links[name, neighbour].clear()
-            self[name].handle(LinkChanged(neighbour, False))
+            self[name].handle(LinkChanged(neighbour, LinkState.FAILED))
             self[name].clients.linked(neighbour, False, self[name].now_us)
 
     def heal(self, one: str, other: str) -> None:
         """It is up again."""
         for name, neighbour in ((one, other), (other, one)):
-            self[name].handle(LinkChanged(neighbour, True))
+            self[name].handle(LinkChanged(neighbour, LinkState.UP))
         self.settle()
 
     def _arrive(self, sender: str, receiver: str) -> None:

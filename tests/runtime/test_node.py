@@ -12,15 +12,16 @@ import pytest
 from shoal.broker.custody import Custody
 from shoal.broker.effects import (
     CancelTimer,
-    CloseLink,
     Deliver,
     Effect,
     Input,
     LinkChanged,
+    LinkState,
     Measured,
     Notify,
     Received,
     Requested,
+    ResetLink,
     Send,
     SetTimer,
     Started,
@@ -114,7 +115,7 @@ class Links:
     def ready(self, neighbour: str) -> None: ...
 
     def close(self, neighbour: str) -> None:
-        self._node.changed([LinkChanged(neighbour, False)])
+        self._node.changed([LinkChanged(neighbour, LinkState.FAILED)])
 
     def delays_us(self) -> dict[str, int]:
         return {"B2": 300}
@@ -141,14 +142,14 @@ def node_of(answer: Callable[[Input], list[Effect]]) -> tuple[Node, Machine, Lin
 async def test_what_comes_up_meanwhile_is_handled_after() -> None:
     def answer(input: Input) -> list[Effect]:
         if isinstance(input, Received):
-            return [CloseLink("B2"), Send("B3", Unsubscribe("x")), Notify("C", Pong(SESSION))]
+            return [ResetLink("B2"), Send("B3", Unsubscribe("x")), Notify("C", Pong(SESSION))]
         return [Send("B3", Unsubscribe("s"))] if isinstance(input, LinkChanged) else []
 
     node, machine, links = node_of(answer)
     client = Client()
     node.attach("C", client)
     node.receive("B2", [batch(1)])
-    assert machine.inputs == [Received("B2", batch(1)), LinkChanged("B2", False)]
+    assert machine.inputs == [Received("B2", batch(1)), LinkChanged("B2", LinkState.FAILED)]
     assert links.sent == [Unsubscribe("x"), Unsubscribe("s")]
     assert client.notices == [Pong(SESSION)]
     assert node.counts["publications_in"] == 1
@@ -286,9 +287,9 @@ async def test_a_neighbour_that_starts_again_has_not_been_given_up() -> None:
     node, _, _ = node_of(lambda input: [])
     told: list[tuple[str, bool]] = []
     node.at_link.append(lambda neighbour, is_ready: told.append((neighbour, is_ready)))
-    node.changed([LinkChanged("B2", False), LinkChanged("B2", True)])
+    node.changed([LinkChanged("B2", LinkState.FAILED), LinkChanged("B2", LinkState.UP)])
     assert told == []
-    node.changed([LinkChanged("B2", False)])
+    node.changed([LinkChanged("B2", LinkState.FAILED)])
     assert told == [("B2", False)]
 
 

@@ -14,7 +14,16 @@ from functools import partial
 from random import Random
 
 from shoal.broker.custody import Custody
-from shoal.broker.effects import Effect, LinkChanged, OpenLink, Received, Requested, Send, Started
+from shoal.broker.effects import (
+    Effect,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Received,
+    Requested,
+    Send,
+    Started,
+)
 from shoal.broker.messages import Message, Publish, Subscribe
 from shoal.matching.semantics import matches
 from shoal.model import Publication, Subscription
@@ -65,7 +74,7 @@ class Restarts(Cluster):
         if name not in self.nodes:
             return
         if other not in self.nodes:
-            self.handle(name, LinkChanged(other, False))
+            self.handle(name, LinkChanged(other, LinkState.FAILED))
             return
         if (name, other) in self.links and not {(name, other), (other, name)} & self.away:
             return
@@ -78,10 +87,10 @@ class Restarts(Cluster):
         self.links -= ends
         self.under_way = deque(row for row in self.under_way if row[:2] not in ends)
         for name, to in sorted(linked):
-            self.handle(name, LinkChanged(to, False))
+            self.handle(name, LinkChanged(to, LinkState.FAILED))
         self.links |= ends
         for name, to in ((one, other), (other, one)):
-            self.handle(name, LinkChanged(to, True))
+            self.handle(name, LinkChanged(to, LinkState.UP))
 
     def _arrive(self, source: str, target: str, message: Message) -> None:
         if target in self.nodes:

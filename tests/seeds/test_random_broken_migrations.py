@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from shoal.broker.effects import LinkChanged
+from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Relocate, Subscribe
 from shoal.overlays.publisher_relocation.migration import TIMER
@@ -92,7 +92,7 @@ class Breakage(Impatience):
         for way in ends:
             self.stage.links[way].clear()
         for here, there in ends:
-            self.stage.handle(here, LinkChanged(there, False))
+            self.stage.handle(here, LinkChanged(there, LinkState.FAILED))
             self.stage.links[edge].clear()
             self.stage.links[edge[::-1]].clear()
 

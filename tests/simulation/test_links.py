@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from shoal.broker.effects import (
     CancelTimer,
-    CloseLink,
     Effect,
     LinkChanged,
+    LinkState,
     Received,
     Record,
     Requested,
+    ResetLink,
     Send,
     SetTimer,
     TimerFired,
@@ -211,11 +212,11 @@ def test_a_link_too_far_behind_is_closed_once_and_starts_anew(
     effects = [
         effect for number in range(9) for effect in machine.handle(advertise(number), number)
     ]
-    assert [effect for effect in effects if isinstance(effect, CloseLink)] == [CloseLink("B2")]
+    assert [effect for effect in effects if isinstance(effect, ResetLink)] == [ResetLink("B2")]
     assert machine.handle(Received("B2", Frame(0, 2, None)), 20) == []  # it is given up
-    down = machine.handle(LinkChanged("B2", False), 30)
+    down = machine.handle(LinkChanged("B2", LinkState.FAILED), 30)
     assert down == [CancelTimer(KEY)]
-    up = machine.handle(LinkChanged("B2", True), 40)
+    up = machine.handle(LinkChanged("B2", LinkState.UP), 40)
     assert frames(up) == [(1, 0, True), (2, 0, True)]
 
 
@@ -223,8 +224,8 @@ def test_a_link_that_changed_knows_nothing_of_before() -> None:
     machine = broker("B1", "B2")
     machine.handle(advertise(1), 5)
     machine.handle(Received("B2", Frame(3, 0, Unadvertise("a1"))), 10)  # early: waits for 1 and 2
-    machine.handle(LinkChanged("B2", False), 20)
-    up = machine.handle(LinkChanged("B2", True), 30)
+    machine.handle(LinkChanged("B2", LinkState.FAILED), 20)
+    up = machine.handle(LinkChanged("B2", LinkState.UP), 30)
     assert frames(up) == [(1, 0, True), (2, 0, True)]  # the advertisement, and that it is all
     effects = machine.handle(Received("B2", Frame(1, 0, Advertise(advertisement("b")))), 40)
     assert frames(effects) == [(0, 1, False)]

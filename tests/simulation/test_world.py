@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from shoal.broker.effects import CloseLink, Measured
+from shoal.broker.effects import Measured, ResetLink
 from shoal.broker.messages import Publish
 from shoal.broker.trace_tables import LoadRow
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation.nodes import BrokerNode, Link
+from shoal.simulation.nodes import BrokerNode
+from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import MONITOR_INTERVAL_US, World
@@ -288,7 +289,7 @@ def test_a_link_that_a_broker_closes_starts_anew() -> None:
     made = world()
     made.run()
     node = made.brokers["B1"]
-    made.queue.push(100_000, lambda now_us, link: node._carry_out([link], now_us), CloseLink("B2"))
+    made.queue.push(100_000, lambda now_us, link: node._carry_out([link], now_us), ResetLink("B2"))
     made.request(3_000_000, "P", publish(1))
     made.run()
     assert [sequence for sequence, _ in delivered(made)] == [1]
@@ -298,7 +299,7 @@ def test_closing_a_link_that_is_down_already_changes_nothing() -> None:
     made = world()
     made.cut(100_000, "B1", "B2")
     made.run(100_000)
-    made.brokers["B1"]._carry_out([CloseLink("B2")], 100_000)
+    made.brokers["B1"]._carry_out([ResetLink("B2")], 100_000)
     made.run()
     assert made.brokers["B1"].links == {}
 

@@ -7,6 +7,7 @@ order they come; it decides nothing.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 
 import msgspec
@@ -51,14 +52,31 @@ class TimerFired(msgspec.Struct, frozen=True):
     key: TimerKey
 
 
-class LinkChanged(msgspec.Struct, frozen=True):
-    """The link to a neighbour came up (nothing sent before is in it) or went down.
+class LinkState(enum.Enum):
+    """What became of a link.
 
-    Up without down before: the neighbour has come back soon, and knows nothing of what was said.
+    UP      it is there, and nothing sent before is in it
+    FAILED  it is gone, or did not come up; what was in it may be lost
+    ENDED   it is gone on purpose (`EndLink`), and nothing was in it
+    """
+
+    UP = "up"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
+class LinkChanged(msgspec.Struct, frozen=True):
+    """The link to a neighbour came up, failed or ended.
+
+    Up without a word before: the neighbour has come back soon, and knows nothing of what was said.
     """
 
     neighbour: BrokerId
-    up: bool
+    state: LinkState
+
+    @property
+    def up(self) -> bool:
+        return self.state is LinkState.UP
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -84,7 +102,53 @@ class Measured(msgspec.Struct, frozen=True):
     client_output_us: int | None
 
 
-Input = Started | Received | Requested | TimerFired | LinkChanged | Returned | Measured
+class LinkLoad(msgspec.Struct, frozen=True):
+    """The output queue to one neighbour, counted in publications and control messages.
+
+    `entered` and `left` it in the last window; `waiting` are in it at the window's end.
+    """
+
+    entered: int
+    left: int
+    waiting: int
+
+
+class Loads(msgspec.Struct, frozen=True):
+    """For who asked to `Watch`: each link's load in the window that has just ended."""
+
+    links: Mapping[BrokerId, LinkLoad]
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """For who asked to `WatchCosts`: at once, and when they change.
+
+    `here` is what a message costs to process, `links` to send it to each broker that this one may
+    be linked to, neighbour or not; to others it may not.
+    """
+
+    here: float
+    links: Mapping[BrokerId, float]
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The broker is to leave the network; its clients have gone.
+
+    `Left` answers, when it has, or `Stays`.
+    """
+
+
+Input = (
+    Started
+    | Received
+    | Requested
+    | TimerFired
+    | LinkChanged
+    | Returned
+    | Measured
+    | Loads
+    | Costs
+    | Leave
+)
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -140,11 +204,38 @@ class CancelTimer(msgspec.Struct, frozen=True):
 class OpenLink(msgspec.Struct, frozen=True):
     """Bring up a link to a broker that may be no neighbour yet; it is said when it is up, or not.
 
-    `address` is for drivers to whom the broker's name does not say where it is.
+    `address` is for drivers to whom the broker's name does not say where it is.  A lasting link is
+    one of the overlay as it is now: it is brought up again and again, also when either end has
+    started anew, until it is ended.
     """
 
     neighbour: BrokerId
     address: str = ""
+    is_lasting: bool = False
+
+
+class EndLink(msgspec.Struct, frozen=True):
+    """End a link for good, once all that is sent over it, either way, is settled.
+
+    Then both ends hear that it has ended.  Should it fail before, it has failed, and it is not
+    brought up again.
+    """
+
+    neighbour: BrokerId
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Bring no messages of neighbours but these, and no requests of clients, until `Release`.
+
+    They are kept as they come, not handled and so not settled.  All other inputs still come.
+    Another `Hold` replaces the one before.
+    """
+
+    but: tuple[BrokerId, ...] = ()
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Bring what was held back, in its order, then what comes."""
 
 
 class LinkReady(msgspec.Struct, frozen=True):
@@ -153,14 +244,28 @@ class LinkReady(msgspec.Struct, frozen=True):
     neighbour: BrokerId
 
 
-class CloseLink(msgspec.Struct, frozen=True):
+class ResetLink(msgspec.Struct, frozen=True):
     """Give the link up: drop what is in it, tell both ends, then bring it up anew."""
 
     neighbour: BrokerId
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Measure this broker's delays from now on, and report them (`Measured`) about every second."""
+    """Measure this broker from now on.
+
+    Its delays are reported (`Measured`) about every second, its links' loads (`Loads`) for each
+    window.
+    """
+
+    window_us: int = 1_000_000
+
+
+class WatchCosts(msgspec.Struct, frozen=True):
+    """Say what messages cost here and to other brokers (`Costs`), now and whenever it changes."""
+
+
+class Left(msgspec.Struct, frozen=True):
+    """The broker has left: the network does without it, and its driver may stop it."""
 
 
 class Unsettled(msgspec.Struct, frozen=True):
@@ -178,6 +283,12 @@ class Settled(msgspec.Struct, frozen=True):
     key: Key
 
 
+class Stays(msgspec.Struct, frozen=True):
+    """The broker cannot leave now: asked again later it may."""
+
+    reason: str
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something worth a row in the trace (see `shoal.broker.records`)."""
 
@@ -192,8 +303,14 @@ Effect = (
     | CancelTimer
     | OpenLink
     | LinkReady
-    | CloseLink
+    | ResetLink
+    | EndLink
+    | Hold
+    | Release
     | Watch
+    | WatchCosts
+    | Left
+    | Stays
     | Unsettled
     | Settled
     | Record

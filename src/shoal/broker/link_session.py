@@ -48,7 +48,7 @@ from itertools import count
 from typing import Any
 
 from shoal.broker.custody import Custody, Errand, repeated
-from shoal.broker.effects import LinkChanged
+from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.link_controls import (
     Acknowledge,
@@ -237,12 +237,12 @@ class LinkSession:
         self._start()
         self._name, self._other = (self._incarnation, said.begins), self._heard
         self._start_afresh()
-        return [LinkChanged(self.neighbour, True)]
+        return [LinkChanged(self.neighbour, LinkState.UP)]
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up, as it has forgotten all."""
         up = self._begin(said, hello, now_us)
-        return up if self._is_graceful else [LinkChanged(self.neighbour, False), *up]
+        return up if self._is_graceful else [LinkChanged(self.neighbour, LinkState.FAILED), *up]
 
     def _start_afresh(self) -> None:
         """Nothing is under way in the new session but what somebody waits for."""
@@ -327,7 +327,7 @@ class LinkSession:
     def _give_up(self) -> list[LinkChanged]:
         """Link down."""
         self._forget_all()
-        return [LinkChanged(self.neighbour, False)]
+        return [LinkChanged(self.neighbour, LinkState.FAILED)]
 
     def _forget_all(self) -> list[LinkChanged]:
         """A new name."""

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from random import Random
 
 from shoal.broker.effects import (
+    Costs,
     Effect,
     Input,
+    Leave,
     LinkChanged,
+    Loads,
     Measured,
     Notify,
     Received,
@@ -21,6 +24,7 @@ from shoal.broker.effects import (
     Requested,
     Returned,
     Started,
+    Stays,
     TimerFired,
 )
 from shoal.broker.messages import Message, Ping, Pong, Rejected
@@ -101,12 +105,21 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
-            case LinkChanged(neighbour, up):
-                self._strategy.link(neighbour, up, now_us, out)
+            case LinkChanged(neighbour, state):
+                self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):
                 self._strategy.returned(neighbour, carrier, now_us, out)
             case Measured():
                 self._strategy.measured(input)
+            case Loads():
+                self._strategy.loads(input, now_us, out)
+            case Costs():
+                self._strategy.costs(input, now_us, out)
+            case Leave():
+                try:
+                    self._strategy.leave(now_us, out)
+                except ProtocolError as error:
+                    out.append(Stays(str(error)))
             case Started():
                 self._strategy.start(input, now_us, out)
 

@@ -10,7 +10,7 @@ its stand-in said goes when it has said its own tables, as all that it had said 
 
 from __future__ import annotations
 
-from shoal.broker.effects import Input, LinkChanged, Received
+from shoal.broker.effects import Input, LinkChanged, LinkState, Received
 from shoal.broker.messages import AdvertisementsSaid, Subscribe, SubscriptionsSaid
 from shoal.model import EVERYTHING, BrokerId, Subscription
 
@@ -20,7 +20,7 @@ def stand_in(neighbour: BrokerId, broker: BrokerId) -> list[Input]:
     name = f"absent/{neighbour}/{broker}"
     everything = Subscription(id=name, client=name, filter=EVERYTHING)
     return [
-        LinkChanged(neighbour, True),
+        LinkChanged(neighbour, LinkState.UP),
         Received(neighbour, AdvertisementsSaid()),
         Received(neighbour, Subscribe(everything)),
         Received(neighbour, SubscriptionsSaid()),

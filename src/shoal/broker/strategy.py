@@ -16,7 +16,16 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.broker.effects import Effect, Measured, Started, TimerKey
+from shoal.broker.effects import (
+    Costs,
+    Effect,
+    Left,
+    LinkState,
+    Loads,
+    Measured,
+    Started,
+    TimerKey,
+)
 from shoal.broker.messages import Carrier, Message
 from shoal.model import BrokerId, ClientId
 
@@ -72,8 +81,8 @@ class Strategy(Protocol):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A timer set earlier fired."""
 
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        """The link to a neighbour came up or went down."""
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        """The link to a neighbour came up, failed or ended."""
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -85,6 +94,40 @@ class Strategy(Protocol):
 
     def measured(self, measured: Measured) -> None:
         """The monitor reports the broker's recent delays, to who asked (`Watch`)."""
+
+    def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
+        """The monitor reports the links' loads of the last window, to who asked (`Watch`)."""
+
+    def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
+        """What messages cost, to who asked (`WatchCosts`)."""
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """The broker is to leave the network; `Left`, now or later, says that it has.
+
+        ProtocolError when it cannot now; `Stays` when that turns out later.
+        """
+
+
+class BaseStrategy:
+    """What a system does about inputs that it need not look at: nothing.  Derive from it."""
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None: ...
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None: ...
+
+    def measured(self, measured: Measured) -> None: ...
+
+    def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None: ...
+
+    def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None: ...
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """Nobody depends on it."""
+        out.append(Left())
 
 
 StrategyFactory = Callable[[BrokerContext], Strategy]
@@ -99,6 +142,7 @@ def unexpected(message: object, sender: str) -> ProtocolError:
 
 
 __all__: Sequence[str] = (
+    "BaseStrategy",
     "BrokerContext",
     "ProtocolError",
     "Strategy",

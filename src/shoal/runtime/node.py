@@ -30,27 +30,33 @@ import msgspec
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
     CancelTimer,
-    CloseLink,
     Deliver,
     Effect,
+    EndLink,
+    Hold,
     Input,
     Key,
+    Left,
     LinkChanged,
     LinkReady,
     Notify,
     OpenLink,
     Received,
     Record,
+    Release,
     Requested,
+    ResetLink,
     Returned,
     Send,
     SetTimer,
     Settled,
     Started,
+    Stays,
     TimerFired,
     TimerKey,
     Unsettled,
     Watch,
+    WatchCosts,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
@@ -347,8 +353,10 @@ class Node:
                 self._tell_of_link(neighbour, True)
             case OpenLink(neighbour, address) if self.links is not None:
                 self.links.open(neighbour, address)
-            case CloseLink(neighbour) if self.links is not None:
+            case ResetLink(neighbour) if self.links is not None:
                 self.links.close(neighbour)
+            case EndLink() | Hold() | Release() | WatchCosts() | Left() | Stays():
+                raise NotImplementedError(type(effect).__name__)
 
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""

@@ -7,14 +7,13 @@ time (`World.crash`, `World.cut`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
 import msgspec
 
 from shoal.broker.effects import Received
-from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.nodes import BrokerNode, Link
+from shoal.simulation.event_queue import Action, EventQueue
+from shoal.simulation.overlay_link import Link
 
 
 class LinkFaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,22 +42,21 @@ class FaultyLink(Link):
     def __init__(
         self,
         queue: EventQueue,
-        target: BrokerNode,
+        arrive: Action,
         latency_us: int,
         transmission_us: int,
-        close: Callable[[], None],
         faults: LinkFaults,
         random: Random,
     ) -> None:
-        super().__init__(queue, target, latency_us, transmission_us, close)
+        super().__init__(queue, arrive, latency_us, transmission_us)
         self._faults = faults
         self._random = random
-        self._target = target
+        self._receive = arrive
         self._base_latency_us = latency_us
 
     def send(self, input: Received, units: int, ready_us: int) -> int:
         lost = self._random.random() < self._faults.loss
-        self._arrive = _vanish if lost else self._target.receive
+        self._arrive = _vanish if lost else self._receive
         late_us = self._random.randint(0, self._faults.jitter_us)
         self.latency_us = self._base_latency_us + late_us
         return super().send(input, units, ready_us)

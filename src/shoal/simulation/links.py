@@ -15,12 +15,15 @@ from collections import deque
 
 from shoal.broker.effects import (
     CancelTimer,
-    CloseLink,
     Effect,
+    Hold,
     Input,
     LinkChanged,
     Received,
     Record,
+    Release,
+    Requested,
+    ResetLink,
     Send,
     SetTimer,
     TimerFired,
@@ -39,6 +42,7 @@ MAX_WAITING = 1_000_000
 RESEND_US = 500_000
 
 _TIMER = "link"
+_HELD: TimerKey = ("held",)
 
 
 class Frame(Message, frozen=True):
@@ -83,6 +87,9 @@ class ReliableBroker:
         self._broker = broker
         self._resend_us = resend_us
         self._channels: dict[BrokerId, _Channel] = {}
+        # While it holds: of which neighbours it takes messages, and the requests that wait.
+        self._but: tuple[BrokerId, ...] | None = None
+        self._requests: deque[Requested] = deque()
 
     @property
     def id(self) -> BrokerId:
@@ -96,6 +103,8 @@ class ReliableBroker:
         """As `Broker.handle`; what comes from neighbours must be frames."""
         out: list[Effect] = []
         match input:
+            case Requested() if self._but is not None or self._requests:
+                self._requests.append(input)
             case Received(neighbour, Frame() as frame):
                 self._receive(neighbour, frame, now_us, out)
             case Received(neighbour, message):
@@ -104,6 +113,8 @@ class ReliableBroker:
                 out.append(Record(record))
             case TimerFired((kind, neighbour)) if kind == _TIMER:
                 self._resend(neighbour, now_us, out)
+            case TimerFired(key) if key == _HELD:
+                self._bring_held(now_us, out)
             case LinkChanged(neighbour):
                 if self._channels.pop(neighbour, None) is not None:
                     out.append(CancelTimer((_TIMER, neighbour)))
@@ -112,6 +123,11 @@ class ReliableBroker:
                 self._carry_out(self._broker.handle(input, now_us), now_us, out)
         self._acknowledge(out)
         return out
+
+    def owes(self, neighbour: BrokerId) -> bool:
+        """Whether something sent to this neighbour is not acknowledged."""
+        channel = self._channels.get(neighbour)
+        return channel is not None and bool(channel.unacknowledged or channel.waiting)
 
     def _channel(self, neighbour: BrokerId) -> _Channel:
         return self._channels.setdefault(neighbour, _Channel())
@@ -126,10 +142,27 @@ class ReliableBroker:
         channel.owes_acknowledgement = True
         if channel.received < frame.sequence <= channel.received + WINDOW:
             channel.early[frame.sequence] = frame.message
-        while (message := channel.early.pop(channel.received + 1, None)) is not None:
+        self._hand_on(neighbour, channel, now_us, out)
+
+    def _hand_on(
+        self, neighbour: BrokerId, channel: _Channel, now_us: int, out: list[Effect]
+    ) -> None:
+        """Bring what has come in order, as far as the broker does not hold it back."""
+        while self._but is None or neighbour in self._but:
+            message = channel.early.pop(channel.received + 1, None)
+            if message is None:
+                return
             channel.received += 1
+            channel.owes_acknowledgement = True
             effects = self._broker.handle(Received(neighbour, message), now_us)
             self._carry_out(effects, now_us, out)
+
+    def _bring_held(self, now_us: int, out: list[Effect]) -> None:
+        """What was held back comes now, unless the broker holds again meanwhile."""
+        for neighbour, channel in list(self._channels.items()):
+            self._hand_on(neighbour, channel, now_us, out)
+        while self._requests and self._but is None:
+            self._carry_out(self._broker.handle(self._requests.popleft(), now_us), now_us, out)
 
     def _acknowledged(
         self,
@@ -156,7 +189,11 @@ class ReliableBroker:
         """Pass the broker's effects on, with its messages to neighbours in frames."""
         for effect in effects:
             if type(effect) is not Send:
-                out.append(effect)
+                if type(effect) is Hold or type(effect) is Release:
+                    self._but = effect.but if type(effect) is Hold else None
+                    out.append(SetTimer(_HELD, now_us))
+                else:
+                    out.append(effect)
                 continue
             channel = self._channel(effect.neighbour)
             if channel.given_up:
@@ -175,7 +212,7 @@ class ReliableBroker:
         channel.unacknowledged.clear()
         channel.waiting.clear()
         channel.early.clear()
-        out.append(CloseLink(neighbour))
+        out.append(ResetLink(neighbour))
 
     def _transmit(
         self, neighbour: BrokerId, channel: _Channel, message: Message, out: list[Effect]

@@ -7,35 +7,44 @@ time, and carry their effects out.  The paths of a publication (`BrokerNode.rece
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from heapq import heappush
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from shoal.broker.effects import (
     CancelTimer,
-    CloseLink,
+    Costs,
     Deliver,
     Effect,
+    EndLink,
+    Hold,
     Input,
+    Left,
+    Loads,
     Notify,
     OpenLink,
     Received,
     Record,
+    Release,
     Requested,
+    ResetLink,
     Send,
     SetTimer,
+    Stays,
     TimerFired,
     TimerKey,
     Watch,
+    WatchCosts,
 )
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, Rejected
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
-from shoal.simulation.event_queue import Action, EventQueue
-from shoal.simulation.links import Frame
+from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.holding import Arrival, Holding
+from shoal.simulation.links import Frame, ReliableBroker
+from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
@@ -91,45 +100,20 @@ class Trace:
         self.records: list[msgspec.Struct] = []
 
 
-class Link:
-    """One direction of an overlay link: an output queue, transmission, and the way."""
+class Network(Protocol):
+    """What surrounds a broker, as far as it can ask for it."""
 
-    def __init__(
-        self,
-        queue: EventQueue,
-        target: BrokerNode,
-        latency_us: int,
-        transmission_us: int,
-        close: Callable[[], None],
-    ) -> None:
-        self.close = close
-        self._queue = queue
-        self._arrive: Action = target.receive
-        self.latency_us = latency_us
-        self._transmission_us = transmission_us
-        self._free_us = 0
-        self._waited_us = 0
-        self._sent = 0
+    def open_link(self, source: BrokerId, target: BrokerId, *, is_lasting: bool) -> None: ...
 
-    def send(self, input: Received, units: int, ready_us: int) -> int:
-        """Queue a message that is ready at `ready_us`; the output's busy time for it."""
-        free_us = self._free_us
-        if free_us > ready_us:
-            self._waited_us += free_us - ready_us
-            ready_us = free_us
-        self._sent += 1
-        busy_us = units * self._transmission_us
-        self._free_us = ready_us = ready_us + busy_us
-        queue = self._queue
-        queue.made = made = queue.made + 1
-        heappush(queue.heap, (ready_us + self.latency_us, made, self._arrive, input))
-        return busy_us
+    def reset_link(self, source: BrokerId, target: BrokerId) -> None: ...
 
-    def measure_us(self) -> int:
-        """Average delay from output queue to the other end since the last call."""
-        waited_us = self._waited_us // self._sent if self._sent else 0
-        self._waited_us = self._sent = 0
-        return waited_us + self._transmission_us + self.latency_us
+    def end_link(self, source: BrokerId, target: BrokerId) -> None: ...
+
+    def message_costs(self, broker: BrokerId) -> Costs:
+        """What messages cost this broker now."""
+
+    def left(self, broker: BrokerId) -> None:
+        """The broker has left."""
 
 
 class BrokerNode:
@@ -144,7 +128,7 @@ class BrokerNode:
         meter: Meter,
         client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
         publishers: Mapping[ClientId, PublisherNode],
-        open_link: Callable[[BrokerId, BrokerId], None],
+        network: Network,
     ) -> None:
         self.id = machine.id
         self.links: dict[BrokerId, Link] = {}
@@ -157,9 +141,12 @@ class BrokerNode:
         self._client_transmission_us = costs.client_transmission_us
         self._trace = trace
         self._monitor: Monitor | None = None
+        self.window_us: int | None = None
+        self._watches_costs = False
+        self._holding: Holding | None = None
         self._client_latency_us = client_latency_us
         self._publishers = publishers
-        self._open_link = open_link
+        self._network = network
         self._free_us = 0
         self._client_free_us = 0
         self._timers: dict[TimerKey, int] = {}
@@ -173,15 +160,41 @@ class BrokerNode:
         self._subscriptions = machine.strategy.searched
 
     def stop(self) -> None:
-        """Crash: take nothing more in, and forget the timers."""
+        """Crash: take nothing more in, and forget the timers and what is held back."""
         self.running = False
+        self._watches_costs = False
+        self._holding = None
         self._timers.clear()
+
+    # --- links --------------------------------------------------------------------------------
+
+    def connect(self, neighbour: BrokerId, link: Link) -> None:
+        """There is a link to this neighbour from now on."""
+        self.links[neighbour] = link
+        if self.window_us is not None:
+            link.watch()
+
+    def disconnect(self, neighbour: BrokerId) -> bool:
+        """Drop the link, and what came over it and waits to be handled; whether there was one."""
+        if self._holding is not None:
+            self._holding.drop(neighbour)
+        return self.links.pop(neighbour, None) is not None
+
+    def owes(self, neighbour: BrokerId) -> bool:
+        """Whether there is something to be settled over a link with nothing on the way."""
+        machine, holding = self.machine, self._holding
+        if isinstance(machine, ReliableBroker) and machine.owes(neighbour):
+            return True
+        return holding is not None and holding.keeps_of(neighbour)
 
     # --- inputs -------------------------------------------------------------------------------
 
     def receive(self, now_us: int, input: Any) -> None:
         """A message or request arrives: wait for its turn, serve it, handle it."""
         if not self.running:
+            return
+        holding = self._holding
+        if holding is not None and holding.keep(input):
             return
         message: Any = input.message if type(input) is Received else input.request
         kind = type(message)
@@ -223,6 +236,17 @@ class BrokerNode:
             self.meter.roll(now_us)
         self._carry_out(self._handle(input, now_us), now_us)
 
+    def _bring_held(self, now_us: int, _: None) -> None:
+        """Bring what was held back and need not wait any longer."""
+        while (holding := self._holding) is not None:
+            input: Arrival | None = holding.next()
+            if input is not None:
+                self.receive(now_us, input)
+                continue
+            if holding.is_over:
+                self._holding = None
+            return
+
     def _fire(self, now_us: int, argument: tuple[TimerKey, int]) -> None:
         key, number = argument
         if self._timers.get(key) == number:
@@ -234,6 +258,15 @@ class BrokerNode:
         if self._monitor is not None:
             output_us = {name: link.measure_us() for name, link in self.links.items()}
             self.bring(now_us, self._monitor.report(output_us))
+
+    def report_loads(self, now_us: int) -> None:
+        """Tell the machine what passed its links in the window that ends now."""
+        self.bring(now_us, Loads({name: link.load(now_us) for name, link in self.links.items()}))
+
+    def report_costs(self, now_us: int, _: None = None) -> None:
+        """Tell the machine what messages cost, if it watches that."""
+        if self._watches_costs:
+            self.bring(now_us, self._network.message_costs(self.id))
 
     # --- effects ------------------------------------------------------------------------------
 
@@ -306,14 +339,31 @@ class BrokerNode:
                 self._timers.pop(key, None)
             case Record(record):
                 self._trace.records.append(record)
-            case Watch():
+            case OpenLink(neighbour, is_lasting=is_lasting):
+                self._network.open_link(self.id, neighbour, is_lasting=is_lasting)
+            case EndLink(neighbour):
+                self._network.end_link(self.id, neighbour)
+            case ResetLink(neighbour):
+                self._network.reset_link(self.id, neighbour)
+            case Hold(but):
+                self._holding = self._holding or Holding()
+                self._holding.hold(but)
+                self._queue.push(self._queue.now_us, self._bring_held, None)
+            case Release() if self._holding is not None:
+                self._holding.release()
+                self._queue.push(self._queue.now_us, self._bring_held, None)
+            case Watch(window_us):
                 self._monitor = self._monitor or Monitor()
-            case OpenLink(neighbour):
-                self._open_link(self.id, neighbour)
-            case CloseLink(neighbour):
-                link = self.links.get(neighbour)
-                if link is not None:  # else it is down already, and about to be noticed
-                    link.close()
+                self.window_us = window_us
+                for link in self.links.values():
+                    link.watch()
+            case WatchCosts():
+                self._watches_costs = True
+                self._queue.push(self._queue.now_us, self.report_costs, None)
+            case Left():
+                self._network.left(self.id)
+            case Stays(reason):
+                self._trace.refused.append(Refused(self.id, reason, now_us))
 
     def _notify(self, client: ClientId, message: Message, now_us: int) -> None:
         at_us = now_us + self._client_latency_us[self.id, client]

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from itertools import chain
 from random import Random
-from typing import Any
 
-from shoal.broker.effects import LinkChanged, Received, Requested, Started
+from shoal.broker.effects import Costs, Leave, Requested, Started
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
 from shoal.broker.publisher import Publisher
@@ -32,19 +30,19 @@ from shoal.simulation.links import ReliableBroker
 from shoal.simulation.nodes import (
     DETECTION_US,
     BrokerNode,
-    Link,
     Machine,
     PublisherNode,
     Trace,
 )
+from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.underlay import Underlay
+from shoal.simulation.wiring import Ends, Wiring
 
 # How often the monitor beside each broker reports its delays.
 MONITOR_INTERVAL_US = 1_000_000
 
 Place = str
-Ends = tuple[BrokerId, BrokerId]
 
 
 class World:
@@ -58,6 +56,7 @@ class World:
     link_faults   makes links lossy, and brokers run behind reliable links
     is_patient    who is linked to a broker that crashes hears of it when that is back, and a broker
                   that is back waits for its neighbours' tables: as on the live network
+    message_costs what brokers that ask are told that messages cost, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
     """
@@ -73,6 +72,7 @@ class World:
         costs: ServiceCosts | None = None,
         link_faults: LinkFaults | None = None,
         is_patient: bool = False,
+        message_costs: Mapping[BrokerId, Costs] | None = None,
         seed: int = 0,
         window_us: int = 1_000_000,
     ) -> None:
@@ -86,35 +86,39 @@ class World:
         self._seed = seed
         self._places: dict[str, Place] = dict(places or {})
         self._latency_us = _ClientLatencies(underlay, self._places)
-        self._neighbours: dict[BrokerId, list[BrokerId]] = {broker: [] for broker in brokers}
-        for left, right in links:
-            self._neighbours.setdefault(left, []).append(right)
-            self._neighbours.setdefault(right, []).append(left)
         self._publishers: dict[ClientId, PublisherNode] = {}
         self._subscriptions: dict[BrokerId, dict[SubscriptionId, Subscription]] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
-        for broker, neighbours in self._neighbours.items():
-            self.brokers[broker] = BrokerNode(
-                self._machine(broker, tuple(neighbours)),
-                self.queue,
-                self._costs,
-                self.trace,
-                Meter(broker, window_us),
-                self._latency_us,
-                self._publishers,
-                self._open,
-            )
-        for broker, neighbours in self._neighbours.items():
-            for neighbour in neighbours:
-                self._connect(broker, neighbour)
+        self.departures: dict[BrokerId, int] = {}
+        self._meters: list[Meter] = []
+        self._message_costs = message_costs
+        self._window_us = window_us
+        self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
+        given = list(links)
+        for ends in given:
+            self._wiring.make_lasting(ends)
+        for broker in dict.fromkeys([*brokers, *chain.from_iterable(given)]):
+            machine = self._machine(broker, self._wiring.neighbours(broker))
+            self.brokers[broker] = self._node(broker, machine)
+        for ends in given:
+            self._wiring.connect(ends)
         self._next_report_us = MONITOR_INTERVAL_US
-        self._cuts: set[Ends] = set()
-        # How often each link went down or was about to come up: only the newest word counts.
-        self._changes: Counter[Ends] = Counter()
-        # When the ends of a broken link notice.
-        self._noticed_us: dict[Ends, int] = {}
+        # By window: when the next one ends.
+        self._windows: dict[int, int] = {}
         for node in self.brokers.values():
             node.bring(0, Started())
+
+    def _node(self, broker: BrokerId, machine: Machine) -> BrokerNode:
+        return BrokerNode(
+            machine,
+            self.queue,
+            self._costs,
+            self.trace,
+            Meter(broker, self._window_us),
+            self._latency_us,
+            self._publishers,
+            self,
+        )
 
     def _machine(
         self,
@@ -125,21 +129,87 @@ class World:
         machine = Broker(broker, neighbours, self._system, self._seed, expected)
         return ReliableBroker(machine) if self._link_faults else machine
 
-    def _connect(self, source: BrokerId, target: BrokerId) -> None:
-        latency_us = self._underlay.latency_us(self._place(source), self._place(target))
-        node, transmission_us = self.brokers[target], self._costs.transmission_us
-        close = partial(self._reset, source, target)
-        if self._link_faults:
-            random = Random(f"{self._seed}/{source}/{target}")
-            link: Link = FaultyLink(
-                self.queue, node, latency_us, transmission_us, close, self._link_faults, random
-            )
-        else:
-            link = Link(self.queue, node, latency_us, transmission_us, close)
-        self.brokers[source].links[target] = link
+    def _make_link(self, source: BrokerId, target: BrokerId) -> Link:
+        latency_us = self._broker_latency_us(source, target)
+        arrive, transmission_us = self.brokers[target].receive, self._costs.transmission_us
+        if not self._link_faults:
+            return Link(self.queue, arrive, latency_us, transmission_us)
+        random = Random(f"{self._seed}/{source}/{target}")
+        return FaultyLink(
+            self.queue, arrive, latency_us, transmission_us, self._link_faults, random
+        )
+
+    def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
+        return self._underlay.latency_us(self._place(source), self._place(target))
 
     def _place(self, broker: BrokerId) -> Place:
         return self._places.get(broker, broker)
+
+    # --- what brokers ask of their surroundings -----------------------------------------------
+
+    def open_link(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
+        self._wiring.open(source, target, is_lasting=is_lasting)
+
+    def reset_link(self, source: BrokerId, target: BrokerId) -> None:
+        self._wiring.reset(source, target)
+
+    def end_link(self, source: BrokerId, target: BrokerId) -> None:
+        self._wiring.end(source, target)
+
+    def message_costs(self, broker: BrokerId) -> Costs:
+        """As the table says; without one processing and the way to every broker, in µs."""
+        if self._message_costs is not None:
+            return self._message_costs[broker]
+        others = [name for name in self.brokers if name != broker]
+        ways = {name: float(self._broker_latency_us(broker, name)) for name in others}
+        return Costs(float(self._costs.processing_us), ways)
+
+    def change_costs(self, at_us: int, table: Mapping[BrokerId, Costs]) -> None:
+        """From then on messages cost this, and brokers that watch it hear so."""
+        self.queue.push(at_us, self._change_costs, table)
+
+    def _change_costs(self, now_us: int, table: Mapping[BrokerId, Costs]) -> None:
+        self._message_costs = table
+        for node in self.brokers.values():
+            node.report_costs(now_us)
+
+    # --- brokers that join and leave ----------------------------------------------------------
+
+    @property
+    def links(self) -> list[Ends]:
+        """The overlay as it is now: its lasting links, each once."""
+        return self._wiring.lasting
+
+    def add_broker(self, at_us: int, broker: BrokerId, links: Iterable[BrokerId]) -> None:
+        """Start a new broker, which knows these brokers and opens lasting links to them."""
+        self.queue.push(at_us, self._add_broker, (broker, tuple(links)))
+
+    def _add_broker(self, now_us: int, argument: tuple[BrokerId, tuple[BrokerId, ...]]) -> None:
+        broker, links = argument
+        self.brokers[broker] = node = self._node(broker, self._machine(broker, (), links))
+        node.bring(now_us, Started())
+        for link in links:
+            self._wiring.open(broker, link, is_lasting=True)
+
+    def remove_broker(self, at_us: int, broker: BrokerId) -> None:
+        """Ask a broker to leave; its clients must have gone.  `departures` says when it has."""
+        self.queue.push(at_us, self._ask_to_leave, broker)
+
+    def _ask_to_leave(self, now_us: int, broker: BrokerId) -> None:
+        node = self.brokers.get(broker)
+        if node is not None:
+            node.bring(now_us, Leave())
+
+    def left(self, broker: BrokerId) -> None:
+        self.queue.push(self.queue.now_us, self._left, broker)
+
+    def _left(self, now_us: int, broker: BrokerId) -> None:
+        if broker in self.departures or broker not in self.brokers:
+            return
+        self._stop(now_us, broker, is_told=True)
+        self._wiring.forget(broker)
+        self._meters.append(self.brokers.pop(broker).meter)
+        self.departures[broker] = now_us
 
     # --- clients ------------------------------------------------------------------------------
 
@@ -201,11 +271,11 @@ class World:
 
     def cut(self, at_us: int, left: BrokerId, right: BrokerId) -> None:
         """Break a link: what is in it is lost, both ends notice a little later."""
-        self.queue.push(at_us, self._cut, (left, right))
+        self.queue.push(at_us, self._wiring.cut, (left, right))
 
     def heal(self, at_us: int, left: BrokerId, right: BrokerId) -> None:
         """Bring a link up again, a little later; a crashed end brings it up when it is back."""
-        self.queue.push(at_us, self._heal, (left, right))
+        self.queue.push(at_us, self._wiring.heal, (left, right))
 
     def crash(self, at_us: int, broker: BrokerId) -> None:
         """Stop a broker: its tables, its queue and all that is under way to it are lost."""
@@ -215,82 +285,26 @@ class World:
         """Start a broker with empty tables; its links come up, its clients come back."""
         self.queue.push(at_us, self._restart, broker)
 
-    def _reset(self, left: BrokerId, right: BrokerId) -> None:
-        now_us = self.queue.now_us
-        self._sever(now_us, (left, right))
-        self._join(now_us + DETECTION_US, (left, right))
-
-    def _cut(self, now_us: int, ends: Ends) -> None:
-        self._cuts.add(_either_way(ends))
-        self._sever(now_us, ends)
-
-    def _heal(self, now_us: int, ends: Ends) -> None:
-        self._cuts.discard(_either_way(ends))
-        self._join(now_us, ends)
-
-    def _sever(self, now_us: int, ends: Ends, *, is_told: bool = True) -> None:
-        self._changes[_either_way(ends)] += 1
-        for source, target in (ends, ends[::-1]):
-            if self.brokers[source].links.pop(target, None) is not None:
-                self._drop_arrivals(target, partial(_is_from, source))
-                if is_told:
-                    change = LinkChanged(target, False)
-                    self.queue.push(now_us + DETECTION_US, self.brokers[source].bring, change)
-                self._noticed_us[_either_way(ends)] = now_us + DETECTION_US
-
-    def _join(self, now_us: int, ends: Ends) -> None:
-        self._changes[_either_way(ends)] += 1
-        argument = ends, self._changes[_either_way(ends)]
-        self.queue.push(now_us + DETECTION_US, self._come_up, argument)
-
-    def _open(self, source: BrokerId, target: BrokerId) -> None:
-        """A broker asks for a link: a round trip later it is there, or later it is not."""
-        now_us, ends = self.queue.now_us, (source, target)
-        node = self.brokers.get(target)
-        if node is None or not node.running or _either_way(ends) in self._cuts:
-            self.queue.push(now_us + DETECTION_US, self._say_missing, ends)
-            return
-        there_us = self._underlay.latency_us(self._place(source), self._place(target))
-        up_us = max(now_us + 2 * there_us, self._noticed_us.get(_either_way(ends), 0) + 1)
-        self._changes[_either_way(ends)] += 1
-        self.queue.push(up_us, self._come_up, (ends, self._changes[_either_way(ends)]))
-
-    def _say_missing(self, now_us: int, ends: Ends) -> None:
-        """Tell a broker that the link it asked for is not there, unless it has come meanwhile."""
-        source, target = ends
-        if target not in self.brokers[source].links:
-            self.brokers[source].bring(now_us, LinkChanged(target, False))
-
-    def _come_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
-        """Both ends learn of it in one moment, so that nothing sent before is in the link."""
-        ends, change = argument
-        left, right = (self.brokers[end] for end in ends)
-        if change != self._changes[_either_way(ends)] or _either_way(ends) in self._cuts:
-            return  # it went down again meanwhile, or comes up later
-        if not (left.running and right.running) or right.id in left.links:
-            return
-        for source, target in (ends, ends[::-1]):
-            self._connect(source, target)
-        for source, target in (ends, ends[::-1]):
-            self.brokers[source].bring(now_us, LinkChanged(target, True))
-
     def _crash(self, now_us: int, broker: BrokerId) -> None:
-        for neighbour in list(self.brokers[broker].links):
-            self._sever(now_us, (broker, neighbour), is_told=not self._is_patient)
-        self._drop_arrivals(broker, lambda input: True)
+        if broker in self.brokers:
+            self._stop(now_us, broker, is_told=not self._is_patient)
+
+    def _stop(self, now_us: int, broker: BrokerId, *, is_told: bool) -> None:
+        self._wiring.crash(broker, is_told=is_told)
         for publisher in self._publishers.values():
             self.queue.push(now_us + DETECTION_US, publisher.lost, broker)
         self.brokers[broker].stop()
 
     def _restart(self, now_us: int, broker: BrokerId) -> None:
-        node = self.brokers[broker]
+        node = self.brokers.get(broker)
+        if node is None:
+            return
         if node.running:
             self._crash(now_us, broker)
-        expected = tuple(self._neighbours[broker]) if self._is_patient else ()
+        expected = self._wiring.neighbours(broker) if self._is_patient else ()
         node.start(self._machine(broker, (), expected))
         node.bring(now_us, Started())
-        for neighbour in self._neighbours[broker]:
-            self._join(now_us, (broker, neighbour))
+        self._wiring.restart(now_us, broker)
         self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)
 
     def _reconnect_clients(self, now_us: int, broker: BrokerId) -> None:
@@ -298,10 +312,6 @@ class World:
             self._ask(now_us, broker, subscription.client, Subscribe(subscription))
         for publisher in self._publishers.values():
             publisher.reconnected(now_us, broker)
-
-    def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
-        receive = self.brokers[broker].receive
-        self.queue.drop(lambda action, argument: action == receive and doomed(argument))
 
     # --- running ------------------------------------------------------------------------------
 
@@ -316,12 +326,15 @@ class World:
         end_us = math.inf if until_us is None else until_us
         with _without_garbage_collection():
             while heap and heap[0][0] <= end_us:
-                if heap[0][0] >= self._next_report_us:
-                    self._report(heap[0][0], progress)
-                self.queue.run_until(min(end_us, self._next_report_us - 1))
+                self._report(heap[0][0], progress)
+                next_us = min(self._next_report_us, *self._windows.values(), end_us + 1)
+                self.queue.run_until(next_us - 1)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
-        """The monitors' reports of the last full interval before the event at `at_us`."""
+        """The monitors' reports of what ended before the event at `at_us`."""
+        self._report_loads(at_us)
+        if at_us < self._next_report_us:
+            return
         now_us = at_us - at_us % MONITOR_INTERVAL_US
         self._next_report_us = now_us + MONITOR_INTERVAL_US
         for node in self.brokers.values():
@@ -329,11 +342,25 @@ class World:
         if progress is not None:
             progress(now_us)
 
+    def _report_loads(self, at_us: int) -> None:
+        """The first window that ended, and the last, if nothing at all happened between them."""
+        nodes = [node for node in self.brokers.values() if node.window_us is not None]
+        for window_us in dict.fromkeys(node.window_us for node in nodes):
+            assert window_us is not None
+            last_us = at_us - at_us % window_us
+            first_us = self._windows.get(window_us, last_us)
+            self._windows[window_us] = max(first_us, last_us + window_us)
+            for ended_us in sorted({first_us, last_us}):
+                if first_us <= ended_us <= at_us and ended_us > 0:
+                    for node in nodes:
+                        if node.window_us == window_us:
+                            node.report_loads(ended_us)
+
     def load_rows(self) -> Iterator[LoadRow]:
         """The load counters of all brokers, by broker and window; closes the last window."""
-        for node in self.brokers.values():
-            node.meter.roll(node.meter.window_end_us)
-            yield from node.meter.rows
+        for meter in (*self._meters, *(node.meter for node in self.brokers.values())):
+            meter.roll(meter.window_end_us)
+            yield from meter.rows
 
 
 class _ClientLatencies(dict[tuple[BrokerId, ClientId], int]):
@@ -350,14 +377,6 @@ class _ClientLatencies(dict[tuple[BrokerId, ClientId], int]):
         latency_us = self._underlay.latency_us(place, self._places[client])
         self[key] = latency_us
         return latency_us
-
-
-def _either_way(ends: Ends) -> Ends:
-    return min(ends, ends[::-1])
-
-
-def _is_from(neighbour: BrokerId, input: object) -> bool:
-    return isinstance(input, Received) and input.neighbour == neighbour
 
 
 @contextmanager

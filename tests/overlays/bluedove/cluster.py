@@ -15,6 +15,7 @@ from shoal.broker.effects import (
     Effect,
     Input,
     LinkChanged,
+    LinkState,
     Notify,
     OpenLink,
     Received,
@@ -126,11 +127,11 @@ class Cluster:
                     self.under_way.append((name, other, message))
             case OpenLink(other):
                 if other not in self.nodes:
-                    self.handle(name, LinkChanged(other, False))
+                    self.handle(name, LinkChanged(other, LinkState.FAILED))
                 elif (name, other) not in self.links:
                     self.links |= {(name, other), (other, name)}
-                    self.handle(name, LinkChanged(other, True))
-                    self.handle(other, LinkChanged(name, True))
+                    self.handle(name, LinkChanged(other, LinkState.UP))
+                    self.handle(other, LinkChanged(name, LinkState.UP))
             case SetTimer(key, at_us):
                 self.timers[name, key] = at_us
             case CancelTimer(key):
@@ -199,7 +200,7 @@ class Cluster:
         self.under_way = deque(row for row in self.under_way if name not in row[:2])
         for source, target in sorted(self.links):
             if target == name:
-                self.handle(source, LinkChanged(name, False))
+                self.handle(source, LinkChanged(name, LinkState.FAILED))
         self.links = {link for link in self.links if name not in link}
         self.unsettled = {place: each for place, each in self.unsettled.items() if place[0] != name}
 

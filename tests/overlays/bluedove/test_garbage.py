@@ -11,6 +11,7 @@ from shoal.broker.effects import (
     Deliver,
     Effect,
     LinkChanged,
+    LinkState,
     Received,
     Requested,
     SetTimer,
@@ -42,7 +43,7 @@ HAPPENINGS = st.lists(
     st.one_of(
         st.builds(Received, st.sampled_from(BROKERS), ANY_MESSAGE),
         st.builds(Requested, CLIENTS, ANY_MESSAGE),
-        st.builds(LinkChanged, st.sampled_from(BROKERS), st.booleans()),
+        st.builds(LinkChanged, st.sampled_from(BROKERS), st.sampled_from(LinkState)),
         st.integers(1, 4_000_000),  # time passes, and timers fire
     ),
     max_size=40,

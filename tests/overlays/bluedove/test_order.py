@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from shoal.broker.custody import Custody
-from shoal.broker.effects import LinkChanged, Requested
+from shoal.broker.effects import LinkChanged, LinkState, Requested
 from shoal.broker.messages import Subscribe
 from shoal.overlays.bluedove.messages import Match, Matched, Receipt, Results
 from shoal.overlays.bluedove.parameters import Order
@@ -39,8 +39,8 @@ def came(cluster: Cluster) -> list[int]:
 
 def cut(cluster: Cluster, one: str, other: str) -> None:
     cluster.links -= {(one, other), (other, one)}
-    cluster.handle(one, LinkChanged(other, False))
-    cluster.handle(other, LinkChanged(one, False))
+    cluster.handle(one, LinkChanged(other, LinkState.FAILED))
+    cluster.handle(other, LinkChanged(one, LinkState.FAILED))
 
 
 def test_what_is_matched_first_waits_for_what_was_published_first() -> None:

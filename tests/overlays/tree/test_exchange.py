@@ -8,6 +8,7 @@ from shoal.broker.effects import (
     Input,
     LinkChanged,
     LinkReady,
+    LinkState,
     Received,
     Requested,
     Send,
@@ -33,7 +34,7 @@ PROMISE = Advertise(Advertisement(id="a", publisher="P", filter=parse("x > 0")))
 OTHER_PROMISE = Advertise(Advertisement(id="b", publisher="Q", filter=parse("x > 0")))
 INTEREST = Subscribe(Subscription(id="s", client="C", filter=parse("x > 5")))
 FAR_INTEREST = Subscribe(Subscription(id="t", client="D", filter=parse("x > 7")))
-UP = True
+UP = LinkState.UP
 GIVE_UP_US = 60_000_000
 
 
@@ -122,14 +123,14 @@ def test_who_has_come_is_waited_for_while_its_link_lasts() -> None:
     broker = Told("B2").at(LinkChanged("B2", UP))
     broker.at(TimerFired(TIMER), now_us=1 + WAIT_US)
     assert not broker.machine.is_ready  # it may be waiting for its own neighbours
-    broker.at(LinkChanged("B2", False), now_us=2 + WAIT_US)
+    broker.at(LinkChanged("B2", LinkState.FAILED), now_us=2 + WAIT_US)
     assert broker.machine.is_ready
 
 
 def test_a_neighbour_that_is_gone_is_not_waited_for_on_behalf_of_others() -> None:
     broker = Told("B2", "B3").at(LinkChanged("B2", UP), LinkChanged("B3", UP))
     assert broker.said("B2") == []
-    broker.at(LinkChanged("B3", False))
+    broker.at(LinkChanged("B3", LinkState.FAILED))
     assert broker.said("B2") == [AdvertisementsSaid()]
 
 
@@ -172,7 +173,7 @@ def test_what_it_does_not_say_again_goes_when_it_has_said_all() -> None:
 
 
 def test_a_neighbour_that_is_lost_takes_all_with_it() -> None:
-    broker = stable().at(LinkChanged("B2", UP), LinkChanged("B2", False))
+    broker = stable().at(LinkChanged("B2", UP), LinkChanged("B2", LinkState.FAILED))
     assert sorted(broker.machine.strategy.tables.advertisements) == ["a"]
     assert sorted(broker.machine.strategy.tables.subscriptions) == ["s"]
     broker.effects.clear()

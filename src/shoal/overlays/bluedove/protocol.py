@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
 
-from shoal.broker.effects import Effect, Measured, Started, TimerKey
-from shoal.broker.messages import Carrier, Message
-from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.broker.effects import Effect, LinkState, Started, TimerKey
+from shoal.broker.messages import Message
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.bluedove.dispatcher import Dispatcher
@@ -52,7 +52,7 @@ from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.queues import Index
 
 
-class Bluedove:
+class Bluedove(BaseStrategy):
     """One broker of a cluster; `make_index` makes what searches a matcher's sets."""
 
     def __init__(
@@ -142,7 +142,8 @@ class Bluedove:
             if self.membership is not None:
                 self.membership.handover.given_up(broker, now_us, out)
 
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        up = state is LinkState.UP
         self.node.link(neighbour, up, now_us, out)
         if self.dispatcher is not None:
             self.dispatcher.link(neighbour, up, now_us, out)
@@ -152,14 +153,6 @@ class Bluedove:
             else:
                 self.membership.link_down(neighbour, now_us, out)
         self._listen_to_self(now_us, out)
-
-    def returned(
-        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
-    ) -> None:
-        """A dispatcher keeps what it sent itself, and sends it again when it hears nothing."""
-
-    def measured(self, measured: Measured) -> None:
-        """A matcher measures for itself, queue by queue."""
 
     # --- messages -----------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from shoal.broker.effects import CancelTimer, Effect, Notify, Send, SetTimer, TimerKey
+from shoal.broker.effects import CancelTimer, Effect, LinkState, Notify, Send, SetTimer, TimerKey
 from shoal.broker.messages import (
     Advertise,
     MigrationAdvertisement,
@@ -211,7 +211,7 @@ class Migrations:
         self._propagation.unadvertise_all(publisher, out, but=self._publishers.promises(publisher))
         return False
 
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """What a neighbour said before its link changed no longer counts.
 
         But for rows that a move has just turned there: their publisher may come back.
@@ -223,7 +223,7 @@ class Migrations:
             if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
                 row.last_hop, row.adopted, row.has_turned = None, True, True
                 self._hold(row.advertisement.publisher, now_us, out)
-        self._tree.link(neighbour, up, now_us, out)
+        self._tree.link(neighbour, state, now_us, out)
         self._retractions.forget(neighbour)
         for publisher, move in list(self._passing.items()):
             if neighbour == self._hop(move.path, -1):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sized
 
-from shoal.broker.effects import Effect, Measured, Started, TimerKey
+from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
-    Carrier,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -25,6 +24,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from shoal.broker.strategy import BaseStrategy
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
@@ -34,7 +34,7 @@ from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
-class Relocation:
+class Relocation(BaseStrategy):
     """One broker of such a tree: brings each part what it needs to know of the others.
 
     The migrations are that tree's, and the tracer sends publishers away through them.
@@ -137,14 +137,9 @@ class Relocation:
             case _:
                 self.tracer.request(client, request, now_us, out)
 
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
-        self.migrations.link(neighbour, up, now_us, out)
-        self.tracer.link(neighbour, up, self._advertised(), now_us, out)
-
-    def returned(
-        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
-    ) -> None:
-        self.tree.returned(neighbour, carrier, now_us, out)
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self.migrations.link(neighbour, state, now_us, out)
+        self.tracer.link(neighbour, state is LinkState.UP, self._advertised(), now_us, out)
 
     def measured(self, measured: Measured) -> None:
         self.tracer.measured(measured)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sized
 
-from shoal.broker.effects import Deliver, Effect, Measured, Send, Started, TimerKey
+from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
-    Carrier,
     Goodbye,
     Message,
     PublicationBatch,
@@ -25,7 +24,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -41,8 +40,12 @@ from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.propagation import Propagation
 
 
-class TreeRouting:
-    """The baseline system: publishers and subscribers stay where they connected."""
+class TreeRouting(BaseStrategy):
+    """The baseline system: publishers and subscribers stay where they connected.
+
+    What is returned goes nowhere: no other way leads to those behind a neighbour, who count as
+    gone with it.
+    """
 
     def __init__(self, context: BrokerContext) -> None:
         self.broker = context.broker
@@ -142,19 +145,12 @@ class TreeRouting:
         if key == EXCHANGE_TIMER:
             self._exchange.waited(now_us, out)
 
-    def returned(
-        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
-    ) -> None:
-        """On a tree no other way leads to those behind a neighbour, who count as gone with it."""
-
-    def measured(self, measured: Measured) -> None:
-        """The tree does not look at delays."""
-
-    def link(self, neighbour: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
 
         What one that has come back had said is stale until it has said its tables again.
         """
+        up = state is LinkState.UP
         is_back = up and self.is_neighbour(neighbour)
         self.propagation.unlink(neighbour)
         if not is_back:

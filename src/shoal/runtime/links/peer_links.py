@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from shoal.broker.custody import Custody
-from shoal.broker.effects import LinkChanged
+from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.link_controls import Hello, Purpose
 from shoal.broker.link_inbox import Debt
 from shoal.broker.link_outbox import LinkLimits
@@ -184,7 +184,7 @@ class PeerLinks:
             try:
                 place = read_address(address)
             except ValueError:
-                self._node.bring(LinkChanged(neighbour, False))
+                self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
                 return
         if link is None:
             link = self._add(neighbour, is_lasting=False)
@@ -286,7 +286,7 @@ class PeerLinks:
             if not link.is_lasting and link.session.state is State.IDLE:
                 # First gone, then told: who hears of it may open it again.
                 del self._links[neighbour]
-                self._node.bring(LinkChanged(neighbour, False))
+                self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
                 return
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -1,0 +1,213 @@
+"""The links of a simulated network: which are to be there, which are, and how they come and go.
+
+A link is *lasting* when it belongs to the overlay as it is now: it comes up again when its ends
+are there again.  Brokers change that (`OpenLink`, `EndLink`), and faults do not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from shoal.broker.effects import LinkChanged, LinkState, Received
+from shoal.model import BrokerId
+from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.nodes import DETECTION_US, BrokerNode
+from shoal.simulation.overlay_link import Link
+
+Ends = tuple[BrokerId, BrokerId]
+# How often a link that is to end is looked at, once nothing is on the way.
+LOOK_US = 10_000
+
+
+class Wiring:
+    """Links between `brokers`; `make_link` makes one direction of one."""
+
+    def __init__(
+        self,
+        queue: EventQueue,
+        brokers: dict[BrokerId, BrokerNode],
+        make_link: Callable[[BrokerId, BrokerId], Link],
+        latency_us: Callable[[BrokerId, BrokerId], int],
+    ) -> None:
+        self._queue = queue
+        self._brokers = brokers
+        self._make_link = make_link
+        self._latency_us = latency_us
+        self._lasting: dict[BrokerId, list[BrokerId]] = {}
+        # Links that are cut, and whether they come up again when they are healed.
+        self._cuts: dict[Ends, bool] = {}
+        self._ending: set[Ends] = set()
+        # How often each link went down or was about to come up: only the newest word counts.
+        self._changes: Counter[Ends] = Counter()
+        # When the ends of a broken link notice.
+        self._noticed_us: dict[Ends, int] = {}
+
+    @property
+    def lasting(self) -> list[Ends]:
+        """The overlay as it is now, each link once."""
+        rows = self._lasting.items()
+        return [(one, other) for one, others in rows for other in others if one < other]
+
+    def neighbours(self, broker: BrokerId) -> tuple[BrokerId, ...]:
+        """Those to which this broker has lasting links."""
+        return tuple(self._lasting.get(broker, ()))
+
+    def forget(self, broker: BrokerId) -> None:
+        """The broker has left: no link of its comes up again."""
+        for neighbour in self._lasting.pop(broker, []):
+            self._lasting[neighbour].remove(broker)
+
+    def make_lasting(self, ends: Ends) -> None:
+        for source, target in (ends, ends[::-1]):
+            others = self._lasting.setdefault(source, [])
+            if target not in others:
+                others.append(target)
+
+    def connect(self, ends: Ends) -> None:
+        """Have a link, at once and without a word."""
+        for source, target in (ends, ends[::-1]):
+            self._brokers[source].connect(target, self._make_link(source, target))
+
+    # --- what brokers ask ---------------------------------------------------------------------
+
+    def open(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
+        """A broker asks for a link: a round trip later it is there, or later it is not."""
+        now_us, ends = self._queue.now_us, (source, target)
+        if is_lasting:
+            self.make_lasting(ends)
+        node = self._brokers.get(target)
+        if node is None or not node.running or _either_way(ends) in self._cuts:
+            self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
+            return
+        up_us = now_us + 2 * self._latency_us(source, target)
+        up_us = max(up_us, self._noticed_us.get(_either_way(ends), 0) + 1)
+        self._come_up_at(up_us, ends)
+
+    def reset(self, source: BrokerId, target: BrokerId) -> None:
+        """A broker gives a link up: it comes up anew, unless it was to end."""
+        ends = source, target
+        if target not in self._brokers[source].links:
+            return  # it is down already, and about to be noticed
+        is_ending = _either_way(ends) in self._ending
+        self._sever(ends)
+        if not is_ending:
+            self._come_up_at(self._queue.now_us + 2 * DETECTION_US, ends)
+
+    def end(self, source: BrokerId, target: BrokerId) -> None:
+        """A broker asks that a link ends when nothing is in it any more."""
+        ends = source, target
+        for one, other in (ends, ends[::-1]):
+            if other in self._lasting.get(one, ()):
+                self._lasting[one].remove(other)
+        if _either_way(ends) in self._cuts:
+            self._cuts[_either_way(ends)] = False
+        if target not in self._brokers[source].links:
+            self._changes[_either_way(ends)] += 1
+            ended = LinkChanged(target, LinkState.ENDED)
+            self._queue.push(self._queue.now_us, self._brokers[source].bring, ended)
+        elif _either_way(ends) not in self._ending:
+            self._ending.add(_either_way(ends))
+            self._try_to_end(self._queue.now_us, (ends, self._changes[_either_way(ends)]))
+
+    def _try_to_end(self, now_us: int, argument: tuple[Ends, int]) -> None:
+        ends, change = argument
+        if change != self._changes[_either_way(ends)]:
+            return  # it has failed meanwhile
+        nodes = [(self._brokers[one], other) for one, other in (ends, ends[::-1])]
+        empty_us = max(node.links[other].empty_us for node, other in nodes)
+        if empty_us > now_us or any(node.owes(other) for node, other in nodes):
+            self._queue.push(max(empty_us, now_us + LOOK_US), self._try_to_end, argument)
+            return
+        self._take_down(ends)
+        for node, other in nodes:
+            node.bring(now_us, LinkChanged(other, LinkState.ENDED))
+
+    # --- what happens to them -----------------------------------------------------------------
+
+    def cut(self, now_us: int, ends: Ends) -> None:
+        """Break a link, until it is healed."""
+        key = _either_way(ends)
+        if not all(end in self._brokers for end in ends):
+            return  # one has left
+        is_wanted = ends[1] in self._brokers[ends[0]].links and key not in self._ending
+        self._cuts[key] = self._cuts.get(key, False) or is_wanted
+        self._sever(ends)
+
+    def heal(self, now_us: int, ends: Ends) -> None:
+        is_wanted = self._cuts.pop(_either_way(ends), False)
+        if is_wanted or self._is_lasting(ends):
+            self._come_up_at(now_us + DETECTION_US, ends)
+
+    def crash(self, broker: BrokerId, *, is_told: bool) -> None:
+        """A broker is gone, and with it what is in its links."""
+        for neighbour in list(self._brokers[broker].links):
+            is_ending = _either_way((broker, neighbour)) in self._ending
+            self._sever((broker, neighbour), is_told=is_told or is_ending)
+        self._drop_arrivals(broker, lambda input: True)
+
+    def restart(self, now_us: int, broker: BrokerId) -> None:
+        """A broker is back, and so are its lasting links, a little later."""
+        for neighbour in self.neighbours(broker):
+            self._come_up_at(now_us + DETECTION_US, (broker, neighbour))
+
+    def _is_lasting(self, ends: Ends) -> bool:
+        return ends[1] in self._lasting.get(ends[0], ())
+
+    def _sever(self, ends: Ends, *, is_told: bool = True) -> None:
+        noticed_us = self._queue.now_us + DETECTION_US
+        for source, target in self._take_down(ends):
+            if is_told:
+                change = LinkChanged(target, LinkState.FAILED)
+                self._queue.push(noticed_us, self._brokers[source].bring, change)
+            self._noticed_us[_either_way(ends)] = noticed_us
+
+    def _take_down(self, ends: Ends) -> list[Ends]:
+        """Drop a link and what is in it; from which ends it was there."""
+        self._changes[_either_way(ends)] += 1
+        self._ending.discard(_either_way(ends))
+        found = []
+        for source, target in (ends, ends[::-1]):
+            if self._brokers[source].disconnect(target):
+                self._drop_arrivals(target, partial(_is_from, source))
+                found.append((source, target))
+        return found
+
+    def _come_up_at(self, at_us: int, ends: Ends) -> None:
+        self._changes[_either_way(ends)] += 1
+        self._queue.push(at_us, self._come_up, (ends, self._changes[_either_way(ends)]))
+
+    def _come_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
+        """Both ends learn of it in one moment, so that nothing sent before is in the link."""
+        ends, change = argument
+        if change != self._changes[_either_way(ends)] or _either_way(ends) in self._cuts:
+            return  # it went down again meanwhile, or comes up later
+        if not all(end in self._brokers and self._brokers[end].running for end in ends):
+            return
+        left, right = (self._brokers[end] for end in ends)
+        if right.id in left.links:
+            return
+        self.connect(ends)
+        for source, target in (ends, ends[::-1]):
+            self._brokers[source].bring(now_us, LinkChanged(target, LinkState.UP))
+
+    def _say_missing(self, now_us: int, ends: Ends) -> None:
+        """Tell a broker that the link it asked for is not there, unless it has come meanwhile."""
+        source, target = ends
+        node = self._brokers.get(source)
+        if node is not None and target not in node.links:
+            node.bring(now_us, LinkChanged(target, LinkState.FAILED))
+
+    def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
+        receive = self._brokers[broker].receive
+        self._queue.drop(lambda action, argument: action == receive and doomed(argument))
+
+
+def _either_way(ends: Ends) -> Ends:
+    return min(ends, ends[::-1])
+
+
+def _is_from(neighbour: BrokerId, input: object) -> bool:
+    return isinstance(input, Received) and input.neighbour == neighbour
