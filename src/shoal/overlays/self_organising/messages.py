@@ -45,7 +45,7 @@ class Broadcast(Message, frozen=True):
 
 
 class Proposal(Message, frozen=True):
-    """Along a cycle, from the broker that proposes its new link to the one at that link's other end.
+    """Along a cycle, from the broker that proposes its new link to the link's other end.
 
     `vector` is what the brokers so far say that the cycle costs without each of its links.  A
     proposer that `is_full` has as many links as it may, and must lose one of the cycle's.
