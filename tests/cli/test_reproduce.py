@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli import main as cli
-from shoal.cli.reproducing import data as reproduce_data
+from shoal.experiments.relocation import data as study_data
 from shoal.experiments.relocation import grid as grids
 from shoal.experiments.relocation import runs
 from shoal.experiments.relocation.grid import SCALES, RunSpec, Scale
@@ -56,8 +56,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "grid", few)
     monkeypatch.setattr(runs, "grid", few)
     monkeypatch.setitem(SCALES, "small", scale)
-    monkeypatch.setattr(reproduce_data, "SYNTHETIC_STOCKS", 4)
-    monkeypatch.setattr(reproduce_data, "SYNTHETIC_DAYS", 100)
+    monkeypatch.setattr(study_data, "SYNTHETIC_STOCKS", 4)
+    monkeypatch.setattr(study_data, "SYNTHETIC_DAYS", 100)
 
 
 @pytest.mark.usefixtures("tiny", "spark")

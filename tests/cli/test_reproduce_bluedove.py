@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from shoal.cli import main as cli
-from shoal.experiments.bluedove.runs import Result, Run
+from shoal.experiments.bluedove.runs import ClusterRun, Result
+from shoal.experiments.studies.runs import write_summary
 from shoal.pipeline import session, tasks
 from shoal.pipeline.tasks import Outcome, Progress
 
@@ -25,15 +25,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs that are made, each at once and with the same figures."""
     names: list[str] = []
 
-    def make(self: Run) -> None:
+    def make(self: ClusterRun) -> None:
         names.append(self.name)
         keys = ("rate_per_s", "subscriptions", "added", "recovered", "recovery_s", "lost_share",
                 "slow_s_per_kill", "worst_s", "load_spread", "overhead_bytes_per_s",
                 "fallen", "fall_s")  # fmt: skip
         values = dict.fromkeys(keys, 1.0)
         result = Result(key=self.key, name=self.name, values=values, series={})
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_bytes(msgspec.json.encode(result))
+        write_summary(Path(self.file), result)
 
     def run_all(spark, runs, costs, show):  # type: ignore[no-untyped-def]
         for run in runs:
@@ -41,7 +40,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         show(Progress(len(runs), 1.0))
         return [Outcome(None, None) for _ in runs]
 
-    monkeypatch.setattr(Run, "__call__", make)
+    monkeypatch.setattr(ClusterRun, "__call__", make)
     monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())
     monkeypatch.setattr(tasks, "run_tasks", run_all)
     return names

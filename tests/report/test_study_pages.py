@@ -11,19 +11,19 @@ import pytest
 
 from shoal.report.plots import COLOURS, plot
 from shoal.report.study import (
-    Claim,
     Figure,
+    Finding,
     Group,
     Line,
-    Study,
     StudyError,
+    StudyReport,
     Table,
     count_verdicts,
     read_study,
 )
 from shoal.report.study_pages import markdown, page, write_pages
 
-LOAD = Claim(
+LOAD = Finding(
     id="load",
     section="Load",
     dataset="quotes",
@@ -48,7 +48,7 @@ FIGURE = Figure(
         Line(name="load100 & more", points=((1, 1.0), (16, 2.0), (63, 3.0))),
     ),
 )
-STUDY = Study(
+STUDY = StudyReport(
     title="A <study>",
     facts=("scale small", "quotes"),
     notes=("A note.",),

@@ -52,6 +52,12 @@ def build_underlay(section: scenario.Underlay, brokers: Sequence[BrokerRow], see
             )
 
 
+def check_matrix(path: Path, brokers: int) -> None:
+    """Read measured round trips once, before hours of work depend on them; raises as above."""
+    rows = [BrokerRow(broker=f"B{number}") for number in range(brokers)]
+    build_underlay(scenario.Matrix(path=str(path)), rows, seed=1)
+
+
 def coordinates(brokers: Sequence[BrokerRow]) -> dict[BrokerId, Coordinates]:
     """Where the brokers are; UnderlayError names one that the workload has no place for."""
     found = {}

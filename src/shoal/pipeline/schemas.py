@@ -11,6 +11,9 @@ Times are integer microseconds: `time_us` since 1970 UTC, all others in virtual 
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from shoal.broker.trace_tables import TRACE_TABLES
@@ -55,3 +58,8 @@ TRACES = {
     name: _table(", ".join(f"{column} {_WORDS[kind]}" for column, kind in columns.items()))
     for name, columns in TRACE_TABLES.items()
 }
+
+
+def arrow_schema(table: StructType) -> Any:
+    """The same table as Arrow has it."""
+    return to_arrow_schema(table)

@@ -15,12 +15,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from shoal.pipeline.java import find_java, java_home, launched_with, private_folder
 
+# What others call a session's type.
+Spark: TypeAlias = SparkSession
 # Local tables are small: more partitions would only be more tasks to start.
 LOCAL_SHUFFLE_PARTITIONS = 8
 # One projection per chunk of filters makes long plans, and nobody reads their text.

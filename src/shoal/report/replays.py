@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from shoal.model import BrokerId, ClientId
 from shoal.report import figures as show
 from shoal.report.inputs import ReportError
 from shoal.report.markup import Markup, join, tag
@@ -25,7 +26,14 @@ _UNKNOWN = "?"
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay cost: publications that brokers took in, each counted at every broker; ..."""
+    """What a replay cost.
+
+    messages        publications that brokers took in, each counted at every broker
+    seconds         from the first publication to the last
+    hops_mean       links between brokers that a delivery travelled; None when nobody knows
+    moves           of publishers, finished
+    delay_p50_us    from publishing to the subscriber having it; None where it is no forecast
+    """
 
     messages: int
     seconds: float
@@ -39,16 +47,23 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A publisher's first broker, and the one where it was in the end."""
+    """A publisher's first broker, and where it was in the end; None when nobody knows."""
 
-    publisher: str
-    first: str
-    predicted: str
-    measured: str | None
+    publisher: ClientId
+    first: BrokerId
+    predicted: BrokerId
+    measured: BrokerId | None
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """One replay; `predicted` and `measured` are missing where there is nothing to compare."""
+    """What a replay came to; predicted and measured are missing where there is nothing to compare.
+
+    judge      who says what is expected
+    controls   what brokers took in besides, about clients that moved; None when it is not known,
+               and then it is among the measured messages
+    unfinished what kept the replay from being whole, in words; what it says of the rest is so, but
+               nothing is predicted for it
+    """
 
     name: str
     system: str
@@ -109,16 +124,11 @@ class Cell(NamedTuple):
 def read_replay(path: Path) -> Replay:
     """The replay in a file; ReportError says what is wrong with it."""
     try:
-        return decode_replay(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=Replay)
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise ReportError(f"{path}: is no replay: {error}") from None
-
-
-def decode_replay(text: bytes) -> Replay:
-    """The replay in the text of a file; msgspec.DecodeError when it is none."""
-    return msgspec.json.decode(text, type=Replay)
 
 
 def cell(line: Line, replay: Replay) -> Cell:

@@ -2,8 +2,8 @@
 
 Whatever made the study decides what is in it; the pages only show it.
 
->>> claim = Claim(id="load", section="Load", dataset="quotes", claim="cuts load", paper="68 %",
-...               ours="71 %", verdict="met", reason="")
+>>> claim = Finding(id="load", section="Load", dataset="quotes", claim="cuts load", paper="68 %",
+...                 ours="71 %", verdict="met", reason="")
 >>> count_verdicts([claim, msgspec.structs.replace(claim, verdict="missed")])
 {'met': 1, 'missed': 1}
 >>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_own=True)])
@@ -27,7 +27,7 @@ class StudyError(ValueError):
     """A study file that is missing or misshapen; says which."""
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, what it says, what we have, and, where it was missed, why that may be.
 
     Beaten is better than the paper by more than the band, which `band` puts in words; `reading`
@@ -89,34 +89,34 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[str, ...], ...]
 
 
-class Study(msgspec.Struct, frozen=True, kw_only=True):
+class StudyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the pages show."""
 
     title: str
     facts: tuple[str, ...]
     notes: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[Finding, ...]
     tables: tuple[Table, ...]
     groups: tuple[Group, ...]
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path) -> StudyReport:
     """The study in a file; StudyError when it is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Study)
+        return msgspec.json.decode(path.read_bytes(), type=StudyReport)
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file; is this a study's folder?") from None
     except msgspec.DecodeError as error:
         raise StudyError(f"{path}: not a study: {error}") from None
 
 
-def count_verdicts(claims: Sequence[Claim]) -> Mapping[str, int]:
+def count_verdicts(claims: Sequence[Finding]) -> Mapping[str, int]:
     """How many claims have each verdict that occurs."""
     counts = Counter(claim.verdict for claim in claims)
     return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
 
-def score(claims: Sequence[Claim]) -> str:
+def score(claims: Sequence[Finding]) -> str:
     """How many claims of the paper, and apart from them aims of our own, have each verdict."""
     parts = []
     for is_own, whose in ((False, "of the paper's {} claims"), (True, "of our own {} aims")):
@@ -127,20 +127,20 @@ def score(claims: Sequence[Claim]) -> str:
     return "; ".join(parts)
 
 
-def datasets(claims: Sequence[Claim]) -> list[str]:
+def datasets(claims: Sequence[Finding]) -> list[str]:
     """The data sets that claims were judged on, in the order they come."""
     return list(dict.fromkeys(claim.dataset for claim in claims))
 
 
-def sections(claims: Sequence[Claim]) -> Mapping[str, list[list[Claim]]]:
+def sections(claims: Sequence[Finding]) -> Mapping[str, list[list[Finding]]]:
     """What each claim came to on every data set, by section, all in the order they come."""
-    found: dict[str, dict[str, list[Claim]]] = {}
+    found: dict[str, dict[str, list[Finding]]] = {}
     for claim in claims:
         found.setdefault(claim.section, {}).setdefault(claim.id, []).append(claim)
     return {section: list(by_id.values()) for section, by_id in found.items()}
 
 
-def reason(claims: Sequence[Claim]) -> str:
+def reason(claims: Sequence[Finding]) -> str:
     """How a claim was read, and why it was missed, once, whatever the data set."""
     readings = (f"Read as: {claim.reading}." for claim in claims if claim.reading)
     reasons = (claim.reason for claim in claims if claim.reason)

@@ -16,9 +16,9 @@ from pathlib import Path
 from shoal.report.markup import Markup, join, tag
 from shoal.report.plots import plot
 from shoal.report.study import (
-    Claim,
     Figure,
-    Study,
+    Finding,
+    StudyReport,
     Table,
     datasets,
     reason,
@@ -29,7 +29,7 @@ from shoal.report.study import (
 COLUMNS = ("Claim", "The paper", "Met within")
 
 
-def write_pages(folder: Path, study: Study) -> None:
+def write_pages(folder: Path, study: StudyReport) -> None:
     """Write `RESULTS.md`, `index.html` and `figures/` into a folder; what was there goes."""
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def write_pages(folder: Path, study: Study) -> None:
     (folder / "index.html").write_text(page(study), encoding="utf-8")
 
 
-def _figures(study: Study) -> Iterator[Figure]:
+def _figures(study: StudyReport) -> Iterator[Figure]:
     for group in study.groups:
         yield from group.figures
 
@@ -50,7 +50,7 @@ def _figures(study: Study) -> Iterator[Figure]:
 # --- Markdown -------------------------------------------------------------------------------------
 
 
-def markdown(study: Study) -> str:
+def markdown(study: StudyReport) -> str:
     """The study as Markdown: claims, tables, and links to the figures."""
     lines = [f"# {study.title}", "", " · ".join(study.facts), "", _score(study), ""]
     for note in study.notes:
@@ -71,13 +71,13 @@ def markdown(study: Study) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headings(claims: Sequence[Claim]) -> list[str]:
+def _headings(claims: Sequence[Finding]) -> list[str]:
     """One column per data set; a single one needs no name."""
     names = datasets(claims)
     return ["Ours"] if len(names) == 1 else [f"Ours, {name}" for name in names]
 
 
-def _claim_cells(found: Sequence[Claim], names: Sequence[str]) -> tuple[str, ...]:
+def _claim_cells(found: Sequence[Finding], names: Sequence[str]) -> tuple[str, ...]:
     ours = {one.dataset: f"**{one.verdict}** {one.ours}".rstrip() for one in found}
     cells = (ours.get(name, "") for name in names)
     return (found[0].claim, found[0].paper, found[0].band, *cells, reason(found))
@@ -92,7 +92,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _score(study: Study) -> str:
+def _score(study: StudyReport) -> str:
     text = score(study.claims)
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -100,7 +100,7 @@ def _score(study: Study) -> str:
 # --- HTML -----------------------------------------------------------------------------------------
 
 
-def page(study: Study) -> str:
+def page(study: StudyReport) -> str:
     """The whole page."""
     body = join(
         tag("header",
@@ -109,13 +109,13 @@ def page(study: Study) -> str:
             tag("p", tag("b", _score(study)), class_="headline"),
             [tag("p", note, class_="note") for note in study.notes],
             tag("nav",
-                tag("a", "Claim by claim", href="#claims"),
+                tag("a", "Finding by claim", href="#claims"),
                 [tag("a", table.title, href=f"#table-{number}")
                  for number, table in enumerate(study.tables)],
                 [tag("a", group.title, href=f"#group-{number}")
                  for number, group in enumerate(study.groups)])),
         tag("main",
-            tag("section", tag("h2", "Claim by claim"), _claims(study), id_="claims"),
+            tag("section", tag("h2", "Finding by claim"), _claims(study), id_="claims"),
             [_table(number, table) for number, table in enumerate(study.tables)],
             [
                 tag("section",
@@ -142,7 +142,7 @@ def _style(name: str) -> Markup:
     return Markup((resources.files("shoal.report") / name).read_text(encoding="utf-8"))
 
 
-def _claims(study: Study) -> Markup:
+def _claims(study: StudyReport) -> Markup:
     columns = (*COLUMNS, *_headings(study.claims))
     head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in columns]))
     names = datasets(study.claims)
@@ -157,7 +157,7 @@ def _claims(study: Study) -> Markup:
     return tag("div", tag("table", head, bodies, class_="claims"), class_="wide")
 
 
-def _claim(found: Sequence[Claim], names: Sequence[str]) -> Markup:
+def _claim(found: Sequence[Finding], names: Sequence[str]) -> Markup:
     why = reason(found)
     by_name = {one.dataset: one for one in found}
     row = tag(
@@ -176,7 +176,7 @@ def _claim(found: Sequence[Claim], names: Sequence[str]) -> Markup:
     )
 
 
-def _verdict(one: Claim) -> Markup:
+def _verdict(one: Finding) -> Markup:
     badge = tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")
     # A number stays in one line with its unit or name.
     unbroken = r"(?<=\d) (?=%|s\b|ms\b|bytes\b)|(?<=X) (?==)|(?<==) (?=\d)"

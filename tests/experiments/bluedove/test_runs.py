@@ -33,16 +33,17 @@ from shoal.experiments.bluedove.grid import (
     rate_name,
     reports_name,
 )
+from shoal.experiments.bluedove.page import conclude
 from shoal.experiments.bluedove.runs import (
+    ClusterRun,
     Kind,
     Result,
-    Run,
+    cluster_run,
     fall_s,
     improvement_ms,
     recovery_s,
     response_series,
 )
-from shoal.experiments.bluedove.study import write_study
 from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
 from shoal.experiments.bluedove.workload import (
     ATTRIBUTES,
@@ -51,6 +52,8 @@ from shoal.experiments.bluedove.workload import (
     Workload,
     save_points,
 )
+from shoal.experiments.studies.runs import write_summary
+from shoal.experiments.studies.study import write_conclusion
 from shoal.matching.segments import Dimension
 from shoal.matching.semantics import matches
 from shoal.overlays.bluedove.forwarding import Policy
@@ -62,9 +65,9 @@ from shoal.report.study_pages import write_pages
 TINY = Setting(matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2)
 
 
-def run(folder: Path, kind: Kind, **options: object) -> Run:
+def run(folder: Path, kind: Kind, **options: object) -> ClusterRun:
     setting = msgspec.structs.replace(TINY, **options)  # type: ignore[arg-type]
-    return Run(name="tiny", kind=kind, setting=setting, messages=20, cost=1, folder=str(folder))
+    return cluster_run("tiny", kind, setting, messages=20, cost=1, folder=str(folder))
 
 
 @pytest.fixture
@@ -143,12 +146,12 @@ def test_a_run_is_made_once_and_repeats_to_the_digit(tmp_path: Path) -> None:
     made = run(tmp_path, "rate")
     assert not made.is_done
     made()
-    first = made.result
+    first = made.summary
     assert first is not None
     assert first.values["rate_per_s"] > 0
     again = run(tmp_path / "again", "rate")
     again()
-    assert again.result == first
+    assert again.summary == first
     assert not run(tmp_path, "rate", seed=2).is_done
 
 
@@ -156,9 +159,9 @@ def test_a_run_is_made_once_and_repeats_to_the_digit(tmp_path: Path) -> None:
 def test_matchers_are_missed_and_nothing_is_lost(tmp_path: Path) -> None:
     faults = run(tmp_path, "faults", matchers=8)
     faults()
-    assert faults.result is not None
-    assert faults.result.values["lost_share"] == 0
-    assert faults.result.values["missed"] == faults.result.values["killed"] == 1
+    assert faults.summary is not None
+    assert faults.summary.values["lost_share"] == 0
+    assert faults.summary.values["missed"] == faults.summary.values["killed"] == 1
 
 
 def test_workloads_are_skewed_as_asked() -> None:
@@ -201,14 +204,16 @@ def test_responses_fall_after_a_matcher_was_added(
         monkeypatch.setattr(runs, name, value)
     made = run(tmp_path, "elasticity", spares=2, slowdown=10, search_ns=600_000)
     made()
-    assert made.result is not None
-    assert made.result.values["added"] >= 1
-    assert made.result.values["lost"] == 0
+    assert made.summary is not None
+    assert made.summary.values["added"] >= 1
+    assert made.summary.values["lost"] == 0
 
 
 @pytest.mark.parametrize("name", SCALES)
 def test_the_grid_has_every_run_once(name: str, tmp_path: Path) -> None:
-    data = [DataFile("flights", tmp_path / "f.npz"), DataFile("positions", tmp_path / "p.npz")]
+    data = [DataFile(name, tmp_path / f"{name}.npz") for name in ("flights", "positions")]
+    for one in data:
+        save_points(one.file, Points(("x",), np.array([[1.0], [2.0]])))
     names = [made.name for made in grid(SCALES[name], tmp_path, 1, data)]
     assert len(names) == len(set(names))
     assert {rate_name(system, 20) for system in SYSTEMS} <= set(names)
@@ -365,12 +370,11 @@ def test_subscriptions_lie_as_they_are_drawn(drawing: Drawing) -> None:
 def test_the_study_becomes_pages(tmp_path: Path) -> None:
     made = grid(SCALES["small"], tmp_path / "runs", 1)
     for one in made[:3]:
-        one.file.parent.mkdir(parents=True, exist_ok=True)
         result = Result(
             key=one.key, name=one.name, values={"rate_per_s": 5.0}, series={"below": [(0.0, 1.0)]}
         )
-        one.file.write_bytes(msgspec.json.encode(result))
-    write_study(tmp_path, made, SCALES["small"], ["flights"])
+        write_summary(Path(one.file), result)
+    write_conclusion(tmp_path, conclude(made, SCALES["small"], ["flights"]))
     write_pages(tmp_path, read_study(tmp_path / "study.json"))
     text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
     assert "not run" in text

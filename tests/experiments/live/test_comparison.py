@@ -13,12 +13,13 @@ import pytest
 
 from shoal.experiments.live import admission
 from shoal.experiments.live.admission import Admission
-from shoal.experiments.live.comparison import Comparison, compare, predict
+from shoal.experiments.live.comparison import compare, predict
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.live.networks import running, scenario_network
 from shoal.experiments.live.replay import ReplayError
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario, parse_scenario
+from shoal.report.replays import Replay
 from tests.cli.test_replay import EVENTS, make_workload
 from tests.experiments.test_run_files import event, write_workload
 
@@ -33,10 +34,10 @@ def of(path: Path, **changed: Any) -> tuple[Scenario, Workload]:
     return parse_scenario(data | changed), read_workload(path)
 
 
-def replayed(folder: Path, path: Path, **changed: Any) -> Comparison:
+def replayed(folder: Path, path: Path, **changed: Any) -> Replay:
     scenario, workload = of(path, **changed)
 
-    async def run() -> Comparison:
+    async def run() -> Replay:
         async with running(scenario, workload, folder) as network:
             expected = expected_by_filters(workload, path)
             return await compare(workload, network, expected, "the filters", name="n")
@@ -61,7 +62,7 @@ def test_who_does_not_get_in_is_left_out_and_the_rest_is_replayed(
     path = make_workload(tmp_path / "workload")
     scenario, workload = of(path, system="tree")
 
-    async def run() -> Comparison:
+    async def run() -> Replay:
         async with running(scenario, workload, tmp_path / "live") as network:
             with socket.create_server(("127.0.0.1", 0)) as nobody:
                 closed = f"127.0.0.1:{nobody.getsockname()[1]}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.experiments.claims import Band, judge_claims
 from shoal.experiments.relocation.claims import CLAIMS
 from shoal.experiments.relocation.evidence import Evidence
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, SPREADS
 from shoal.experiments.relocation.results import Results
+from shoal.experiments.studies.claims import Band, judge_claims
 from tests.experiments.relocation.judges.evidence import evidence
 from tests.experiments.relocation.summaries import spec, summary
 

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD
-from shoal.experiments.relocation.results import TABLES, Results, Where, write_tables
+from shoal.experiments.relocation.results import TABLES, Results, Where, tables_of
 from shoal.experiments.relocation.summary import Migration, Moment
+from shoal.experiments.studies.study import write_tables
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
 
 WHERE = Where("quotes", "wide", "clustered")
@@ -44,7 +45,7 @@ def test_every_table_is_written(tmp_path: Path) -> None:
     moment = Moment(since_us=0, message_rate_per_s=1.0, overhead=0.0, delay_us=None, hops=None)
     move = Migration(publisher="P", source="A", target="B", path_hops=2, wait_us=9)
     rows = {"timeline": (moment,), "selections": (selection("P", "A", "B"),), "migrations": (move,)}
-    write_tables([*RUNS, summary(spec(DELAY), rows)], tmp_path / "tables")
+    write_tables(tmp_path / "tables", tables_of([*RUNS, summary(spec(DELAY), rows)]))
     found = {name: pq.read_table(tmp_path / "tables" / f"{name}.parquet") for name in TABLES}
     assert {name: len(table) for name, table in found.items()} == {
         "metrics": 6, "timeline": 1, "selections": 1, "migrations": 1, "stands": 1,
@@ -59,5 +60,5 @@ def test_every_table_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_nothing_have_their_columns(name: str, tmp_path: Path) -> None:
-    write_tables([], tmp_path)
+    write_tables(tmp_path, tables_of([]))
     assert pq.read_table(tmp_path / f"{name}.parquet").column_names == list(TABLES[name])

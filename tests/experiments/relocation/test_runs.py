@@ -21,6 +21,7 @@ from shoal.experiments.relocation.grid import (
 )
 from shoal.experiments.relocation.runs import StudyRun, parameters_of, scenario_of, study_run
 from shoal.experiments.scenario import BalancedTree, Constant, Geography, Matrix
+from shoal.experiments.studies import runs as kernel
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import write_workload
 
@@ -97,7 +98,7 @@ def test_a_run_of_something_else_is_not_done(
     assert not task(tiny(), tmp_path, {"workloads": "two"}).is_done
     longer = msgspec.structs.replace(tiny(), duration_us=31_000_000)
     assert not task(longer, tmp_path, {"workloads": "one"}).is_done
-    monkeypatch.setattr(runs, "version", lambda package: "another")
+    monkeypatch.setattr(kernel, "version", lambda package: "another")
     assert not task(tiny(), tmp_path, {"workloads": "one"}).is_done
 
 
@@ -112,7 +113,7 @@ def test_a_probe_puts_the_publisher_elsewhere(tmp_path: Path) -> None:
     tiny_workload(tmp_path / "workloads")
     stands = []
     for probe in (0, 1):
-        summary = task(tiny(study="probe", probe=probe), tmp_path).simulate()
+        summary = task(tiny(study="probe", probe=probe), tmp_path).measure()
         stands.append(summary.stands["P"])
     assert [stand.broker for stand in stands] == ["B3", "B4"]
     assert [stand.deliveries for stand in stands] == [48, 48]

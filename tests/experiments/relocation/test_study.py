@@ -11,11 +11,13 @@ from shoal.experiments.relocation.claims import CLAIMS
 from shoal.experiments.relocation.evidence import Evidence
 from shoal.experiments.relocation.figures import LOOKS, figure_groups
 from shoal.experiments.relocation.grid import BASELINE, EVERY_WEIGHT, LOAD, POP, SCALES
+from shoal.experiments.relocation.page import conclude, regret_table
 from shoal.experiments.relocation.regret import Regrets
 from shoal.experiments.relocation.results import Results, Where
-from shoal.experiments.relocation.runs import study_run, write_summary
-from shoal.experiments.relocation.study import regret_table, write_study
-from shoal.report.study import read_study
+from shoal.experiments.relocation.runs import study_run
+from shoal.experiments.studies.runs import write_summary
+from shoal.experiments.studies.study import write_conclusion
+from shoal.report.study import Line, read_study
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
 
 WHERE = Where("quotes", "wide", "clustered")
@@ -23,7 +25,7 @@ WHERE = Where("quotes", "wide", "clustered")
 
 def test_every_figure_of_the_paper_is_drawn() -> None:
     groups = figure_groups(Evidence(Results([]), "quotes", [], []))
-    ids = [figure["id"] for group in groups for figure in group["figures"]]
+    ids = [figure.id for group in groups for figure in group.figures]
     assert len(ids) == len(set(ids))
     wanted = {f"quotes-{number}{letter}" for number in (5, 6) for letter in "abcdefgh"}
     assert wanted <= set(ids)
@@ -32,11 +34,11 @@ def test_every_figure_of_the_paper_is_drawn() -> None:
 def test_what_was_not_run_is_left_out_of_figures() -> None:
     runs = [summary(spec(BASELINE, 4), message_rate_per_s=5.0)]
     runs += [summary(spec(LOAD, spread), message_rate_per_s=1.0) for spread in (4, 16)]
-    figures = figure_groups(Evidence(Results(runs), "quotes", [], []))[0]["figures"]
-    assert figures[0]["lines"] == [
-        {"name": "baseline", "points": [[4, 5.0]], "look": LOOKS["baseline"]},
-        {"name": "load100", "points": [[4, 1.0], [16, 1.0]], "look": LOOKS["load100"]},
-    ]
+    figures = figure_groups(Evidence(Results(runs), "quotes", [], []))[0].figures
+    assert figures[0].lines == (
+        Line(name="baseline", points=((4, 5.0),), look=LOOKS["baseline"]),
+        Line(name="load100", points=((4, 1.0), (16, 1.0)), look=LOOKS["load100"]),
+    )
 
 
 def test_every_setting_has_a_look_of_its_own() -> None:
@@ -50,9 +52,9 @@ def test_regrets_in_one_row_per_setting() -> None:
                 best_taken=0.25)
         for figure in ("traced_load", "load", "traced_delay", "delay")
     ]  # fmt: skip
-    (row,) = regret_table(rows)["rows"]
+    (row,) = regret_table(rows).rows
     both = ["1.0 %", "50 %", "25 %"]
-    assert row == ["quotes", "clustered", "pop", "9", *both, *both]
+    assert row == ("quotes", "clustered", "pop", "9", *both, *both)
 
 
 def test_a_study_is_written_from_files_of_runs(tmp_path: Path) -> None:
@@ -71,7 +73,8 @@ def test_a_study_is_written_from_files_of_runs(tmp_path: Path) -> None:
         tasks.append(task)
         write_summary(Path(task.file), msgspec.structs.replace(one, key=task.key))
     tasks.append(study_run(spec(LOAD), tmp_path, tmp_path / "runs", {}, None, 1))
-    findings = write_study(tmp_path, tasks, SCALES["small"], ["quotes of nobody"])
+    conclusion = conclude(tasks, SCALES["small"], ["quotes of nobody"])
+    findings = write_conclusion(tmp_path, conclusion)
     study = read_study(tmp_path / "study.json")
     assert len(findings) == len(study.claims) == len(CLAIMS)
     assert "3 simulated networks" in " ".join(study.facts)

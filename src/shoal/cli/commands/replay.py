@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
     from shoal.experiments.live.replay import Credentials
     from shoal.experiments.run_files import Workload
+    from shoal.report.replays import Replay
     from shoal.runtime.network_file import Network
 
 MAX_SPEED = 1_000_000
@@ -90,23 +91,22 @@ def replay(
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
     from shoal.experiments.live.replay import Credentials, ReplayError
-    from shoal.report.replays import decode_replay, problems, proof
+    from shoal.report.replays import problems, proof
     from shoal.runtime.serving import StoppedError
 
     network = read_network(network_file)
     name = network.system if out is None else out.stem
     try:
         events = Events(workload, truth, speed, seconds)
-        text = _compare(events, network, name, Credentials(username, password))
+        result = _compare(events, network, name, Credentials(username, password))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_bytes(text)
+            out.write_bytes(msgspec.json.encode(result))
     except StoppedError:
         print("stopped", file=sys.stderr)
         raise typer.Exit(STOPPED_EXIT_CODE) from None
     except (ClientError, OSError, ReplayError, UnrestError, ValueError) as error:
         raise UserError(str(error)) from error
-    result = decode_replay(text)
     console = Console()
     show_replays(console, [result])
     console.print(proof([result]), highlight=False, soft_wrap=True)
@@ -114,8 +114,8 @@ def replay(
         raise typer.Exit(1)
 
 
-def _compare(events: Events, network: Network, name: str, credentials: Credentials) -> bytes:
-    """Replay, and predict the same, with bars that show how far it is: JSON for the report."""
+def _compare(events: Events, network: Network, name: str, credentials: Credentials) -> Replay:
+    """Replay, and predict the same, with bars that show how far it is."""
     from shoal.cli.support.steps import Steps
     from shoal.experiments.live.comparison import compare
     from shoal.runtime.serving import run_or_stop
@@ -126,7 +126,7 @@ def _compare(events: Events, network: Network, name: str, credentials: Credentia
             expected, judge = events.expected(workload)
             step.result = f"{len(workload.events):,} events, {len(expected):,} deliveries"
         with steps.step("replay", bars=["replay"]) as step:
-            comparison = run_or_stop(
+            return run_or_stop(
                 lambda: compare(
                     workload,
                     network,
@@ -137,4 +137,3 @@ def _compare(events: Events, network: Network, name: str, credentials: Credentia
                     progress=lambda what, share: step.show_share(0, share, what),
                 )
             )
-    return msgspec.json.encode(comparison)

@@ -1,7 +1,8 @@
 """`shoal reproduce`: repeat a paper's evaluation, and say claim by claim where we stand.
 
-The runs of the study are independent of each other: Spark carries them to whatever cores there
-are.  Each leaves a file when it is done, so an interrupted study goes on where it was.
+The studies are in `experiments/studies/registry.py`; each says what it can be told and what is to
+be done.  Its runs are independent of each other: Spark carries them to whatever cores there are.
+Each leaves a file when it is done, so an interrupted study goes on where it was.
 """
 
 from __future__ import annotations
@@ -10,26 +11,29 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from shoal.cli.reproducing.data import DataSet, data_sets, prepare
-from shoal.cli.reproducing.points import PointSet, point_sets, prepare_points
-from shoal.cli.support.errors import UserError
+from shoal.cli.support.declared_options import declared_options, given, with_declared
+from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.spark import LOCAL_MASTER, LOCAL_MEMORY, MasterOption, MemoryOption
 from shoal.cli.support.steps import Step, Steps
+from shoal.experiments.studies.registry import STUDIES
+from shoal.experiments.studies.study import ScaleName
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from shoal.experiments.claims import Finding
-    from shoal.experiments.relocation.grid import Scale
-    from shoal.experiments.relocation.runs import Task
+    from shoal.experiments.studies.runs import Task
+    from shoal.experiments.studies.study import Plan
+    from shoal.pipeline.session import Spark
     from shoal.pipeline.tasks import Progress
+    from shoal.report.study import Finding
+
+    Paper: TypeAlias = str
+else:
+    Paper = Literal[tuple(STUDIES)]
 
 NOTES = "what-is-here.txt"
 NOTES_TEXT = """\
@@ -42,80 +46,64 @@ tables/        Parquet: metrics (a row per run and metric) and what the figures 
 runs/          a file per run
 workloads/     what the runs read
 """
-# What shells expect of a command that was interrupted.
-INTERRUPTED = 130
 # How often a terminal-less user hears how far it is.
 REPORT_EVERY_S = 30.0
 
 
-def reproduce(
+OPTIONS = declared_options({name: study.options for name, study in STUDIES.items()})
+
+
+def _reproduce(
+    context: typer.Context,
+    *,
     paper: Annotated[
-        Literal["relocation", "bluedove"],
+        Paper,
         typer.Argument(help="Which paper's evaluation to repeat."),
     ],
-    quotes: Annotated[
-        Path | None, typer.Option(help="Real stock quotes, as `shoal ingest quotes` reads them.")
-    ] = None,
-    flights: Annotated[
-        bool, typer.Option("--flights", help="Run on the flights of 2013, too.")
-    ] = False,
-    positions: Annotated[
-        Path | None,
-        typer.Option(
-            help="Real aircraft positions (latitude, longitude, altitude, groundspeed), for "
-            "bluedove: Parquet or CSV."
-        ),
-    ] = None,
+    data: dict[str, Any],
     scale: Annotated[
-        Literal["small", "paper"], typer.Option(help="A part of the grid, or the paper's sizes.")
+        ScaleName, typer.Option(help="A part of the grid, or the paper's sizes.")
     ] = "small",
     out: Annotated[Path, typer.Option(help="The folder for results; it can be continued.")] = Path(
         "reproduction"
     ),
-    rtt: Annotated[
-        Path | None,
-        typer.Option(
-            help="Measured round trips (src, dst, rtt_ms); without, latency is geography."
-        ),
-    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
-    """Repeat a paper's evaluation, and say claim by claim where we stand.
-
-    `relocation`: POP and GRAPE on networks of 63 and 127 brokers.  The data are quotes, flights,
-    or both; without either, quotes that nobody ever traded.  `bluedove`: dispatchers and matchers
-    under synthetic load; with --flights and --positions under that of real data, too.
-
-    On a cluster all nodes must see the folder.  RESULTS.md and index.html have a row per claim, met
-    or missed.
-    """
     from pyspark.errors import PySparkException
 
-    from shoal.experiments.relocation.grid import SCALES
     from shoal.pipeline.java import JavaNotFoundError
 
+    study = STUDIES[paper]
+    own = study.options.__struct_fields__
+    for name in given(context, OPTIONS):
+        if name not in own:
+            raise UserError(f"--{name} is not for {paper}; see `shoal reproduce --help`")
     try:
-        _check_options(paper, quotes, positions, rtt)
-        chosen = data_sets(quotes, flights=flights, seed=seed)
-        given = point_sets(positions, flights=flights)
-        _check_round_trips(rtt)
+        options = study.options(**{name: data[name] for name in own})
+        plan = study.plan(options, scale, out.resolve(), seed)
         _claim(out, paper)
         with Steps() as steps:
-            if paper == "bluedove":
-                findings = _run_bluedove(steps, out, given, scale, seed, master, memory)
-            else:
-                findings = _run(steps, out, chosen, SCALES[scale], rtt, seed, master, memory)
+            findings = _carry_out(steps, plan, out.resolve(), master, memory)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on with what is missing")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(STOPPED_EXIT_CODE) from None
     except (JavaNotFoundError, OSError, ValueError) as error:
         raise UserError(str(error)) from error
     except PySparkException as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"Spark could not do this: {reason}") from error
     _print(findings, out)
+
+
+_reproduce.__doc__ = "\n\n".join([
+    "Repeat a paper's evaluation, and say claim by claim where we stand.",
+    *(f"`{name}`: {study.summary}" for name, study in STUDIES.items()),
+    "On a cluster all nodes must see the folder.  RESULTS.md and index.html have a row per claim, "
+    "met or missed.",
+])  # fmt: skip
+reproduce = with_declared(_reproduce, "data", OPTIONS)
 
 
 def _claim(out: Path, paper: str) -> None:
@@ -129,98 +117,29 @@ def _claim(out: Path, paper: str) -> None:
     notes.write_text(NOTES_TEXT.format(paper=paper), encoding="utf-8")
 
 
-def _check_options(
-    paper: str, quotes: Path | None, positions: Path | None, rtt: Path | None
-) -> None:
-    """UserError for data that the other paper's evaluation reads."""
-    foreign = {"--positions": positions}
-    if paper == "bluedove":
-        foreign = {"--quotes": quotes, "--rtt": rtt}
-    for option, value in foreign.items():
-        if value is not None:
-            raise UserError(f"{option} is not for {paper}; see `shoal reproduce --help`")
-
-
-def _check_round_trips(rtt: Path | None) -> None:
-    """Read the matrix once before hours of work depend on it."""
-    if rtt is None:
-        return
-    from shoal.experiments.relocation.grid import BROKERS
-    from shoal.experiments.run_files import BrokerRow
-    from shoal.experiments.scenario import Matrix
-    from shoal.experiments.underlays import build_underlay
-
-    brokers = [BrokerRow(broker=f"B{number}") for number in range(BROKERS["wide"])]
-    build_underlay(Matrix(path=str(rtt)), brokers, seed=1)
-
-
-def _run(
-    steps: Steps,
-    out: Path,
-    chosen: Sequence[DataSet],
-    scale: Scale,
-    rtt: Path | None,
-    seed: int,
-    master: str,
-    memory: str,
-) -> list[Finding]:
-    from shoal.experiments.relocation.networks import network_runs
-    from shoal.experiments.relocation.runs import study_runs
-    from shoal.pipeline.session import spark_session
-
-    root = out.resolve()
-    runs = root / "runs"
-    with ExitStack() as stack:
-        with steps.step("start Spark"):
-            spark = stack.enter_context(
-                spark_session("shoal reproduce", master=master, memory=memory)
-            )
-        tasks: list[Task] = [*network_runs(scale, runs, seed)]
-        for data in chosen:
-            with steps.step(f"workloads of {data.name}") as step:
-                made = prepare(spark, data, scale, root / "workloads", rtt is None, seed)
-                step.result = made.description
-            tasks += study_runs(data.name, scale, made.folder, runs, made.inputs, rtt, seed)
-        _simulate(steps, spark, tasks)
-    with steps.step("tables, claims and figures"):
-        latency = "great circles between airports" if rtt is None else f"round trips of {rtt.name}"
-        return _write(root, tasks, scale, [*(data.description for data in chosen), latency])
-
-
-def _run_bluedove(
-    steps: Steps,
-    out: Path,
-    given: Sequence[PointSet],
-    scale: str,
-    seed: int,
-    master: str,
-    memory: str,
-) -> list[Finding]:
-    from shoal.experiments.bluedove.grid import SCALES, grid
-    from shoal.experiments.bluedove.study import write_study
+def _carry_out(steps: Steps, plan: Plan, root: Path, master: str, memory: str) -> Sequence[Finding]:
+    from shoal.experiments.studies.study import write_conclusion
     from shoal.pipeline.session import spark_session
     from shoal.report.study import read_study
     from shoal.report.study_pages import write_pages
 
-    root = out.resolve()
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
                 spark_session("shoal reproduce", master=master, memory=memory)
             )
-        data = []
-        for each in given:
-            with steps.step(f"numbers of {each.name}"):
-                data.append(prepare_points(spark, each, root / "workloads"))
-        runs = grid(SCALES[scale], root / "runs", seed, data)
+        for source in plan.sources:
+            with steps.step(source.title) as step:
+                step.result = source.make(spark)
+        runs = plan.runs()
         _simulate(steps, spark, runs)
-    with steps.step("claims and figures"):
-        findings = write_study(root, runs, SCALES[scale], [each.name for each in data])
+    with steps.step("tables, claims and figures"):
+        findings = write_conclusion(root, plan.conclude(runs))
         write_pages(root, read_study(root / "study.json"))
     return findings
 
 
-def _simulate(steps: Steps, spark: SparkSession, tasks: Sequence[Task]) -> None:
+def _simulate(steps: Steps, spark: Spark, tasks: Sequence[Task]) -> None:
     """Make the runs that are not there yet, the long ones first."""
     from shoal.pipeline.tasks import run_tasks
 
@@ -259,27 +178,14 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _write(
-    root: Path, tasks: Sequence[Task], scale: Scale, sources: Sequence[str]
-) -> list[Finding]:
-    """Everything that comes of the runs' summaries."""
-    from shoal.experiments.relocation.study import write_study
-    from shoal.report.study import read_study
-    from shoal.report.study_pages import write_pages
-
-    findings = write_study(root, tasks, scale, sources)
-    write_pages(root, read_study(root / "study.json"))
-    return findings
-
-
 def _print(findings: Sequence[Finding], out: Path) -> None:
     """How many claims stand, those that do not, and where all of them are."""
-    from shoal.report.study import Claim, score
+    from shoal.report.study import score
 
     console = Console(highlight=False)
     for dataset in dict.fromkeys(one.dataset for one in findings):
-        some = [msgspec.to_builtins(one) for one in findings if one.dataset == dataset]
-        console.print(f"{dataset}: {score(msgspec.convert(some, list[Claim]))}")
+        some = [one for one in findings if one.dataset == dataset]
+        console.print(f"{dataset}: {score(some)}")
     missed = [one for one in findings if one.verdict == "missed"]
     if missed:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

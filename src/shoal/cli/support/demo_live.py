@@ -69,11 +69,10 @@ def prepare_live(
 
 def replay_live(steps: Steps, out: Path, seed: int, topology: dict[str, Any]) -> list[Replay]:
     """Replay what `prepare_live` made through live brokers, a network after the other."""
-    from shoal.experiments.live.comparison import Comparison, compare
+    from shoal.experiments.live.comparison import compare
     from shoal.experiments.live.judge import expected_by_truth
     from shoal.experiments.live.networks import running
     from shoal.experiments.run_files import read_workload
-    from shoal.report.replays import decode_replay
     from shoal.runtime.serving import run_or_stop
 
     path = out / "workload"
@@ -83,7 +82,7 @@ def replay_live(steps: Steps, out: Path, seed: int, topology: dict[str, Any]) ->
     for name in RUNS:
         with steps.step(f"{len(workload.brokers)} live brokers: {name}", bars=["starting"]) as step:
 
-            async def replay(name: str = name, step: Step = step) -> Comparison:
+            async def replay(name: str = name, step: Step = step) -> Replay:
                 scenario = live_scenario(name, path, seed, topology)
                 async with running(scenario, workload, out / name) as network:
                     return await compare(
@@ -95,8 +94,8 @@ def replay_live(steps: Steps, out: Path, seed: int, topology: dict[str, Any]) ->
                         progress=lambda what, share: step.show_share(0, share, what),
                     )
 
-            text = msgspec.json.encode(run_or_stop(replay))
-            (out / f"{name}.json").write_bytes(text)
-            replays.append(decode_replay(text))
-            step.result = f"{replays[-1].delivered:,} delivered"
+            found = run_or_stop(replay)
+            (out / f"{name}.json").write_bytes(msgspec.json.encode(found))
+            replays.append(found)
+            step.result = f"{found.delivered:,} delivered"
     return replays

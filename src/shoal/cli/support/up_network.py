@@ -6,15 +6,20 @@ command are made of that.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import typer
 
+from shoal.cli.support.declared_options import (
+    DeclaredOption,
+    declared_options,
+    given,
+    with_declared,
+)
 from shoal.cli.support.errors import UserError
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import MAX_BROKERS, Layout, Size
@@ -25,66 +30,15 @@ if TYPE_CHECKING:
 SHORT = {"brokers": "-n"}
 
 
-class SizeOption(NamedTuple):
-    """One field of some systems' sizes."""
-
-    kind: type
-    meta: msgspec.Meta
-    default: Any
-    systems: Sequence[str]
-
-    @property
-    def is_repeatable(self) -> bool:
-        return get_origin(self.kind) is tuple
-
-
 @cache
-def size_options() -> dict[str, SizeOption]:
-    """What there is to say of a network's size, by field; one name means one thing."""
-    found: dict[str, SizeOption] = {}
-    for name, system in SYSTEMS.items():
-        hints = get_type_hints(system.size, include_extras=True)
-        for field in msgspec.structs.fields(system.size):
-            kind, meta = get_args(hints[field.name])
-            former = found.get(field.name)
-            systems = [*(former.systems if former is not None else ()), name]
-            found[field.name] = SizeOption(kind, meta, field.default, systems)
-    return found
+def size_options() -> dict[str, DeclaredOption]:
+    """What there is to say of a network's size, by field."""
+    return declared_options({name: system.size for name, system in SYSTEMS.items()})
 
 
 def with_size_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each of `size_options` in the place of `sizes`."""
-    options = size_options()
-    own = inspect.signature(command, eval_str=True)
-
-    def run(**values: Any) -> None:
-        sizes = {name: values.pop(name) for name in options}
-        command(sizes=sizes, **values)
-
-    parameters: list[inspect.Parameter] = []
-    for each in own.parameters.values():
-        if each.name == "sizes":
-            parameters += [_parameter(name, option) for name, option in options.items()]
-        else:
-            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__doc__ = command.__doc__
-    return run
-
-
-def _parameter(name: str, option: SizeOption) -> inspect.Parameter:
-    whom = ", ".join(option.systems)
-    short = [SHORT[name]] if name in SHORT else []
-    info = typer.Option(
-        f"--{name}", *short, metavar=option.meta.title, help=f"{option.meta.description} ({whom})"
-    )
-    kind = list[str] | None if option.is_repeatable else option.kind
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None if option.is_repeatable else option.default,
-        annotation=Annotated[kind, info],
-    )
+    return with_declared(command, "sizes", size_options(), SHORT)
 
 
 class NetworkOptions(NamedTuple):
@@ -117,19 +71,19 @@ class NetworkOptions(NamedTuple):
         """UserError for an option that the system does not know."""
         own = _fields(self.system)
         instead = " and ".join(f"--{name}" for name in own)
-        for name in _given(context, size_options()):
+        for name in given(context, size_options()):
             if name not in own:
                 raise UserError(f"--{name}: {self.system} does not know it; it starts {instead}")
 
     def _layout(self) -> Layout:
         system = SYSTEMS[self.system]
-        given = {
+        said = {
             name: tuple(value) if isinstance(value, list) else value
             for name in _fields(self.system)
             if (value := self.sizes[name]) is not None
         }
         try:
-            return msgspec.convert(given, system.size).layout()
+            return msgspec.convert(said, system.size).layout()
         except ValueError as error:
             raise UserError(str(error)) from error
 
@@ -186,13 +140,5 @@ def _check_port(port: int, doors: int) -> None:
 
 def _check_said_once(context: typer.Context) -> None:
     """UserError for an option that says what the scenario says."""
-    for name in _given(context, ("system", *size_options())):
+    for name in given(context, ("system", *size_options())):
         raise UserError(f"--{name}: the scenario says that; change it by --set KEY=VALUE")
-
-
-def _given(context: typer.Context, names: Iterable[str]) -> Iterator[str]:
-    """Those of the parameters that the command line has."""
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            yield name

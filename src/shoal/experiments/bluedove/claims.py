@@ -23,10 +23,9 @@ from shoal.experiments.bluedove.grid import (
     policy_name,
     subscriptions_name,
 )
-from shoal.experiments.claims import (
+from shoal.experiments.studies.claims import (
     Band,
     Claim,
-    Finding,
     about,
     always,
     at_least,
@@ -37,6 +36,7 @@ from shoal.experiments.claims import (
 )
 from shoal.overlays.bluedove.forwarding import Policy
 from shoal.overlays.bluedove.gossip import paper_bytes_per_s
+from shoal.report.study import Finding
 
 LINEAR, ENGINE = "linear index, ranges moved inside", "our engine"
 CUT, SINGLE = "ranges cut off, hot spots from end to end", "ranges of 10, one matcher each"

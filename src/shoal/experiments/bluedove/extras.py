@@ -6,7 +6,6 @@ Hundreds of matchers; real data with real skew; what a message costs our own eng
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from shoal.experiments.bluedove.engine_costs import measured
 from shoal.experiments.bluedove.evidence import Evidence
@@ -18,18 +17,20 @@ from shoal.experiments.bluedove.grid import (
     rate_name,
 )
 from shoal.experiments.bluedove.runs import Series
+from shoal.experiments.studies.drawing import tabulate
+from shoal.report.study import Table
 
 NOT_RUN = "not run"
 CUTS = ("equal lengths", "quantiles")
 
 
-def extra_tables(evidence: Evidence, data: Sequence[str]) -> list[dict[str, Any]]:
+def extra_tables(evidence: Evidence, data: Sequence[str]) -> list[Table]:
     """All tables; that of real data only where there are any."""
     tables = [_beyond(evidence), _engine()]
     return [*tables, _data(evidence, data)] if data else tables
 
 
-def _beyond(evidence: Evidence) -> dict[str, Any]:
+def _beyond(evidence: Evidence) -> Table:
     beyond = evidence.scale.beyond
     rows = []
     for matchers in evidence.scale.all_sizes:
@@ -43,34 +44,34 @@ def _beyond(evidence: Evidence) -> dict[str, Any]:
                 _times(evidence, one, other),
             ]
         )
-    return {
-        "title": "Hundreds of matchers",
-        "caption": "Saturation rates in messages per second, linear index. With hundreds of "
+    return tabulate(
+        title="Hundreds of matchers",
+        caption="Saturation rates in messages per second, linear index. With hundreds of "
         f"matchers servers are {beyond.slowdown:,} times slower than the paper's, and trials have "
         f"{beyond.messages:,} messages for each matcher instead of {evidence.scale.messages:,}.",
-        "columns": ["matchers", "bluedove", "per matcher", "peer-to-peer", "gain"],
-        "rows": rows,
-    }
+        columns=("matchers", "bluedove", "per matcher", "peer-to-peer", "gain"),
+        rows=rows,
+    )
 
 
-def _engine() -> dict[str, Any]:
+def _engine() -> Table:
     found = measured()
     rows = [
         [f"{time.subscriptions:,}", f"{time.single_ns / 1e3:,.1f}", f"{time.batch_ns / 1e3:,.1f}"]
         for time in found.times
     ]
-    return {
-        "title": "What a message costs our own engine",
-        "caption": f"Measured on {found.date}, {found.machine}, Python {found.python}, by "
+    return tabulate(
+        title="What a message costs our own engine",
+        caption=f"Measured on {found.date}, {found.machine}, Python {found.python}, by "
         f"`{found.command}`. Matchers match one message at a time. Above 1,000 filters of ranges "
         "the index asks its compiled parts, which take hardly longer for more; then there is "
         "little to gain from dividing subscriptions but memory.",
-        "columns": ["subscriptions in the set", "one at a time, µs", "in a batch, µs"],
-        "rows": rows,
-    }
+        columns=("subscriptions in the set", "one at a time, µs", "in a batch, µs"),
+        rows=rows,
+    )
 
 
-def _data(evidence: Evidence, data: Sequence[str]) -> dict[str, Any]:
+def _data(evidence: Evidence, data: Sequence[str]) -> Table:
     scale = evidence.scale
     kinds = [(scale.most, bool(number)) for number in range(len(CUTS))]
     kinds += [(matchers, True) for matchers in scale.beyond.data_sizes]
@@ -91,12 +92,12 @@ def _data(evidence: Evidence, data: Sequence[str]) -> dict[str, Any]:
                     _times(evidence, one, full) if matchers == scale.most else "",
                 ]
             )
-    return {
-        "title": "Real data",
-        "caption": "Messages are rows of the data, subscriptions ranges around rows, a quarter of "
+    return tabulate(
+        title="Real data",
+        caption="Messages are rows of the data, subscriptions ranges around rows, a quarter of "
         "each attribute's length; linear index. An attribute with too few values for so many "
         "segments is cut into equal lengths.",
-        "columns": [
+        columns=(
             "data",
             "matchers",
             "segments",
@@ -104,14 +105,14 @@ def _data(evidence: Evidence, data: Sequence[str]) -> dict[str, Any]:
             "peer-to-peer",
             "gain",
             "over full replication",
-        ],
-        "rows": rows,
-    }
+        ),
+        rows=rows,
+    )
 
 
 def data_figure(
     evidence: Evidence, data: Sequence[str]
-) -> tuple[str, str, str, str, dict[str, Series]]:
+) -> tuple[str, str, tuple[str, str], dict[str, Series]]:
     """The saturation rates on real data: identifier, title, labels and lines."""
     lines: dict[str, Series] = {}
     matchers = evidence.scale.most
@@ -125,7 +126,7 @@ def data_figure(
                 for number in range(len(CUTS))
             ]
     title = "Saturation rate on real data (1 segments of equal lengths, 2 by quantiles)"
-    return "real-data", title, "segments", "messages/s", lines
+    return "real-data", title, ("segments", "messages/s"), lines
 
 
 def _rate(evidence: Evidence, name: str, per: int = 1) -> str:

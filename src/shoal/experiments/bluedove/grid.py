@@ -9,13 +9,14 @@ of matchers), servers are slower or faster in proportion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, Kind, Run
+from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, ClusterRun, Kind, cluster_run
 from shoal.experiments.bluedove.testbed import Setting
 from shoal.experiments.bluedove.workload import Drawing
+from shoal.experiments.studies.study import ScaleName
 from shoal.overlays.bluedove.forwarding import Policy
 
 BLUEDOVE, PEERS, FULL = SYSTEMS = ("bluedove", "peer-to-peer", "full replication")
@@ -74,7 +75,7 @@ class Scale(NamedTuple):
     messages     in one trial, for each matcher
     """
 
-    name: str
+    name: ScaleName
     slowdown: int
     sizes: tuple[int, ...]
     beyond: Beyond
@@ -94,7 +95,7 @@ class Scale(NamedTuple):
         return (*self.sizes, *self.beyond.sizes)
 
 
-SCALES = {
+SCALES: Mapping[ScaleName, Scale] = {
     "small": Scale(
         name="small",
         slowdown=400,
@@ -143,7 +144,7 @@ class DataFile(NamedTuple):
     file: Path
 
 
-def grid(scale: Scale, folder: Path, seed: int, data: Iterable[DataFile] = ()) -> list[Run]:
+def grid(scale: Scale, folder: Path, seed: int, data: Iterable[DataFile] = ()) -> list[ClusterRun]:
     """All runs of a scale."""
     maker = _Maker(scale, str(folder), seed)
     runs = [*_rates(maker), *_workloads(maker), *_subscriptions(maker), *_changes(maker)]
@@ -159,7 +160,7 @@ class _Maker:
         self._folder = folder
         self._seed = seed
 
-    def run(self, name: str, kind: Kind, cost: float, **options: object) -> Run:
+    def run(self, name: str, kind: Kind, cost: float, **options: object) -> ClusterRun:
         scale = self.scale
         usual = {
             "matchers": scale.most,
@@ -171,7 +172,7 @@ class _Maker:
         chosen = usual | options
         chosen.setdefault("stands_for", PAPER_SUBSCRIPTIONS // chosen["subscriptions"])  # type: ignore[operator]
         setting = Setting(**chosen)  # type: ignore[arg-type]
-        return Run(
+        return cluster_run(
             name=name,
             kind=kind,
             setting=setting,
@@ -181,7 +182,7 @@ class _Maker:
         )
 
 
-def _rates(maker: _Maker) -> Iterator[Run]:
+def _rates(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     for system in SYSTEMS:
         for matchers in scale.sizes:
@@ -201,7 +202,7 @@ def _blind_or_late() -> Iterable[Policy]:
     return (policy for policy in Policy if policy is not Policy.ADAPTIVE)
 
 
-def _subscriptions(maker: _Maker) -> Iterator[Run]:
+def _subscriptions(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     stands_for = PAPER_SUBSCRIPTIONS // scale.subscriptions
     # Where to start from: what the system can hold is found from there.
@@ -213,7 +214,7 @@ def _subscriptions(maker: _Maker) -> Iterator[Run]:
                             stands_for=stands_for)  # fmt: skip
 
 
-def _workloads(maker: _Maker) -> Iterator[Run]:
+def _workloads(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     for dimensions in scale.dimensions:
         if dimensions != DIMENSIONS:
@@ -224,7 +225,7 @@ def _workloads(maker: _Maker) -> Iterator[Run]:
         yield maker.run(adverse_name(adverse), "rate", 5.0, adverse=adverse)
 
 
-def _readings(maker: _Maker) -> Iterator[Run]:
+def _readings(maker: _Maker) -> Iterator[ClusterRun]:
     """The runs of figures 6a, 7 and 11 as the other drawings have them."""
     scale = maker.scale
     for drawing in DRAWINGS:
@@ -252,20 +253,20 @@ def _readings(maker: _Maker) -> Iterator[Run]:
             yield maker.run(prefixed(drawing, name), "rate", 4.0, drawing=drawing, **option)
 
 
-def _reports(maker: _Maker) -> Iterator[Run]:
+def _reports(maker: _Maker) -> Iterator[ClusterRun]:
     """The policies that look at loads, with loads reported more rarely."""
     for policy in (Policy.ADAPTIVE, Policy.RESPONSE_TIME):
         yield maker.run(reports_name(policy), "rate", 8.0, policy=policy, report_s=RARELY_S)
 
 
-def _changes(maker: _Maker) -> Iterator[Run]:
+def _changes(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     yield maker.run("elasticity", "elasticity", 20.0, matchers=min(scale.sizes), spares=4,
                     slowdown=max(1, scale.slowdown // 4))  # fmt: skip
     yield maker.run("faults", "faults", 5.0)
 
 
-def _engine(maker: _Maker) -> Iterator[Run]:
+def _engine(maker: _Maker) -> Iterator[ClusterRun]:
     """The runs of figures 6a, 7 and 11 with the costs of our own engine."""
     scale = maker.scale
     common: dict[str, object] = {
@@ -290,7 +291,7 @@ def _engine(maker: _Maker) -> Iterator[Run]:
         yield maker.run(engine_name(name), "rate", 4.0, **common, **option)
 
 
-def _beyond(maker: _Maker) -> Iterator[Run]:
+def _beyond(maker: _Maker) -> Iterator[ClusterRun]:
     for system in (BLUEDOVE, PEERS):
         for matchers in maker.scale.beyond.sizes:
             cost = matchers / (10 if system == BLUEDOVE else 20)
@@ -310,7 +311,7 @@ def _larger(scale: Scale, matchers: int, slowdown: int) -> dict[str, object]:
     }
 
 
-def _data(maker: _Maker, data: Iterable[DataFile]) -> Iterator[Run]:
+def _data(maker: _Maker, data: Iterable[DataFile]) -> Iterator[ClusterRun]:
     scale = maker.scale
     for name, file in data:
         points = str(file)

@@ -15,7 +15,7 @@ from shoal.experiments.bluedove.grid import (
     evenest_name,
     rate_name,
 )
-from shoal.experiments.claims import Outcome
+from shoal.experiments.studies.claims import Outcome
 from shoal.overlays.bluedove.gossip import paper_bytes_per_s
 
 Judge = Callable[[Evidence], Outcome | None]

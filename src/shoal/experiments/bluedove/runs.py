@@ -1,6 +1,5 @@
-"""The runs of the evaluation as tasks: each builds clusters, measures, and leaves one file.
+"""The runs of the evaluation as tasks: each builds clusters and measures.
 
-A run's file holds a key of everything it depended on; one with the right key is not made again.
 Rates and numbers of subscriptions are given in the paper's units: times the slowdown of the
 servers, and times the share of the paper's subscriptions that a run has.
 
@@ -9,7 +8,6 @@ Source: Li et al., BlueDove, sections IV-C to IV-F.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +31,7 @@ from shoal.experiments.bluedove.saturation import (
 )
 from shoal.experiments.bluedove.testbed import SECOND_US, LoadedCluster, Responses, Setting
 from shoal.experiments.bluedove.workload import points_digest
+from shoal.experiments.studies.runs import Run, digest
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 
 PAPER_SUBSCRIPTIONS = 40_000
@@ -58,8 +57,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     series: dict[str, Series]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run to be made; call it, here or on another machine that sees the same folder.
+class ClusterRun(Run[Result], frozen=True, kw_only=True):
+    """A run of clusters.
 
     messages   for each matcher, in one trial of a rate
     """
@@ -69,45 +68,34 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     setting: Setting
     messages: int
     cost: float
-    folder: str
 
-    @property
-    def file(self) -> Path:
-        return Path(self.folder) / f"{self.name}.json"
+    summary_type = Result
 
-    @property
-    def key(self) -> str:
-        trial = [*RULE, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, KILL_EVERY_S, KILLS]
-        used: list[object] = []
-        if self.setting.points:
-            used.append(points_digest(Path(self.setting.points)))
-        if self.setting.costs == "engine":
-            used.append(measured())
-        setting = msgspec.structs.replace(self.setting, points=Path(self.setting.points).name)
-        described = msgspec.to_builtins([self.kind, setting, self.messages, trial, used])
-        text = msgspec.json.encode([version("shoal"), described])
-        return hashlib.sha256(text).hexdigest()
-
-    @property
-    def is_done(self) -> bool:
-        return self.result is not None
-
-    @property
-    def result(self) -> Result | None:
-        """What an earlier call left, if it was of the very same run."""
-        try:
-            found = msgspec.json.decode(self.file.read_bytes(), type=Result)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
-        return found if found.key == self.key else None
-
-    def __call__(self) -> None:
+    def measure(self) -> Result:
         values, series = _KINDS[self.kind](self.setting, self.messages)
-        result = Result(key=self.key, name=self.name, values=values, series=series)
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.file.with_suffix(".partial")
-        partial.write_bytes(msgspec.json.encode(result))
-        partial.rename(self.file)
+        return Result(key=self.key, name=self.name, values=values, series=series)
+
+
+def cluster_run(
+    name: str, kind: Kind, setting: Setting, *, messages: int, cost: float, folder: str
+) -> ClusterRun:
+    """A run with its file in `folder`, and its key: a digest of all that it depends on."""
+    trial = [*RULE, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, KILL_EVERY_S, KILLS]
+    used: list[object] = []
+    if setting.points:
+        used.append(points_digest(Path(setting.points)))
+    if setting.costs == "engine":
+        used.append(measured())
+    described = msgspec.structs.replace(setting, points=Path(setting.points).name)
+    return ClusterRun(
+        key=digest([version("shoal"), [kind, described, messages, trial, used]]),
+        file=str(Path(folder) / f"{name}.json"),
+        name=name,
+        kind=kind,
+        setting=setting,
+        messages=messages,
+        cost=cost,
+    )
 
 
 Measured = tuple[dict[str, float], dict[str, Series]]

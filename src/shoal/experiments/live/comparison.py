@@ -4,7 +4,7 @@ Both have the same brokers, links, system and parameters, publishers, subscripti
 the same times.  The prediction knows nothing of the machine but that its brokers are near each
 other and fast; `measured` is what brokers and clients counted.
 
-A `Comparison` is written as JSON, which the report reads.
+What comes of it is a `Replay`, which the report declares and reads.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from shoal.experiments.runner import run_workload
 from shoal.experiments.scenario import parse_scenario
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
+from shoal.report.replays import Figures, Place, Replay
 from shoal.runtime.network_file import Network
 
 # About what loopback and this software cost; what is compared hardly depends on it.
@@ -49,63 +50,6 @@ _TRACE_PATIENCE_S = 20.0
 _POLL_S = 0.5
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay cost.
-
-    messages        publications that brokers took in, each counted at every broker
-    seconds         from the first publication to the last
-    hops_mean       links between brokers that a delivery travelled; None when nobody knows
-    moves           of publishers, finished
-    delay_p50_us    from publishing to the subscriber having it; None where it is no forecast
-    """
-
-    messages: int
-    seconds: float
-    hops_mean: float | None
-    moves: int
-    delay_p50_us: float | None = None
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A publisher's first broker, and where it was in the end; None when nobody knows."""
-
-    publisher: ClientId
-    first: BrokerId
-    predicted: BrokerId
-    measured: BrokerId | None
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay came to; predicted and measured only where publications follow a tree.
-
-    judge      who says what is expected
-    controls   what brokers took in besides, about clients that moved; None when it is not known,
-               and then it is among the measured messages
-    unfinished what kept the replay from being whole, in words; what it says of the rest is so, but
-               nothing is predicted for it
-    """
-
-    name: str
-    system: str
-    judge: str
-    brokers: int
-    publishers: int
-    subscriptions: int
-    publications: int
-    redirections: int
-    expected: int
-    delivered: int
-    lost: int
-    duplicated: int
-    phantom: int
-    out_of_order: int
-    predicted: Figures | None
-    measured: Figures | None
-    controls: int | None
-    places: tuple[Place, ...]
-    unfinished: tuple[str, ...] = ()
-
-
 async def compare(
     workload: Workload,
     network: Network,
@@ -115,8 +59,10 @@ async def compare(
     name: str,
     credentials: Credentials = ANONYMOUS,
     progress: Progress = lambda what, share: None,
-) -> Comparison:
+) -> Replay:
     """Replay a workload through a running network, and predict what that comes to.
+
+    Predicted and measured are figures only where publications follow a tree.
 
     ReplayError, UnrestError and ClientError say what kept it from beginning; what kept it from its
     end is in the result.
@@ -148,7 +94,7 @@ async def compare(
     measured = _figures(players, before, after, traced) if after and is_quiet else None
     if unfinished:
         prediction = None
-    return Comparison(
+    return Replay(
         name=name,
         system=network.system,
         judge=judge_name,

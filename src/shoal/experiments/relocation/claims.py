@@ -15,16 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from shoal.experiments.claims import (
-    Band,
-    Claim,
-    about,
-    always,
-    at_most,
-    cut_by,
-    share_of_at_most,
-    within,
-)
 from shoal.experiments.relocation.evidence import ALIKE, Evidence, Place, percent, seconds
 from shoal.experiments.relocation.grid import (
     BASELINE,
@@ -69,6 +59,16 @@ from shoal.experiments.relocation.judges.weights import (
     weights_trade,
 )
 from shoal.experiments.relocation.regret import Figure
+from shoal.experiments.studies.claims import (
+    Band,
+    Claim,
+    about,
+    always,
+    at_most,
+    cut_by,
+    share_of_at_most,
+    within,
+)
 
 CLUSTERED: Place = ("wide", "clustered")
 RANDOM: Place = ("wide", "random")

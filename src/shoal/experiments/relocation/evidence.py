@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.grid import Distribution, Testbed
 from shoal.experiments.relocation.networks import NetworkSummary
 from shoal.experiments.relocation.regret import Regrets
 from shoal.experiments.relocation.results import Results, Where
+from shoal.experiments.studies.claims import Outcome
 
 # What a publisher stays for (GRAPE's least gain), so smaller differences say nothing.
 NOISE = 0.02

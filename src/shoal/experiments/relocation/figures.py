@@ -1,7 +1,6 @@
 """The paper's figures 5a to 5h and 6a to 6h from our runs, and ours beside them.
 
-A figure is plain data, in the form that the report reads: lines of points, axes by name and
-scale.  What was not run leaves its line out.
+What was not run leaves its line out.
 
 Source: Cheung and Jacobsen, publisher relocation, section 5.2.
 """
@@ -9,6 +8,7 @@ Source: Cheung and Jacobsen, publisher relocation, section 5.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +31,13 @@ from shoal.experiments.relocation.grid import (
 from shoal.experiments.relocation.judges.paths import means_by_path, selections_by_path
 from shoal.experiments.relocation.judges.thresholds import by_threshold, threshold_baseline
 from shoal.experiments.relocation.networks import NetworkSummary
-from shoal.experiments.relocation.regret import Figure, costs_by_publisher, regret
+from shoal.experiments.relocation.regret import Figure as Regretted
+from shoal.experiments.relocation.regret import costs_by_publisher, regret
 from shoal.experiments.relocation.summary import Moment
+from shoal.experiments.studies import drawing as studies
+from shoal.experiments.studies.drawing import Points
+from shoal.report.study import Figure, Group
 
-Drawing = dict[str, Any]
-Points = Iterable[tuple[float, float | None]]
 PATH_SPREADS = (4, 16, 63)
 DISTRIBUTIONS: Sequence[Distribution] = ("clustered", "random")
 TESTBEDS: Mapping[Testbed, str] = {
@@ -75,39 +77,22 @@ MEMORY = Measure("memory_bytes", "Memory of tracing", "bytes per broker", 1, "at
 OVERHEAD = Measure("overhead", "Message overhead", "control messages, % of all", 100)
 
 
-def draw(
-    id: str,
-    title: str,
-    caption: str,
-    axes: tuple[str, str],
-    lines: Iterable[tuple[str, Points]],
-    **options: Any,
-) -> Drawing:
-    """A figure; lines without points are left out."""
-    drawn = [
-        {"name": name, "points": list(map(list, points)), "look": LOOKS.get(name)}
-        for name, points in lines
-    ]
-    return {
-        "id": id,
-        "title": title,
-        "caption": caption,
-        "x_label": axes[0],
-        "y_label": axes[1],
-        "lines": [line for line in drawn if line["points"]],
-        **options,
-    }
+draw = partial(studies.draw, looks=LOOKS)
 
 
-def figure_groups(evidence: Evidence) -> list[dict[str, Any]]:
+def figure_groups(evidence: Evidence) -> list[Group]:
     """All figures of one data set, in groups."""
     data = evidence.dataset
     return [
-        {"title": f"Figure 5, {data}", "figures": figure_5(evidence)},
-        {"title": f"Figure 6, {data}", "figures": [*figure_6_paths(evidence), *figure_6(evidence)]},
-        {"title": f"Beside the paper's figures, {data}", "figures": beside(evidence)},
-        {"title": f"How good the choices are, {data}", "figures": quality(evidence)},
+        _group(f"Figure 5, {data}", figure_5(evidence)),
+        _group(f"Figure 6, {data}", [*figure_6_paths(evidence), *figure_6(evidence)]),
+        _group(f"Beside the paper's figures, {data}", beside(evidence)),
+        _group(f"How good the choices are, {data}", quality(evidence)),
     ]
+
+
+def _group(title: str, figures: Iterable[Figure]) -> Group:
+    return Group(title=title, figures=tuple(figures))
 
 
 def over_spreads(
@@ -117,7 +102,7 @@ def over_spreads(
     testbed: Testbed,
     distribution: Distribution,
     settings: Sequence[Setting] = EXTREMES,
-) -> Drawing:
+) -> Figure:
     """A metric over X, the brokers that a publisher's subscribers are spread over."""
     where = evidence.where(testbed, distribution)
     lines = [
@@ -136,7 +121,7 @@ def over_spreads(
     return draw(f"{evidence.dataset}-{number}", title, caption, axes, lines)
 
 
-def figure_5(evidence: Evidence) -> list[Drawing]:
+def figure_5(evidence: Evidence) -> list[Figure]:
     """Figures 5a to 5h."""
     weighted = [
         BASELINE,
@@ -155,7 +140,7 @@ def figure_5(evidence: Evidence) -> list[Drawing]:
     ]
 
 
-def beside(evidence: Evidence) -> list[Drawing]:
+def beside(evidence: Evidence) -> list[Figure]:
     """The same metrics where the paper leaves the graph to its appendix."""
     return [
         over_spreads(evidence, "output", OUTPUT, "wide", "clustered"),
@@ -184,7 +169,7 @@ def _path_lines(
     return lines
 
 
-def figure_6_paths(evidence: Evidence) -> list[Drawing]:
+def figure_6_paths(evidence: Evidence) -> list[Figure]:
     """Figures 6a to 6c: selections and waits over the length of the path."""
     axes = ("links between the publisher and the chosen broker", "ms, mean")
     timed = grape("delay", 1)
@@ -211,12 +196,12 @@ def figure_6_paths(evidence: Evidence) -> list[Drawing]:
     ]  # fmt: skip
 
 
-def figure_6(evidence: Evidence) -> list[Drawing]:
+def figure_6(evidence: Evidence) -> list[Figure]:
     """Figures 6d to 6h: thresholds, over time."""
 
     def over_time(
         number: str, what: str, label: str, value: Callable[[Moment], float | None], system: System
-    ) -> Drawing:
+    ) -> Figure:
         baseline = threshold_baseline(evidence)
         runs = [(f"{count}", run) for count, run in by_threshold(evidence, system).items()]
         if baseline is not None:
@@ -244,10 +229,10 @@ def figure_6(evidence: Evidence) -> list[Drawing]:
     ]  # fmt: skip
 
 
-def quality(evidence: Evidence) -> list[Drawing]:
+def quality(evidence: Evidence) -> list[Figure]:
     """Regret of every decision, sorted: what share of decisions is how far from the best."""
     found = []
-    figures: Sequence[tuple[Figure, str]] = (("load", "load"), ("delay", "delay"))
+    figures: Sequence[tuple[Regretted, str]] = (("load", "load"), ("delay", "delay"))
     for distribution in DISTRIBUTIONS:
         where = evidence.where("wide", distribution)
         costs = costs_by_publisher(evidence.results.probes).get(where, {})
@@ -279,7 +264,7 @@ def quality(evidence: Evidence) -> list[Drawing]:
     return found
 
 
-def network_group(networks: Sequence[NetworkSummary]) -> dict[str, Any]:
+def network_group(networks: Sequence[NetworkSummary]) -> Group:
     """How cost grows with the number of brokers."""
     axes = "brokers"
 
@@ -324,4 +309,4 @@ def network_group(networks: Sequence[NetworkSummary]) -> dict[str, Any]:
                    else one.choosing_us / 1000),
              x_scale="log", y_scale="log"),
     ]  # fmt: skip
-    return {"title": "Scale", "figures": drawings}
+    return _group("Scale", drawings)

@@ -25,11 +25,12 @@ from typing import Literal
 
 import msgspec
 
+from shoal.experiments.studies.study import ScaleName
+
 Testbed = Literal["wide", "cluster"]
 Distribution = Literal["clustered", "random"]
 System = Literal["tree", "pop", "grape"]
 Priority = Literal["load", "delay"]
-ScaleName = Literal["small", "paper"]
 
 BROKERS: dict[Testbed, int] = {"wide": 63, "cluster": 127}
 SPREADS = (1, 2, 4, 8, 16, 32, 63)

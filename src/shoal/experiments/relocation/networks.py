@@ -25,12 +25,8 @@ from shoal.broker.records import MigrationRecord, SelectionRecord
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.experiments.relocation.grid import Scale, System
 from shoal.experiments.relocation.memory import tracing_bytes
-from shoal.experiments.relocation.runs import (
-    read_summary,
-    run_key,
-    write_summary,
-)
 from shoal.experiments.scenario import Service
+from shoal.experiments.studies.runs import Run, run_key
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
 from shoal.overlays.publisher_relocation.grape.parameters import (
@@ -106,14 +102,14 @@ class NetworkSummary(msgspec.Struct, frozen=True, kw_only=True):
     choosing_us: float | None = None
 
 
-class NetworkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A network to be simulated; call it.  The same interface as `StudyRun`."""
+class NetworkRun(Run[NetworkSummary], frozen=True, kw_only=True):
+    """A network to be simulated."""
 
     system: System
     brokers: int
     seed: int
-    key: str
-    file: str
+
+    summary_type = NetworkSummary
 
     @property
     def name(self) -> str:
@@ -124,16 +120,8 @@ class NetworkRun(msgspec.Struct, frozen=True, kw_only=True):
         """In the unit of `RunSpec.cost`; ways grow with the depth of the tree."""
         return 0.6e6 * publishers_of(self.brokers) * self.brokers.bit_length()
 
-    @property
-    def is_done(self) -> bool:
-        return self.summary is not None
-
-    @property
-    def summary(self) -> NetworkSummary | None:
-        return read_summary(Path(self.file), NetworkSummary, self.key)
-
-    def __call__(self) -> None:
-        write_summary(Path(self.file), simulate_network(self))
+    def measure(self) -> NetworkSummary:
+        return simulate_network(self)
 
 
 def network_runs(scale: Scale, runs: Path, seed: int) -> list[NetworkRun]:

@@ -10,12 +10,12 @@ spread?"; what was not run is missing from the answer, never made up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+import msgspec
+from msgspec.structs import asdict
 
+from shoal.broker.trace_tables import Columns, columns_of
 from shoal.experiments.relocation.grid import (
     BASELINE,
     CROWD,
@@ -25,7 +25,14 @@ from shoal.experiments.relocation.grid import (
     Setting,
     Testbed,
 )
-from shoal.experiments.relocation.summary import RunSummary
+from shoal.experiments.relocation.summary import (
+    Migration,
+    Moment,
+    RunSummary,
+    Selection,
+    Stand,
+)
+from shoal.experiments.studies.study import Rows
 
 
 class Where(NamedTuple):
@@ -90,108 +97,67 @@ def _place(spec: RunSpec) -> tuple[Where, int, str]:
     return where, spec.spread, spec.setting.label
 
 
-_TEXT, _INTEGER, _DOUBLE = pa.string(), pa.int64(), pa.float64()
-_RUN = {
-    "run": _TEXT,
-    "study": _TEXT,
-    "dataset": _TEXT,
-    "testbed": _TEXT,
-    "brokers": _INTEGER,
-    "distribution": _TEXT,
-    "spread": _INTEGER,
-    "subscriptions": _INTEGER,
-    "setting": _TEXT,
-    "system": _TEXT,
-    "priority": _TEXT,
-    "weight": _INTEGER,
-    "threshold": _INTEGER,
-    "probe": _INTEGER,
-}
-TABLES: Mapping[str, Mapping[str, Any]] = {
-    "metrics": {**_RUN, "metric": _TEXT, "value": _DOUBLE},
-    "timeline": {
-        **_RUN,
-        "since_us": _INTEGER,
-        "message_rate_per_s": _DOUBLE,
-        "overhead": _DOUBLE,
-        "delay_us": _DOUBLE,
-        "hops": _DOUBLE,
-    },
-    "selections": {
-        **_RUN,
-        "publisher": _TEXT,
-        "broker": _TEXT,
-        "target": _TEXT,
-        "decided_us": _INTEGER,
-        "took_us": _INTEGER,
-        "asked_us": _INTEGER,
-        "candidates": _INTEGER,
-        "delay_now_us": _DOUBLE,
-        "delay_target_us": _DOUBLE,
-    },
-    "migrations": {
-        **_RUN,
-        "publisher": _TEXT,
-        "source": _TEXT,
-        "target": _TEXT,
-        "path_hops": _INTEGER,
-        "wait_us": _INTEGER,
-    },
-    "stands": {
-        **_RUN,
-        "publisher": _TEXT,
-        "broker": _TEXT,
-        "messages": _INTEGER,
-        "delay_us": _INTEGER,
-        "deliveries": _INTEGER,
-        "traced_messages": _INTEGER,
-        "traced_delay_us": _INTEGER,
-        "traced_deliveries": _INTEGER,
-    },
+class RunColumns(msgspec.Struct, frozen=True):
+    """What every table says about a run."""
+
+    run: str
+    study: str
+    dataset: str
+    testbed: str
+    brokers: int
+    distribution: str
+    spread: int
+    subscriptions: int
+    setting: str
+    system: str
+    priority: str | None
+    weight: int | None
+    threshold: int | None
+    probe: int | None
+
+
+# The columns of each table; every row names its run.
+_RUN = columns_of(RunColumns)
+TABLES: Mapping[str, Columns] = {
+    "metrics": {**_RUN, "metric": "text", "value": "double"},
+    "timeline": {**_RUN, **columns_of(Moment)},
+    "selections": {**_RUN, **columns_of(Selection)},
+    "migrations": {**_RUN, **columns_of(Migration)},
+    "stands": {**_RUN, "publisher": "text", **columns_of(Stand)},
 }
 
 
-def write_tables(summaries: Sequence[RunSummary], folder: Path) -> None:
-    """Every table of `TABLES` as a Parquet file; `metrics` has a row per run and metric."""
+def tables_of(found: Iterable[RunSummary]) -> dict[str, Rows]:
+    """Every table of `TABLES`, all runs one after the other."""
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    for one in summaries:
-        run = run_columns(one.spec)
+    for one in found:
+        run = asdict(run_columns(one.spec))
         for metric, value in one.metrics.items():
             rows["metrics"].append({**run, "metric": metric, "value": value})
-        for name, structs in (
-            ("timeline", one.timeline),
-            ("selections", one.selections),
-            ("migrations", one.migrations),
-        ):
-            rows[name] += [{**run, **_fields(each)} for each in structs]
+        rows["timeline"] += [{**run, **asdict(each)} for each in one.timeline]
+        rows["selections"] += [{**run, **asdict(each)} for each in one.selections]
+        rows["migrations"] += [{**run, **asdict(each)} for each in one.migrations]
         for publisher, stand in one.stands.items():
-            rows["stands"].append({**run, "publisher": publisher, **_fields(stand)})
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, columns in TABLES.items():
-        table = pa.Table.from_pylist(rows[name], pa.schema(list(columns.items())))
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            rows["stands"].append({**run, "publisher": publisher, **asdict(stand)})
+    return {name: Rows(rows[name], columns) for name, columns in TABLES.items()}
 
 
-def run_columns(spec: RunSpec) -> dict[str, Any]:
-    """What every table says about a run."""
+def run_columns(spec: RunSpec) -> RunColumns:
+    """Of a run of the grid."""
     setting = spec.setting
-    return {
-        "run": spec.name,
-        "study": spec.study,
-        "dataset": spec.dataset,
-        "testbed": spec.testbed,
-        "brokers": spec.brokers,
-        "distribution": spec.distribution,
-        "spread": spec.spread,
-        "subscriptions": spec.subscriptions,
-        "setting": setting.label,
-        "system": setting.system,
-        "priority": setting.priority,
-        "weight": setting.weight,
-        "threshold": setting.threshold,
-        "probe": spec.probe,
-    }
-
-
-def _fields(struct: Any) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+    return RunColumns(
+        run=spec.name,
+        study=spec.study,
+        dataset=spec.dataset,
+        testbed=spec.testbed,
+        brokers=spec.brokers,
+        distribution=spec.distribution,
+        spread=spec.spread,
+        subscriptions=spec.subscriptions,
+        setting=setting.label,
+        system=setting.system,
+        priority=setting.priority,
+        weight=setting.weight,
+        threshold=setting.threshold,
+        probe=spec.probe,
+    )

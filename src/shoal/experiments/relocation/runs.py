@@ -1,17 +1,14 @@
-"""The runs of the relocation study as tasks: each simulates, sums up, and leaves one file.
+"""The runs of the relocation study as tasks: each simulates a network and sums it up.
 
-A run's file is named after it and holds a key of everything it depended on: the scenario, the
-data, this version of shoal.  A run whose file has the right key is not made again, so a study
-that was interrupted goes on where it was.  Files appear whole.
+A run's file is named after it; its key is of the scenario and the data.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -30,33 +27,19 @@ from shoal.experiments.relocation.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario, parse_scenario, written_form
+from shoal.experiments.studies.runs import Run, run_key
 
 # One way between two machines of a cluster on 1 Gbit/s Ethernet, with the kernels' part.
 CLUSTER_LATENCY_US = 250
 
 
-class Task(Protocol):
-    """Work of the study that leaves one file."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def cost(self) -> float: ...
-
-    @property
-    def is_done(self) -> bool: ...
-
-    def __call__(self) -> None: ...
-
-
-class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run to be made; call it, here or on another machine that sees the same folders."""
+class StudyRun(Run[RunSummary], frozen=True, kw_only=True):
+    """One simulated network of the grid."""
 
     spec: RunSpec
     scenario: Scenario
-    key: str
-    file: str
+
+    summary_type = RunSummary
 
     @property
     def name(self) -> str:
@@ -66,14 +49,7 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
     def cost(self) -> float:
         return self.spec.cost
 
-    @property
-    def is_done(self) -> bool:
-        return self.summary is not None
-
-    def __call__(self) -> None:
-        write_summary(Path(self.file), self.simulate())
-
-    def simulate(self) -> RunSummary:
+    def measure(self) -> RunSummary:
         """Run the network and sum it up."""
         workload = read_workload(Path(self.scenario.workload.path))
         if self.spec.probe is None:
@@ -87,38 +63,6 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
             replay_until_us=self.spec.duration_us,
         )
         return summarise_probe(self.spec, self.key, result)
-
-    @property
-    def summary(self) -> RunSummary | None:
-        """What an earlier call left, if it was of the very same run."""
-        return read_summary(Path(self.file), RunSummary, self.key)
-
-
-class Keyed(Protocol):
-    """A summary that knows what it was made from."""
-
-    @property
-    def key(self) -> str: ...
-
-
-Summary = TypeVar("Summary", bound=Keyed)
-
-
-def write_summary(path: Path, summary: msgspec.Struct) -> None:
-    """Write a summary's file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(msgspec.json.encode(summary))
-    partial.rename(path)
-
-
-def read_summary(path: Path, kind: type[Summary], key: str) -> Summary | None:
-    """The summary in a file, if there is a whole one with that key."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=kind)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-    return found if found.key == key else None
 
 
 def study_runs(
@@ -155,12 +99,6 @@ def study_run(
         key=run_key([described, dict(inputs), msgspec.to_builtins(spec)]),
         file=str(runs / f"{spec.name}.json"),
     )
-
-
-def run_key(parameters: Sequence[Any]) -> str:
-    """A digest of everything that a run depends on, this version of shoal included."""
-    text = msgspec.json.encode([*parameters, version("shoal")])
-    return hashlib.sha256(text).hexdigest()
 
 
 def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None, seed: int) -> Scenario:

@@ -18,6 +18,7 @@ from pyspark.sql.types import DoubleType, LongType
 
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, And, Filter, Operator, Predicate, Value, predicate
+from shoal.pipeline.schemas import PUBLISHERS, SUBSCRIPTIONS, arrow_schema
 from shoal.pipeline.workloads.aiming import Numbers, aim
 from shoal.pipeline.workloads.places import BrokerPlace
 
@@ -146,20 +147,5 @@ def _numbers(column: pa.ChunkedArray) -> Numbers:
     return Numbers.masked(values, np.array(present, dtype=bool))
 
 
-_PUBLISHERS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("publisher", "advertisement_id", "advertisement")),
-        ("broker", pa.string()),
-        ("latitude", pa.float64()),
-        ("longitude", pa.float64()),
-    ]
-)
-_SUBSCRIPTIONS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("subscription", "client", "broker", "publisher")),
-        ("rate_class", pa.string()),
-        ("aimed_selectivity", pa.float64()),
-        ("measured_selectivity", pa.float64()),
-        ("filter", pa.string()),
-    ]
-)
+_PUBLISHERS = arrow_schema(PUBLISHERS)
+_SUBSCRIPTIONS = arrow_schema(SUBSCRIPTIONS)

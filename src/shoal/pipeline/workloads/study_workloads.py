@@ -27,7 +27,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from shoal.pipeline.ingest import publications_table
-from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_COLUMNS, SUBSCRIPTIONS
+from shoal.pipeline.schemas import (
+    ATTRIBUTES,
+    BROKERS,
+    PUBLICATION_COLUMNS,
+    SUBSCRIPTIONS,
+    arrow_schema,
+)
 from shoal.pipeline.tables import EVENTS, new_folder, read_table, write_table
 from shoal.pipeline.workloads.places import BrokerPlace
 from shoal.pipeline.workloads.publisher_workload import NUMERIC_TYPES, Derivation
@@ -194,7 +200,9 @@ def _write_variants(
             {**msgspec.to_builtins(place), "rank": rank}
             for rank, place in enumerate(variant.brokers)
         ]
-        pq.write_table(pa.Table.from_pylist(brokers, _BROKERS), target / "brokers.parquet")
+        pq.write_table(
+            pa.Table.from_pylist(brokers, arrow_schema(BROKERS)), target / "brokers.parquet"
+        )
         rows = subscriptions.filter(pa.compute.field("variant") == variant.name)
         places = pa.array([first[name] for name in rows["publisher"].to_pylist()], pa.string())
         rows = rows.drop_columns("variant").append_column("place", places)
@@ -219,14 +227,3 @@ def _subscription_table(
     any_one = next(iter(derivations.values()))
     sampled = sampled_events(events, any_one)
     return sampled.groupBy("publisher").applyInArrow(derive, _VARIANT_SUBSCRIPTIONS)
-
-
-_BROKERS = pa.schema(
-    [
-        ("broker", pa.string()),
-        ("latitude", pa.float64()),
-        ("longitude", pa.float64()),
-        ("name", pa.string()),
-        ("rank", pa.int64()),
-    ]
-)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import Evidence, Place
 from shoal.experiments.relocation.results import Results
 from shoal.experiments.relocation.summary import RunSummary
+from shoal.experiments.studies.claims import Outcome
 
 WIDE: Place = ("wide", "clustered")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.grid import WEIGHTS, grape
 from shoal.experiments.relocation.judges.weights import (
     settings_alike,
     weights_cost_alike,
     weights_trade,
 )
+from shoal.experiments.studies.claims import Outcome
 from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 

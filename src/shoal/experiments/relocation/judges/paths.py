@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import Evidence, Judge, Place, milliseconds, seconds
 from shoal.experiments.relocation.grid import Setting
 from shoal.experiments.relocation.summary import RunSummary
+from shoal.experiments.studies.claims import Outcome
 
 # A correlation of this much is what a figure shows as a line.
 LINEAR = 0.9

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import Evidence, Judge, milliseconds, percent
 from shoal.experiments.relocation.grid import Distribution, Setting
 from shoal.experiments.relocation.regret import Figure
+from shoal.experiments.studies.claims import Outcome
 
 
 def regret_within(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import (
     METRICS,
     NOISE,
@@ -22,6 +21,7 @@ from shoal.experiments.relocation.evidence import (
     percent,
 )
 from shoal.experiments.relocation.grid import CROWD, POP, SPREADS, Setting, grape
+from shoal.experiments.studies.claims import Outcome
 
 Pick = Literal["least", "mean", "greatest"]
 

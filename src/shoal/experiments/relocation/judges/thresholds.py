@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import NOISE, Evidence, Judge, percent, seconds
 from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, System
 from shoal.experiments.relocation.summary import Moment, RunSummary
+from shoal.experiments.studies.claims import Outcome
 
 # A response is over when the delay is this close to where it ends.
 SETTLED = 0.1

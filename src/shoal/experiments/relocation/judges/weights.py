@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from shoal.experiments.claims import Outcome
 from shoal.experiments.relocation.evidence import (
     METRICS,
     NOISE,
@@ -17,6 +16,7 @@ from shoal.experiments.relocation.evidence import (
 from shoal.experiments.relocation.grid import WEIGHTS, Priority, grape
 from shoal.experiments.relocation.judges.spreads import farthest_apart
 from shoal.experiments.relocation.results import Where
+from shoal.experiments.studies.claims import Outcome
 
 PRIORITIES: Sequence[Priority] = ("load", "delay")
 

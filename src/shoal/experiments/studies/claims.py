@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-import msgspec
+from shoal.report.study import Finding, Verdict
 
 Evidence = TypeVar("Evidence")
 Better = Literal["more", "less", "neither"]
@@ -61,7 +61,7 @@ class Band(NamedTuple):
     figure: float
     in_points: bool = False
 
-    def verdict(self, value: float) -> tuple[str, str]:
+    def verdict(self, value: float) -> tuple[Verdict, str]:
         """Met, beaten or missed; and by how much, if beaten.
 
         >>> at_least(4.2).verdict(7.5), at_least(4.2).verdict(4.5), at_least(4.2).verdict(4.0)
@@ -137,22 +137,6 @@ class Claim(NamedTuple, Generic[Evidence]):
     is_own: bool = False
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim and what became of it, as the reports show it."""
-
-    id: str
-    section: str
-    dataset: str
-    claim: str
-    paper: str
-    ours: str
-    verdict: str
-    reason: str
-    band: str = ""
-    reading: str = ""
-    is_own: bool = False
-
-
 def judge_claims(
     claims: Iterable[Claim[Evidence]], evidence: Evidence, dataset: str
 ) -> list[Finding]:
@@ -160,7 +144,8 @@ def judge_claims(
     found = []
     for claim in claims:
         outcome = claim.judge(evidence)
-        verdict, ours = "not run", ""
+        verdict: Verdict = "not run"
+        ours = ""
         if outcome is not None:
             ours = outcome.ours
             verdict, by_how_much = claim.band.verdict(outcome.value)

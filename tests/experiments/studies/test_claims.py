@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.experiments.claims import (
+from shoal.experiments.studies.claims import (
     Band,
     Claim,
     Finding,

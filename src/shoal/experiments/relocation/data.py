@@ -1,4 +1,4 @@
-"""The data sets of `shoal reproduce`: where they come from, and the workloads made of them.
+"""The data sets of the study: where they come from, and the workloads made of them.
 
 Workloads are made once: a note beside them says from what, and when that is unchanged they stay.
 """
@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from shoal.cli.support.errors import UserError
+from shoal.experiments.studies.options import FLIGHT_ATTRIBUTES
 from shoal.pipeline.checks.provenance import file_digest
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from shoal.experiments.relocation.grid import Scale
+    from shoal.pipeline.session import Spark
     from shoal.pipeline.workloads.study_workloads import Variant
 
 # The attributes that the paper's example subscriptions test (5.1).
 QUOTE_ATTRIBUTES = ("highLow%Diff", "volume", "openClose%Diff")
-FLIGHT_ATTRIBUTES = ("dep_delay", "arr_delay", "distance", "air_time")
 SYNTHETIC_STOCKS, SYNTHETIC_DAYS = 50, 1_500
 NOTE = "made-from.json"
 
@@ -49,11 +47,12 @@ class Prepared(NamedTuple):
 
 
 def data_sets(quotes: Path | None, *, flights: bool, seed: int) -> list[DataSet]:
-    """What was asked for; without anything, synthetic quotes.  UserError for a missing file."""
+    """What was asked for; else synthetic quotes.  FileNotFoundError for a missing file."""
     chosen = []
     if quotes is not None:
         if not quotes.is_file():
-            raise UserError(f"{quotes}: no such file; --quotes wants CSV, Parquet or PADRES text")
+            message = f"{quotes}: no such file; --quotes wants CSV, Parquet or PADRES text"
+            raise FileNotFoundError(message)
         digest = file_digest(quotes)
         text = f"stock quotes from {quotes.name}"
         chosen.append(DataSet("quotes", text, digest, QUOTE_ATTRIBUTES, quotes))
@@ -68,7 +67,7 @@ def data_sets(quotes: Path | None, *, flights: bool, seed: int) -> list[DataSet]
 
 
 def prepare(
-    spark: SparkSession, data: DataSet, scale: Scale, root: Path, geography: bool, seed: int
+    spark: Spark, data: DataSet, scale: Scale, root: Path, geography: bool, seed: int
 ) -> Prepared:
     """Every workload of a data set that the grid needs, below `root`."""
     from shoal.pipeline.workloads.study_workloads import StudyOptions, write_study
@@ -97,7 +96,7 @@ def prepare(
     return Prepared(folder, {"workloads": digest}, text)
 
 
-def _ingest(spark: SparkSession, data: DataSet, folder: Path, seed: int) -> Path:
+def _ingest(spark: Spark, data: DataSet, folder: Path, seed: int) -> Path:
     """The data set's publications table."""
     from shoal.pipeline.ingest import ingest_flights, ingest_quotes
     from shoal.pipeline.sources.synthetic_quotes import write_synthetic_quotes

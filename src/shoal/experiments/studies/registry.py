@@ -1,0 +1,15 @@
+"""The studies by name: one line each.
+
+>>> [study.name for study in STUDIES.values()] == list(STUDIES)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.experiments.bluedove.study import BLUEDOVE
+from shoal.experiments.relocation.study import RELOCATION
+from shoal.experiments.studies.study import Study
+
+STUDIES: Mapping[str, Study] = {study.name: study for study in (RELOCATION, BLUEDOVE)}

@@ -1,0 +1,105 @@
+"""Runs of a study: each measures one thing and leaves one file, so that a study can be continued.
+
+A run's file holds what it measured under a key of everything that it depended on.  A run whose file
+has the right key is not made again.  Files appear whole.
+
+>>> digest(["a", 1]) == digest(["a", 1]) != digest(["a", 2])
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+
+class Task(Protocol):
+    """Work of a study that leaves one file; `cost` says how long it takes, in any unit."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cost(self) -> float: ...
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def __call__(self) -> None: ...
+
+
+class Keyed(Protocol):
+    """A summary that knows what it was made from."""
+
+    @property
+    def key(self) -> str: ...
+
+
+Summary = TypeVar("Summary", bound=Keyed)
+
+
+class Run(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
+    """A task with its key; call it, here or on another machine that sees the same folders.
+
+    A study says what a run measures (`measure`), of which type that is (`summary_type`), its name
+    and its cost.
+    """
+
+    key: str
+    file: str
+
+    summary_type: ClassVar[type[Any]]
+
+    @property
+    def is_done(self) -> bool:
+        return self.summary is not None
+
+    @property
+    def summary(self) -> Summary | None:
+        """What an earlier call left, if it was of the very same run."""
+        found: Summary | None = read_summary(Path(self.file), self.summary_type, self.key)
+        return found
+
+    def __call__(self) -> None:
+        write_summary(Path(self.file), self.measure())
+
+    def measure(self) -> Summary:
+        """Do the work."""
+        raise NotImplementedError
+
+
+def summaries(runs: Sequence[Run[Summary]]) -> list[Summary]:
+    """What the runs that are done have measured."""
+    return [found for run in runs if (found := run.summary) is not None]
+
+
+def write_summary(path: Path, summary: Keyed) -> None:
+    """Write a summary's file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(msgspec.json.encode(summary))
+    partial.rename(path)
+
+
+def read_summary(path: Path, kind: type[Summary], key: str) -> Summary | None:
+    """The summary in a file, if there is a whole one with that key."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return found if found.key == key else None
+
+
+def run_key(parameters: Sequence[Any]) -> str:
+    """A digest of everything that a run depends on, this version of shoal included."""
+    return digest([*parameters, version("shoal")])
+
+
+def digest(values: Sequence[Any]) -> str:
+    """Of values that can be written as JSON."""
+    return hashlib.sha256(msgspec.json.encode(values)).hexdigest()

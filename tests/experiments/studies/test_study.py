@@ -1,0 +1,46 @@
+"""The registry and what the kernel writes of a conclusion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.experiments.studies.registry import STUDIES
+from shoal.experiments.studies.study import Conclusion, Rows, write_conclusion
+from shoal.report.study import StudyReport, read_study
+
+REPORT = StudyReport(title="T", facts=(), notes=(), claims=(), tables=(), groups=())
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_every_study_makes_a_plan_without_options_and_writes_nothing(
+    name: str, scale: str, tmp_path: Path
+) -> None:
+    study = STUDIES[name]
+    plan = study.plan(study.options(), scale, tmp_path / "study", 1)  # type: ignore[arg-type]
+    assert all(source.title for source in plan.sources)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_name_means_one_thing() -> None:
+    said: dict[str, str] = {}
+    for study in STUDIES.values():
+        for field in msgspec.inspect.type_info(study.options).fields:  # type: ignore[attr-defined]
+            assert said.setdefault(field.name, repr(field.type)) == repr(field.type)
+
+
+def test_tables_come_and_go_with_their_rows(tmp_path: Path) -> None:
+    row = {"a": 1}
+    tables = {"some": Rows([row]), "typed": Rows([], {"b": "double"})}
+    assert write_conclusion(tmp_path, Conclusion(REPORT, tables)) == ()
+    assert read_study(tmp_path / "study.json") == REPORT
+    written = {path.stem: pq.read_table(path) for path in (tmp_path / "tables").iterdir()}
+    assert written["some"].to_pylist() == [row]
+    assert written["typed"].column_names == ["b"]
+    assert "claims" not in written
+    write_conclusion(tmp_path, Conclusion(REPORT, {"some": Rows([])}))
+    assert not (tmp_path / "tables" / "some.parquet").exists()
