@@ -22,6 +22,7 @@ from random import Random
 import msgspec
 
 from shoal.broker.effects import Costs, Effect, Record, Send, SetTimer, TimerKey, WatchCosts
+from shoal.broker.records import ProposalRecord
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
 from shoal.overlays.self_organising.interest import (
@@ -42,7 +43,6 @@ from shoal.overlays.self_organising.planner import (
     decide,
     evaluate,
 )
-from shoal.overlays.self_organising.records import Outcome, ProposalRecord
 from shoal.overlays.self_organising.rules import Rules
 
 TIMER: TimerKey = ("interval",)
@@ -239,7 +239,7 @@ class Decisions:
                 self._record("refused", reason, cycle, now_us, out)
                 return
         exchanges = self._exchanges()
-        outcome: Outcome = "advised" if exchanges is None else "agreed"
+        outcome = "advised" if exchanges is None else "agreed"
         self._record(outcome, "", cycle, now_us, out, decision)
         if exchanges is not None:
             exchange = LinkExchange(
@@ -287,7 +287,7 @@ class Decisions:
 
     def _record(
         self,
-        outcome: Outcome,
+        outcome: str,
         reason: str,
         cycle: Cycle,
         now_us: int,
@@ -312,7 +312,7 @@ class Decisions:
 
     def _row(
         self,
-        outcome: Outcome,
+        outcome: str,
         reason: str,
         brokers: tuple[BrokerId, ...],
         now_us: int,
