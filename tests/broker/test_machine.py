@@ -208,7 +208,8 @@ def test_every_message_there_is_takes_part() -> None:
         return {base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))}
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
-    assert kinds(Message) - {Message, Carrier} - between_drivers == set(MESSAGES)
+    ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
+    assert ours - {Message, Carrier} - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:

@@ -32,9 +32,9 @@ class BrokerPlace(msgspec.Struct, frozen=True):
     """A broker, and where it is on the map, as far as that is known."""
 
     broker: BrokerId
-    latitude: float | None
-    longitude: float | None
-    name: str | None
+    latitude: float | None = None
+    longitude: float | None = None
+    name: str | None = None
 
 
 class OverlayLink(msgspec.Struct, frozen=True):

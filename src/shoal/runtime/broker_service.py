@@ -299,7 +299,7 @@ def _spools(
         maximum_bytes=storage.maximum_absent_bytes,
         keep_us=storage.absent_s * 1_000_000,
     )
-    return Spools(node, settings)
+    return Spools(node, settings, SYSTEMS[network.system].stand_in)
 
 
 def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:

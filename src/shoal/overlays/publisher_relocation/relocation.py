@@ -165,7 +165,7 @@ class Relocation(BaseStrategy):
         before = len(out)
         self.tree.forward(publications, hops, upstream, out)
         for routed in publications:
-            if routed.trace_session is not None:
+            if routed.mark is not None:
                 self.tracer.note(publications, out[before:], upstream, now_us, out)
                 return
 

@@ -15,6 +15,7 @@ from shoal.overlays.publisher_relocation.tracer import TracerFactory
 from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.stand_in import stand_in
 
 
 def relocating(
@@ -38,7 +39,7 @@ def relocating(
         strategy=at_broker,
         parameters=parameters,
         messages=(*MESSAGES, *messages),
-        stores=True,
+        stand_in=stand_in,
         decides_after=decides_after,
         oracle=table_problems,
     )
