@@ -7,13 +7,14 @@ from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.stand_in import stand_in
 
 SYSTEM = System(
     name="self_organising",
     strategy=SelfOrganising,
     parameters=Parameters,
     messages=MESSAGES,
-    stores=True,
+    stand_in=stand_in,
     is_quiet=False,
     oracle=table_problems,
 )
