@@ -54,6 +54,7 @@ def run(
 ) -> tuple[int, str]:
     names = [f"B{number}" for number in range(1, len(found) + 1)]
     lines = ["name = 'n'", f"system = '{system}'", "links = [['B1', 'B2'], ['B2', 'B3']]"]
+    lines.append("access.anonymous = true")
     for number, name in enumerate(names):
         ports = [
             f"{kind} = '127.0.0.1:{19_000 + 10 * number + port}'"

@@ -173,10 +173,11 @@ def _cost(row: ProposalRecord) -> str:
 
 
 def _advice(network: Network, statuses: Statuses) -> str:
+    from shoal.overlays.registry import SYSTEMS
     from shoal.overlays.self_organising.advice import as_toml, recommend
     from shoal.overlays.self_organising.parameters import Parameters
 
-    parameters = network.system_parameters
+    parameters = network.system_parameters or SYSTEMS[network.system].parameters()
     if not isinstance(parameters, Parameters):
         raise UserError(
             f"{network.name}: {network.system} recommends no links; self_organising does"

@@ -57,6 +57,12 @@ class Exchange:
         """Whether all who were waited for have said their tables."""
         return not self._unheard_subscriptions
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether this broker and its neighbours have told each other all."""
+        waits = (self._unheard_subscriptions, self._owes_advertisements, self._owes_subscriptions)
+        return not any((*waits, self._stale_advertisements, self._stale_subscriptions))
+
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts."""
         self._former = started.former
@@ -77,6 +83,18 @@ class Exchange:
     def _pass_over(self, neighbour: BrokerId) -> None:
         self._unheard_advertisements.pop(neighbour, None)
         self._unheard_subscriptions.pop(neighbour, None)
+
+    def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A broker that was expected is no neighbour any more."""
+        self._pass_over(neighbour)
+        self.say(out)
+
+    def exchanged(self, new: BrokerId | None, old: BrokerId | None) -> None:
+        """A new neighbour knows all that is to be said, and an old one is none any more."""
+        if new is not None:
+            self._linked.add(new)
+        if old is not None:
+            self._linked.discard(old)
 
     def linked(
         self,

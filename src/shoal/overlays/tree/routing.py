@@ -38,6 +38,7 @@ from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.turning import Turn, relink, turn_tables
 
 
 class TreeRouting(BaseStrategy):
@@ -161,6 +162,30 @@ class TreeRouting(BaseStrategy):
             self._exchange.linked(neighbour, advertisements, subscriptions, out)
         else:
             self._exchange.say(out)
+
+    def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Wait no more for a broker that was expected, and is no neighbour after all."""
+        self._exchange.dismiss(neighbour, out)
+
+    # --- exchanging links ---------------------------------------------------------------------
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether this broker and its neighbours have told each other their tables."""
+        return self._exchange.is_at_rest
+
+    def turn(
+        self, turn: Turn, before: BrokerId, behind: BrokerId, *, opens: bool, ends: bool
+    ) -> None:
+        """Turn the tables (`turning.py`), silently.
+
+        The link to `behind` is new if it `opens`, and `before` is no neighbour after that if it
+        `ends`.
+        """
+        new, old = behind if opens else None, before if ends else None
+        turn_tables(self.propagation, turn, before, behind)
+        relink(self.propagation, new, old)
+        self._exchange.exchanged(new, old)
 
     # --- what is refused ----------------------------------------------------------------------
 
