@@ -173,7 +173,7 @@ class RandomNetwork:
         if oracle is None:
             return []
         picture = Picture(
-            self.links,
+            self.world.links,
             [
                 (advertisement, self.world.publisher_broker(advertisement.publisher))
                 for advertisement in self.kept_advertisements

@@ -211,14 +211,11 @@ class Exchanging:
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         self.begun.append(exchange)
 
-    def receive(self, neighbour: str, message: Message, now_us: int, out: list[Effect]) -> bool:
-        return False
-
 
 def exchanging(here: Stage) -> dict[str, Exchanging]:
     found = {name: Exchanging() for name in here.brokers}
     for name, broker in here.brokers.items():
-        broker.strategy.exchanges = found[name]
+        broker.strategy.decisions._exchanges = found[name]
     return found
 
 

@@ -16,7 +16,7 @@ nobody proposes before it knows what messages cost (`Costs`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
 import msgspec
@@ -61,7 +61,7 @@ class Decisions:
         neighbours: Collection[BrokerId],
         parameters: Parameters,
         random: Random,
-        exchanges: Callable[[], Exchanges | None],
+        exchanges: Exchanges | None,
     ) -> None:
         self._broker = broker
         self._neighbours = neighbours
@@ -215,7 +215,7 @@ class Decisions:
         place = brokers.index(self._broker)
         beside = [brokers[n] for n in (place - 1, place + 1) if 0 <= n < len(brokers)]
         gone = [broker for broker in beside if broker not in self._neighbours]
-        exchanges = self._exchanges()
+        exchanges = self._exchanges
         return (
             self._rules.against_link(brokers[0], brokers[-1])
             or (f"{self._broker} has no link to {gone[0]}" if gone else "")
@@ -238,7 +238,7 @@ class Decisions:
             if decision.remove == len(cycle.brokers) - 1:
                 self._record("refused", reason, cycle, now_us, out)
                 return
-        exchanges = self._exchanges()
+        exchanges = self._exchanges
         outcome = "advised" if exchanges is None else "agreed"
         self._record(outcome, "", cycle, now_us, out, decision)
         if exchanges is not None:
@@ -282,6 +282,8 @@ class Decisions:
 
     def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
         """All links are as they were."""
+        if exchange.cycle[-1] != self._broker:
+            return
         row = self._row("failed", reason, exchange.cycle, now_us, exchange.old_link)
         out.append(Record(row))
 
