@@ -35,6 +35,7 @@ from shoal.broker.messages import (
     PingRequest,
     PingTimes,
     Pong,
+    Preface,
     PublicationBatch,
     Publish,
     Rejected,
@@ -64,7 +65,7 @@ from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
-from tests.overlays.self_organising.anything import self_organising_messages
+from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, eager
 
@@ -173,6 +174,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = (
     }
     | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
     | self_organising_messages(BROKERS)
+    | exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 )
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
@@ -209,7 +211,7 @@ def test_every_message_there_is_takes_part() -> None:
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
     ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
-    assert ours - {Message, Carrier} - between_drivers == set(MESSAGES)
+    assert ours - {Message, Carrier, Preface} - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:

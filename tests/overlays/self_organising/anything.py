@@ -5,10 +5,22 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
+from shoal.model import Subscription
+from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.neighbourhood import Hop
 from shoal.overlays.self_organising.planner import Cycle
+from shoal.overlays.self_organising.ring_messages import (
+    Begin,
+    Doubt,
+    Greeting,
+    Standing,
+    Stop,
+    Stopped,
+    Verdict,
+)
+from shoal.overlays.tree.turning import Turn
 
 COSTS = st.one_of(st.integers(0, 9), st.floats())
 COUNTS = st.one_of(st.integers(0, 9), st.integers(-1, 2**63 - 1))
@@ -20,9 +32,43 @@ SUMMARIES = st.builds(
 )
 
 
+def exchange_messages(
+    brokers: st.SearchStrategy[str],
+    names: st.SearchStrategy[str],
+    subscriptions: st.SearchStrategy[Subscription],
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    """What brokers of a cycle say to each other to exchange links."""
+    numbers = st.integers(-1, 40)
+    keys = st.tuples(brokers, numbers)
+    # Some that make sense at B1.
+    path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])
+    exchanges = st.builds(
+        LinkExchange,
+        cycle=st.one_of(path, st.lists(brokers, max_size=4).map(tuple)),
+        remove=st.integers(-1, 3),
+        saving=COSTS,
+    )
+    some, several = st.lists(names, max_size=3).map(tuple), st.lists(subscriptions, max_size=2)
+    turns = st.builds(
+        Turn, advertisements=some, known=some, far=several.map(tuple), near=several.map(tuple)
+    )
+    turned = st.one_of(st.none(), turns)
+    verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, names)
+    standings = st.builds(Standing, st.booleans(), numbers)
+    return {
+        Stop: st.builds(Stop, keys, exchanges),
+        Stopped: st.builds(Stopped, keys, numbers, turned),
+        Begin: st.builds(Begin, keys, numbers, turned),
+        Verdict: verdicts,
+        Doubt: st.builds(Doubt, keys),
+        Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),
+    }
+
+
 def self_organising_messages(
     brokers: st.SearchStrategy[str],
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
+    """What brokers say to each other to decide on links."""
     hops = st.builds(Hop, brokers, COSTS, COSTS, st.one_of(st.none(), COUNTS))
     # Some that make sense at B1.
     path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])
