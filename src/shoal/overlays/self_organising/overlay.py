@@ -222,6 +222,7 @@ class Overlay:
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
+            self.tree.began_anew(neighbour)
             standing = self._standings.get(neighbour, NEVER)
             if standing.is_in:
                 self._greet(neighbour, out)
