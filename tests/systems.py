@@ -69,6 +69,13 @@ def to_rest(system: str, until_us: int) -> int | None:
     return None if SYSTEMS[system].is_quiet else until_us
 
 
+def in_place(parameters: msgspec.Struct | None) -> msgspec.Struct | None:
+    """The same, but for links that stay as they are given."""
+    if isinstance(parameters, SelfOrganisingParameters):
+        return msgspec.structs.replace(parameters, mode=Mode.ADVICE)
+    return parameters
+
+
 def calm(system: str) -> msgspec.Struct | None:
     """Parameters with which a system decides nothing in any test."""
     return eager(system, 65_536)
