@@ -12,12 +12,12 @@ from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.neighbourhood import Hop
 from shoal.overlays.self_organising.planner import Cycle
 from shoal.overlays.self_organising.ring_messages import (
-    Begin,
     Doubt,
+    Drained,
     Greeting,
+    Halt,
+    Halted,
     Standing,
-    Stop,
-    Stopped,
     Verdict,
 )
 from shoal.overlays.tree.turning import Turn
@@ -56,9 +56,9 @@ def exchange_messages(
     verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, names)
     standings = st.builds(Standing, st.booleans(), numbers)
     return {
-        Stop: st.builds(Stop, keys, exchanges),
-        Stopped: st.builds(Stopped, keys, numbers, turned),
-        Begin: st.builds(Begin, keys, numbers, turned),
+        Halt: st.builds(Halt, keys, exchanges),
+        Halted: st.builds(Halted, keys, numbers, turned),
+        Drained: st.builds(Drained, keys, numbers, turned),
         Verdict: verdicts,
         Doubt: st.builds(Doubt, keys),
         Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.tree.turning import Turn, first_turn, next_turn, relink, turn_tables
+from shoal.overlays.tree.turning import Turn, first_turn, next_turn, turn_tables
 from tests.broker.transcript import Stage, advertisement, subscription
 from tests.examples import examples
 from tests.seeds.trees import path
@@ -36,7 +36,7 @@ def exchange(stage: Stage, cycle: tuple[str, ...], remove: int) -> tuple[tuple[s
         turn_tables(propagations[name], *turned)
     old, new = (cycle[remove], cycle[remove + 1]), (cycle[0], cycle[-1])
     for (here, there), is_new in ((old, False), (old[::-1], False), (new, True), (new[::-1], True)):
-        relink(propagations[here], there if is_new else None, None if is_new else there)
+        propagations[here].relink(None if is_new else there, (there,) if is_new else ())
     return (*(edge for edge in stage.edges if set(edge) != set(old)), new)
 
 

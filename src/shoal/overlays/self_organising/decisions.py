@@ -176,7 +176,8 @@ class Decisions:
         if reason:
             self._record("refused", reason, cycle, now_us, out)
             return
-        proposal = Proposal(cycle, vector, self._rules.is_full(len(self._neighbours)))
+        is_full = self._rules.is_full(len(self._neighbours))
+        proposal = Proposal(cycle, vector, is_full, is_advice=self._exchanges is None)
         out.append(Send(cycle.brokers[1], proposal))
 
     # --- proposals ----------------------------------------------------------------------------
@@ -197,7 +198,8 @@ class Decisions:
             self._record("refused", reason, cycle, now_us, out)
             return
         vector = tuple(a + b for a, b in zip(proposal.vector, mine, strict=True))
-        further = Proposal(cycle, vector, proposal.is_full)
+        is_advice = proposal.is_advice or self._exchanges is None
+        further = Proposal(cycle, vector, proposal.is_full, is_advice)
         if cycle.brokers[-1] == self._broker:
             self._decide(further, now_us, out)
         else:
@@ -238,7 +240,7 @@ class Decisions:
             if decision.remove == len(cycle.brokers) - 1:
                 self._record("refused", reason, cycle, now_us, out)
                 return
-        exchanges = self._exchanges
+        exchanges = None if proposal.is_advice else self._exchanges
         outcome = "advised" if exchanges is None else "agreed"
         self._record(outcome, "", cycle, now_us, out, decision)
         if exchanges is not None:

@@ -52,12 +52,14 @@ class Proposal(Message, frozen=True):
     """Along a cycle, from the broker that proposes its new link to the link's other end.
 
     `vector` is what the brokers so far say that the cycle costs without each of its links.  A
-    proposer that `is_full` has as many links as it may, and must lose one of the cycle's.
+    proposer that `is_full` has as many links as it may, and must lose one of the cycle's.  Where
+    one of them only recommends links (`is_advice`), nothing more comes of it.
     """
 
     cycle: Cycle
     vector: tuple[float, ...]
     is_full: bool = False
+    is_advice: bool = False
 
     def check(self, sender: BrokerId, receiver: BrokerId) -> None:
         """ProtocolError unless it can have come from this neighbour."""

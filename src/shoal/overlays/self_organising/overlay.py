@@ -9,7 +9,7 @@ before all time, so it hears from its neighbours what became of its links.
 | a link of the tree comes up | greets the other end |
 | the other end greets | greets, too; then tables are said, or the link ends |
 | a link comes up that is not known | waits: the new link of an exchange needs no greeting |
-| nobody has greeted for `GREET_US` | greets: a link that neither end knows is one of the tree |
+| nobody has greeted for `GREET_US` | greets: if neither end can know of it, it is the tree's |
 | a link of the tree fails or ends | what was said over it is forgotten |
 
 While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits,
@@ -45,8 +45,9 @@ from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import Turn
 
-# Of a link that nobody remembers.
-NEVER = Standing(False, -1)
+# Of a link that a broker does not remember, and of one of which it cannot know, as it has started
+# anew and been told of no links.
+UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
 # How long a link that nobody remembers waits for an exchange to begin.
 GREET_US = 5_000_000
 GREET = "greet"
@@ -67,11 +68,13 @@ class Overlay:
     ) -> None:
         self.broker = context.broker
         self.tree = TreeRouting(context)
+        self.tree.surround(self)
         self._listener = listener
         self._obstacle = obstacle
         self._ring = QuietRing(context.broker, self)
         always = Standing(True, 0)
         self._standings = dict.fromkeys((*context.neighbours, *context.expected), always)
+        self._unknown = UNHEARD if self._standings else UNKNOWN
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -105,7 +108,7 @@ class Overlay:
         if state is LinkState.ENDED:
             self._ring.ended(neighbour, now_us, out)
         elif was_up or state is LinkState.FAILED:
-            self._ring.broken(neighbour, now_us, out)
+            self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
@@ -133,10 +136,17 @@ class Overlay:
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """Carry an exchange out; this broker is the cycle's last.  The listener hears the rest."""
         ring = Ring(self.broker, exchange)
-        if reason := self._ring.busy or self.obstacle(ring):
+        if reason := self._ring.busy or self.obstacle(ring, is_new=True):
             self._listener.refused(exchange, reason, now_us, out)
         else:
             self._ring.begin(exchange, now_us, out)
+
+    # --- what the tree asks -------------------------------------------------------------------
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether links must stay as they are."""
+        return bool(self._ring.busy or self._obstacle())
 
     # --- what an exchange needs ---------------------------------------------------------------
 
@@ -144,8 +154,8 @@ class Overlay:
     def tables(self) -> RoutingTable:
         return self.tree.tables
 
-    def obstacle(self, ring: Ring) -> str:
-        """Why it cannot take part in an exchange; empty when it can."""
+    def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
+        """Why it cannot take part in an exchange, also one that is new; empty when it can."""
         if reason := self._obstacle():
             return reason
         if not self.tree.is_at_rest:
@@ -155,6 +165,8 @@ class Overlay:
                 return f"{self.broker} - {neighbour} is no link"
         if ring.opens_link and self.tree.is_neighbour(ring.opposite):
             return f"{self.broker} - {ring.opposite} is a link already"
+        if ring.is_last and is_new and self.is_up(ring.opposite):
+            return f"{self.broker} - {ring.opposite} has yet to end"
         return ""
 
     def is_up(self, neighbour: BrokerId) -> bool:
@@ -163,7 +175,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max((self._standings.get(each, NEVER).since_us for each in ends), default=0)
+        return max((self._standings.get(each, self._unknown).since_us for each in ends), default=0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -183,7 +195,7 @@ class Overlay:
     def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """End the new link, and go on."""
         if ring.opens_link:
-            since_us = verdict.at_us or self._standings.get(ring.opposite, NEVER).since_us
+            since_us = verdict.at_us or self._standings.get(ring.opposite, self._unknown).since_us
             self._standings[ring.opposite] = Standing(False, max(since_us, 0))
         if ring.ends_link and verdict.at_us:
             self._standings[ring.before] = Standing(True, verdict.at_us)
@@ -217,22 +229,34 @@ class Overlay:
     def _change(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
-        """A link that is no part of an exchange came up, failed or ended."""
+        """A link that is no part of an exchange has changed."""
+        if not self.tree.takes_link(neighbour, state, now_us, out):
+            self.relink(neighbour, state, now_us, out)
+
+    def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
+        standing = self._standings.get(neighbour, self._unknown)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
             self.tree.began_anew(neighbour)
-            standing = self._standings.get(neighbour, NEVER)
             if standing.is_in:
                 self._greet(neighbour, out)
-            elif standing == NEVER:
+            elif standing == self._unknown:
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
-        if state is LinkState.ENDED and self._standings.get(neighbour, NEVER).is_in:
+        if state is LinkState.ENDED and standing.is_in:
             self._standings[neighbour] = Standing(False, now_us)
         if self.tree.is_neighbour(neighbour):
-            self.tree.link(neighbour, state, now_us, out)
+            self.tree.relink(neighbour, state, now_us, out)
+
+    def replaced(
+        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour leaves the network, and others take its place."""
+        self._standings[old] = Standing(False, now_us)
+        self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Nobody has greeted over a link that has come up."""
@@ -242,7 +266,7 @@ class Overlay:
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
-        standing = self._standings.get(neighbour, NEVER)
+        standing = self._standings.get(neighbour, self._unknown)
         out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
 
     def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
@@ -264,9 +288,9 @@ class Overlay:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
             self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self._standings.get(neighbour, NEVER), greeting.standing
+        mine, other = self._standings.get(neighbour, self._unknown), greeting.standing
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
-        if standing == NEVER:
+        if standing == UNKNOWN:
             standing = Standing(True, 0)
         self._standings[neighbour] = standing
         if not standing.is_in:
@@ -274,18 +298,18 @@ class Overlay:
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
-        self.tree.link(neighbour, LinkState.UP, now_us, out)
+        self.tree.relink(neighbour, LinkState.UP, now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
         if self.tree.is_neighbour(neighbour):
-            self.tree.link(neighbour, LinkState.ENDED, now_us, out)
+            self.tree.relink(neighbour, LinkState.ENDED, now_us, out)
         self.tree.dismiss(neighbour, out)
         out.append(EndLink(neighbour))
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
-        if self._standings.get(neighbour, NEVER).since_us >= standing.since_us:
+        if self._standings.get(neighbour, self._unknown).since_us >= standing.since_us:
             return
         self._standings[neighbour] = standing
         if not standing.is_in:

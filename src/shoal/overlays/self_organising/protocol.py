@@ -21,23 +21,20 @@ from shoal.overlays.self_organising.overlay import Overlay
 from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.overlays.tree.routing_table import RoutingTable
 
-_ONLY_ADVICE = "links are only recommended here"
-
 
 class SelfOrganising(BaseStrategy):
     """One broker of such a tree: brings each part what it needs to know of the others."""
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         self.broker = context.broker
-        is_advice = parameters.mode is Mode.ADVICE
-        self.overlay = Overlay(context, self, lambda: _ONLY_ADVICE if is_advice else "")
+        self.overlay = Overlay(context, self)
         self.tree = self.overlay.tree
         self.decisions = Decisions(
             context.broker,
             self.tree.propagation.neighbours,
             parameters,
             context.random,
-            None if is_advice else self.overlay,
+            self.overlay if parameters.mode is Mode.EXCHANGE else None,
         )
 
     @property
@@ -120,6 +117,9 @@ class SelfOrganising(BaseStrategy):
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
         self.tree.returned(neighbour, carrier, now_us, out)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.leave(now_us, out)
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
         self.decisions.costs(costs)

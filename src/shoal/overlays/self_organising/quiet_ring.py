@@ -4,17 +4,17 @@ A new link closes a cycle, and another link of it goes.  Only the brokers of the
 when nothing is under way between them.  The *first* broker and the *last* are the new link's ends.
 The last begins; the first decides, as it is the last to agree.
 
-    last -> first   Stop      each takes in only what comes over the cycle, and says it on
-    first -> last   Stopped   behind all that goes up; beyond the link that goes each agrees
-    last -> first   Begin     behind all that goes down; on this side each agrees
+    last -> first   Halt      each takes in only what comes over the cycle, and says it on
+    first -> last   Halted    behind all that goes up; beyond the link that goes each agrees
+    last -> first   Drained   behind all that goes down; on this side each agrees
     first -> all    Verdict   both ways, up to the link that goes: each turns its tables, goes on
 
-`Stopped` and `Begin` bring what a broker's tables must know to turn (`tree/turning.py`), from the
+`Halted` and `Drained` bring what a broker's tables must know to turn (`tree/turning.py`), from the
 link that goes on.  A broker that has agreed can still be turned either way.  With one message for
 each link of the path by which the exchange was decided on, that is five for each.
 
 **Why nothing is lost, doubled or reordered.**  What was taken in before is handled by the old
-tables, and no `Begin` overtakes it; what is held back is handled by the new ones, behind the
+tables, and no `Drained` overtakes it; what is held back is handled by the new ones, behind the
 `Verdict` on every link.  The link that goes is empty then.  Held back means not handled, so who
 sent it still has it, and all the brokers beside the cycle see is that this takes a moment.
 
@@ -29,10 +29,10 @@ others, and tables are said again.
 | input | free | opening | quiet | agreed |
 | --- | --- | --- | --- | --- |
 | told to exchange links | opens the new link → opening | | | |
-| the new link is up | | holds, says Stop → quiet | | the first decides, if the new link is up |
-| Stop | holds, says Stop on, or Stopped → quiet | | | |
-| Stopped or Begin, to be passed on | | | says it on | says it on |
-| Stopped or Begin, to agree | | | knows how to turn, says it on; the first decides → agreed | |
+| the new link is up | | holds, says Halt → quiet | | the first decides, if the new link is up |
+| Halt | holds, says Halt on, or Halted → quiet | | | |
+| Halted or Drained, to be passed on | | | says it on | says it on |
+| Halted or Drained, to agree | | | knows how to turn, says it on; the first decides → agreed | |
 | Verdict: yes | | | | turns its tables, says it on → free |
 | Verdict: no | | drops the new link → free | says it on → free | says it on → free |
 | Doubt | | | gives up | asks on; the first gives up |
@@ -53,11 +53,11 @@ from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.ring import Ring
 from shoal.overlays.self_organising.ring_messages import (
-    Begin,
     Doubt,
+    Drained,
     ExchangeKey,
-    Stop,
-    Stopped,
+    Halt,
+    Halted,
     Verdict,
 )
 from shoal.overlays.tree.routing_table import RoutingTable
@@ -81,9 +81,9 @@ class State(enum.Enum):
 class Event(enum.Enum):
     TOLD = "told to exchange links"
     OPENED = "the new link is up"
-    STOP = "Stop"
-    PASS = "Stopped or Begin, to be passed on"
-    AGREE = "Stopped or Begin, to agree"
+    HALT = "Halt"
+    PASS = "Halted or Drained, to be passed on"
+    AGREE = "Halted or Drained, to agree"
     DONE = "Verdict: yes"
     KEPT = "Verdict: no"
     DOUBT = "Doubt"
@@ -132,6 +132,8 @@ class QuietRing:
         # Neighbours on the cycle to which the link is gone; which of them it was ended on purpose.
         self._gone: set[BrokerId] = set()
         self._ended = False
+        # Whether the first broker has started anew.
+        self._is_forgotten = False
         self._askers: set[BrokerId] = set()
         self.verdicts: dict[ExchangeKey, Verdict] = {}
 
@@ -162,21 +164,21 @@ class QuietRing:
     ) -> bool:
         """A message of the cycle; whether it was one.  ProtocolError when it makes no sense."""
         match message:
-            case Stop(key, exchange):
-                self._stop(neighbour, message, Ring(self._broker, exchange), now_us, out)
-            case Stopped(key, _) | Begin(key, _):
+            case Halt(key, exchange):
+                self._halt(neighbour, message, Ring(self._broker, exchange), now_us, out)
+            case Halted(key, _) | Drained(key, _):
                 if key != self._key or not self.is_quiet:
                     self._decline(neighbour, key, now_us, out)
                     return True
                 ring = self._checked(neighbour)
-                if neighbour != (ring.down if type(message) is Stopped else ring.up):
+                if neighbour != (ring.down if type(message) is Halted else ring.up):
                     raise ProtocolError(f"{neighbour} is on the other side of {self._broker}")
-                agrees = ring.is_beyond == (type(message) is Stopped)
+                agrees = ring.is_beyond == (type(message) is Halted)
                 event = Event.AGREE if agrees else Event.PASS
                 self._step(event, neighbour, message, now_us, out)
             case Verdict():
                 self.judge(neighbour, message, now_us, out)
-            case Doubt(key):
+            case Doubt(key, _):
                 if key == self._key and self._ring is not None:
                     self._checked(neighbour)
                     self._step(Event.DOUBT, neighbour, message, now_us, out)
@@ -208,10 +210,14 @@ class QuietRing:
         self._step(Event.OPENED, neighbour, None, now_us, out)
         return True
 
-    def broken(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A link is gone, or nothing of what was in it is left."""
-        if self._ring is not None and neighbour in self._ring.neighbours:
+    def broken(
+        self, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_back: bool = False
+    ) -> None:
+        """A link is gone; or it is back, as the neighbour has started anew."""
+        ring = self._ring
+        if ring is not None and neighbour in ring.neighbours:
             self._gone.add(neighbour)
+            self._is_forgotten |= is_back and neighbour == ring.first
             self._step(Event.BROKEN, neighbour, None, now_us, out)
 
     def ended(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -248,20 +254,20 @@ class QuietRing:
             raise ProtocolError(f"{neighbour} is not beside {self._broker} on the cycle")
         return ring
 
-    def _stop(
-        self, neighbour: BrokerId, stop: Stop, ring: Ring, now_us: int, out: list[Effect]
+    def _halt(
+        self, neighbour: BrokerId, halt: Halt, ring: Ring, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour != ring.up:
             raise ProtocolError(f"{neighbour} is not above {self._broker} on the cycle")
-        if stop.key in self.verdicts:
-            self._tell(neighbour, stop.key, out)
+        if halt.key in self.verdicts:
+            self._tell(neighbour, halt.key, out)
         elif reason := self.busy or self._host.obstacle(ring):
-            verdict = Verdict(stop.key, stop.exchange, is_done=False, at_us=0, reason=reason)
+            verdict = Verdict(halt.key, halt.exchange, is_done=False, at_us=0, reason=reason)
             self._remember(verdict)
             out.append(Send(neighbour, verdict))
         else:
-            self._key = stop.key
-            self._step(Event.STOP, neighbour, ring, now_us, out)
+            self._key = halt.key
+            self._step(Event.HALT, neighbour, ring, now_us, out)
 
     def _decline(
         self, neighbour: BrokerId, key: ExchangeKey, now_us: int, out: list[Effect]
@@ -282,33 +288,33 @@ class QuietRing:
         out += [OpenLink(ring.first), SetTimer(TIMER, now_us + OPEN_US)]
 
     def _call(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
-        """Holds, says Stop."""
+        """Holds, says Halt."""
         ring = self._ring
         assert ring is not None
         if reason := self._host.obstacle(ring):
             self._refuse(reason, now_us, out)
             return
         self._hold(ring, now_us, out)
-        out.append(Send(_down(ring), Stop(self._key, ring.exchange)))
+        out.append(Send(_down(ring), Halt(self._key, ring.exchange)))
 
     def _be_quiet(self, neighbour: BrokerId, ring: Ring, now_us: int, out: list[Effect]) -> None:
-        """Holds, says Stop on, or Stopped."""
+        """Holds, says Halt on, or Halted."""
         self._enter(ring)
         self._hold(ring, now_us, out)
         if ring.down is not None:
-            out.append(Send(ring.down, Stop(self._key, ring.exchange)))
+            out.append(Send(ring.down, Halt(self._key, ring.exchange)))
         else:
             self._latest_us = self._host.latest_us(ring)
-            out.append(Send(neighbour, Stopped(self._key, self._latest_us)))
+            out.append(Send(neighbour, Halted(self._key, self._latest_us)))
 
     def _pass(
-        self, neighbour: BrokerId, message: Stopped | Begin, now_us: int, out: list[Effect]
+        self, neighbour: BrokerId, message: Halted | Drained, now_us: int, out: list[Effect]
     ) -> None:
         """Says it on."""
         self._say_on(message, None, out)
 
     def _agree(
-        self, neighbour: BrokerId, message: Stopped | Begin, now_us: int, out: list[Effect]
+        self, neighbour: BrokerId, message: Halted | Drained, now_us: int, out: list[Effect]
     ) -> None:
         """Knows how to turn, says it on; the first decides."""
         ring, tables = self._ring, self._host.tables
@@ -321,19 +327,19 @@ class QuietRing:
         out.append(CancelTimer(TIMER))
         if ring.is_last:
             self._latest_us = max(message.latest_us, self._host.latest_us(ring))
-            out.append(Send(_down(ring), Begin(self._key, self._latest_us)))
+            out.append(Send(_down(ring), Drained(self._key, self._latest_us)))
         else:
             self._say_on(message, next_turn(tables, turn, ring.behind), out)
 
-    def _say_on(self, message: Stopped | Begin, turn: Turn | None, out: list[Effect]) -> None:
+    def _say_on(self, message: Halted | Drained, turn: Turn | None, out: list[Effect]) -> None:
         ring = self._ring
         assert ring is not None
         self._latest_us = latest_us = max(message.latest_us, self._host.latest_us(ring))
-        if type(message) is Stopped:
+        if type(message) is Halted:
             assert ring.up is not None
-            out.append(Send(ring.up, Stopped(self._key, latest_us, turn)))
+            out.append(Send(ring.up, Halted(self._key, latest_us, turn)))
         else:
-            out.append(Send(_down(ring), Begin(self._key, latest_us, turn)))
+            out.append(Send(_down(ring), Drained(self._key, latest_us, turn)))
 
     def _decide(self, _: Any, __: None, now_us: int, out: list[Effect]) -> None:
         """The first decides, if the new link is up."""
@@ -408,11 +414,12 @@ class QuietRing:
         out.append(Hold(tuple(each for each in ring.neighbours if each not in self._gone)))
         self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
 
-    def _ask_on(self, neighbour: BrokerId, _: Doubt, now_us: int, out: list[Effect]) -> None:
+    def _ask_on(self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]) -> None:
         """Asks on; the first gives up."""
         ring = self._ring
         assert ring is not None
         self._askers.add(neighbour)
+        self._is_forgotten |= doubt.is_forgotten
         self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
@@ -422,16 +429,17 @@ class QuietRing:
             self._refuse(reason, now_us, out)
         elif ring.ends_link and whom == ring.before and self._ended:
             self._say_verdict(True, now_us, out)
-        elif whom in self._gone:
+        elif whom in self._gone or (whom == ring.first and self._is_forgotten):
             self._say_verdict(False, now_us, out, reason)
         else:
-            out.append(Send(whom, Doubt(self._key)))
+            out.append(Send(whom, Doubt(self._key, self._is_forgotten)))
 
     # --- coming and going ---------------------------------------------------------------------
 
     def _enter(self, ring: Ring) -> None:
         self._ring, self._turn, self._latest_us = ring, None, 0
-        self._gone, self._askers, self._ended = set(), set(), False
+        self._gone, self._askers = set(), set()
+        self._ended = self._is_forgotten = False
 
     def _hold(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
         ring.is_held = True
@@ -474,7 +482,7 @@ LIFE = LifeCycle(
             IGNORED,
             does(QuietRing._decide),
         ),
-        Event.STOP: (does(QuietRing._be_quiet, State.QUIET), IGNORED, IGNORED, IGNORED),
+        Event.HALT: (does(QuietRing._be_quiet, State.QUIET), IGNORED, IGNORED, IGNORED),
         Event.PASS: (IGNORED, IGNORED, does(QuietRing._pass), does(QuietRing._pass)),
         Event.AGREE: (IGNORED, IGNORED, does(QuietRing._agree, State.AGREED), IGNORED),
         Event.DONE: (IGNORED, IGNORED, IGNORED, does(QuietRing._turn_over, State.FREE)),

@@ -14,14 +14,14 @@ from shoal.overlays.tree.turning import Turn
 ExchangeKey = tuple[BrokerId, int]
 
 
-class Stop(Preface, frozen=True):
+class Halt(Preface, frozen=True):
     """From the cycle's last broker to its first: take in only what comes over the cycle."""
 
     key: ExchangeKey
     exchange: LinkExchange
 
 
-class Stopped(Preface, frozen=True):
+class Halted(Preface, frozen=True):
     """From the first to the last: nothing more comes up the cycle.
 
     Beyond the link that goes it carries what the next broker's tables need to turn.
@@ -33,8 +33,8 @@ class Stopped(Preface, frozen=True):
     turn: Turn | None = None
 
 
-class Begin(Preface, frozen=True):
-    """From the last to the first: nothing more comes down the cycle; else as `Stopped`."""
+class Drained(Preface, frozen=True):
+    """From the last to the first: nothing more comes down the cycle; else as `Halted`."""
 
     key: ExchangeKey
     latest_us: int
@@ -56,9 +56,13 @@ class Verdict(Preface, frozen=True):
 
 
 class Doubt(Preface, frozen=True):
-    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round."""
+    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
+
+    `is_forgotten` says that the first broker has started anew, and knows nothing of it.
+    """
 
     key: ExchangeKey
+    is_forgotten: bool = False
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
@@ -78,4 +82,4 @@ class Greeting(Preface, frozen=True):
     verdicts: tuple[Verdict, ...] = ()
 
 
-MESSAGES: Vocabulary = (Stop, Stopped, Begin, Verdict, Doubt, Greeting)
+MESSAGES: Vocabulary = (Halt, Halted, Drained, Verdict, Doubt, Greeting)

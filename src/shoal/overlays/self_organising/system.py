@@ -7,6 +7,7 @@ from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.system import System
+from shoal.overlays.tree.messages import LEAVING
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.stand_in import stand_in
 
@@ -14,7 +15,7 @@ SYSTEM = System(
     name="self_organising",
     strategy=SelfOrganising,
     parameters=Parameters,
-    messages=(*MESSAGES, *RING_MESSAGES),
+    messages=(*LEAVING, *MESSAGES, *RING_MESSAGES),
     stand_in=stand_in,
     is_quiet=False,
     oracle=table_problems,

@@ -57,11 +57,18 @@ class Exchange:
         """Whether all who were waited for have said their tables."""
         return not self._unheard_subscriptions
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether this broker and its neighbours have told each other all."""
-        waits = (self._unheard_subscriptions, self._owes_advertisements, self._owes_subscriptions)
-        return not any((*waits, self._stale_advertisements, self._stale_subscriptions))
+    def is_settled(self, neighbour: BrokerId) -> bool:
+        """Whether this broker and the neighbour have said each other all."""
+        return not any(
+            neighbour in unsaid
+            for unsaid in (
+                self._unheard_subscriptions,
+                self._owes_advertisements,
+                self._owes_subscriptions,
+                self._stale_advertisements,
+                self._stale_subscriptions,
+            )
+        )
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts."""
@@ -94,13 +101,6 @@ class Exchange:
         self._pass_over(neighbour)
         self.say(out)
 
-    def exchanged(self, new: BrokerId | None, old: BrokerId | None) -> None:
-        """A new neighbour knows all that is to be said, and an old one is none any more."""
-        if new is not None:
-            self._linked.add(new)
-        if old is not None:
-            self._linked.discard(old)
-
     def linked(
         self,
         neighbour: BrokerId,
@@ -125,6 +125,12 @@ class Exchange:
         self._stale_subscriptions.pop(neighbour, None)
         self._owes_advertisements.pop(neighbour, None)
         self._owes_subscriptions.pop(neighbour, None)
+
+    def replaced(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
+        """These neighbours, which know all, have taken the place of one, if any."""
+        if old is not None:
+            self.unlinked(old)
+        self._linked.update(new)
 
     def heard_advertisement(self, neighbour: BrokerId, id: AdvertisementId) -> bool:
         """The neighbour said this one; whether it was stale."""

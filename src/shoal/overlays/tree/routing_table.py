@@ -154,6 +154,19 @@ class RoutingTable:
             _meet(row, entry)
         return entry
 
+    def turn_subscription(self, entry: SubscriptionEntry, last_hop: BrokerId | None) -> None:
+        """The subscription comes from elsewhere now: in a new row, as routes depend on rows."""
+        filter, row = entry.subscription.filter, SubscriptionEntry(entry.subscription, last_hop)
+        row.forwarded_to = entry.forwarded_to
+        self.subscriptions[entry.id] = row
+        self.routes.remove(entry)
+        self.routes.add(row, filter)
+        self._entries.remove(entry, filter)
+        self._entries.add(row, filter)
+        for advertised in entry.overlapping:
+            del advertised.overlapping[entry]
+            advertised.overlapping[row] = row.overlapping[advertised] = None
+
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
         self.routes.remove(entry)

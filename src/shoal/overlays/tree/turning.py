@@ -15,7 +15,6 @@ Then every table is again what the invariant of `propagation.py` makes of the ne
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
 
 import msgspec
@@ -86,10 +85,10 @@ def turn_tables(propagation: Propagation, turn: Turn, before: BrokerId, behind: 
         tables.add_subscription(subscription, before)
     known = [tables.subscriptions[id] for id in turn.known if id in tables.subscriptions]
     for entry in known:
-        before_then = set(entry.forwarded_to)
-        tables.remove_subscription(entry)
-        if _is_asked_for(tables, entry.subscription.filter, behind):
-            tables.add_subscription(entry.subscription, behind).forwarded_to = before_then
+        if entry.is_wanted_beyond(behind):
+            tables.turn_subscription(entry, behind)
+        else:
+            tables.remove_subscription(entry)
     for subscription in turn.far:
         if _is_asked_for(tables, subscription.filter, behind):
             tables.add_subscription(subscription, behind)
@@ -105,14 +104,6 @@ def turn_tables(propagation: Propagation, turn: Turn, before: BrokerId, behind: 
                 entry.forwarded_to.add(neighbour)
             else:
                 entry.forwarded_to.discard(neighbour)
-
-
-def relink(propagation: Propagation, new: BrokerId | None, old: BrokerId | None) -> None:
-    """The tables have turned: these links of the broker's, if any, are the new one and the old."""
-    if old is not None:
-        propagation.neighbours.remove(old)
-    if new is not None:
-        insort(propagation.neighbours, new)
 
 
 def _rows(tables: RoutingTable, turn: Turn) -> list[AdvertisementEntry]:

@@ -118,7 +118,8 @@ class Tracing:
 
         With an `upstream` the joined answer is sent there, and None returned.
         """
-        waiting = self._trace(session).downstream - {upstream}
+        # Who is no neighbour any more cannot answer.
+        waiting = self._trace(session).downstream & self._output_us.keys() - {upstream}
         retrieval = _Retrieval(session, upstream, waiting)
         self._retrievals[session.publisher] = retrieval
         out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))
