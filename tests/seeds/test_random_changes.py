@@ -14,7 +14,7 @@ from tests.seeds.random_changes import ChangingNetwork
 from tests.systems import TREES
 
 QUICK = range(10)
-LOSSY = range(3)
+LOSSY = range(4)
 SOAK = range(1_000)
 CHOSEN = os.environ.get("SHOAL_SEEDS", "")
 
