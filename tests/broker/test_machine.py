@@ -61,11 +61,13 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.tree.messages import LeavingMessage
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
+from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, eager
 
@@ -175,6 +177,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = (
     | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
     | self_organising_messages(BROKERS)
     | exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+    | leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 )
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
@@ -211,7 +214,7 @@ def test_every_message_there_is_takes_part() -> None:
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
     ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
-    assert ours - {Message, Carrier, Preface} - between_drivers == set(MESSAGES)
+    assert ours - {Message, Carrier, Preface, LeavingMessage} - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:
