@@ -8,8 +8,7 @@ of reach is forgotten after one interval to two.
 >>> cache = Cache(entries=10)
 >>> around = Neighbourhood(cache, ThreeWay.MEAN)
 >>> cache.add(notification_id("P", 1))
->>> way = (Hop("B3", 2.0), Hop("B1", 2.0, 3.0, 0), Hop("B2", 2.0, 1.0, 0))
->>> around.heard(way, exact(cache.ids))
+>>> around.heard(("B3", "B1", "B2"), exact(cache.ids))
 >>> around.shared("B3"), around.shared("B1")
 (1, None)
 >>> around.turn(), around.shared("B3"), around.turn(), around.shared("B3")
@@ -50,12 +49,12 @@ Way = Sequence[Hop]
 
 
 class _Known:
-    """One broker: the last broadcast of its, and what it has in common with this one."""
+    """One broker: its last broadcast, and what it has in common with this one."""
 
     __slots__ = ("is_referenced", "shared", "summary", "way")
 
-    def __init__(self, way: Way, summary: Summary, shared: int) -> None:
-        self.way = tuple(way)
+    def __init__(self, way: Sequence[BrokerId], summary: Summary, shared: int) -> None:
+        self.way = way
         self.summary = summary
         self.shared = shared
         self.is_referenced = True
@@ -80,17 +79,12 @@ class Neighbourhood:
     def __contains__(self, broker: BrokerId) -> bool:
         return broker in self._known
 
-    def heard(self, way: Way, summary: Summary) -> None:
-        """A broadcast came: its way from the broker it is of to this one, both included."""
-        origin = way[0].broker
-        self._drop(origin)
+    def heard(self, way: Sequence[BrokerId], summary: Summary) -> None:
+        """A broadcast came over these brokers, from the one it is of to this one."""
+        self._drop(way[0])
         known = _Known(way, summary, self._cache.common(summary))
-        self._known[origin] = known
+        self._known[way[0]] = known
         self._sum += known.shared
-
-    def way(self, broker: BrokerId) -> Way:
-        """The way that the broker's last broadcast took to here; KeyError for an unknown one."""
-        return self._known[broker].way
 
     def turn(self) -> None:
         """An interval ends: forget who was not heard of since the last one ended."""
@@ -99,16 +93,10 @@ class Neighbourhood:
                 self._drop(broker)
             known.is_referenced = False
 
-    def forget(self, brokers: Sequence[BrokerId] | None = None) -> None:
-        """Forget these, or all: the overlay is another one."""
-        for broker in list(self._known) if brokers is None else brokers:
-            self._drop(broker)
-
     def forget_ways_over(self, left: BrokerId, right: BrokerId) -> None:
         """Forget all whose broadcasts came over a link that is no more."""
         for broker, known in list(self._known.items()):
-            names = [hop.broker for hop in known.way]
-            if any({left, right} == set(link) for link in pairwise(names)):
+            if any({left, right} == set(link) for link in pairwise(known.way)):
                 self._drop(broker)
 
     def _drop(self, broker: BrokerId) -> None:

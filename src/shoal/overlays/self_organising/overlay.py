@@ -237,6 +237,7 @@ class Overlay:
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
+            self.tree.began_anew(neighbour)
             if standing.is_in:
                 self._greet(neighbour, out)
             else:

@@ -29,7 +29,7 @@ least is shared.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -41,7 +41,7 @@ from shoal.overlays.self_organising.parameters import Heuristic
 _ROUNDING = 1e-9
 
 
-class Cycle(msgspec.Struct, frozen=True, kw_only=True):
+class Cycle(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A path of the overlay, and a new link that closes it.
 
     brokers      in their order; the first proposes to link itself to the last
@@ -206,19 +206,24 @@ def _sums(
 
 
 def decide(
-    heuristic: Heuristic, cycle: Cycle, vector: Sequence[float], least_gain_percent: float = 0
+    heuristic: Heuristic,
+    cycle: Cycle,
+    vector: Sequence[float],
+    least_gain_percent: float = 0,
+    removable: Collection[int] | None = None,
 ) -> Decision:
     """Which link goes (Eq. 10), `vector` being the sum of all brokers' (Eq. 9; only `ci` asks it).
 
     The new one goes, and all stays as it is, unless the cycle becomes cheaper without another, by
-    `least_gain_percent` of what it costs now.
+    `least_gain_percent` of what it costs now; with `removable` only those may go.
     """
     left = _costs_without(heuristic, cycle, vector)
     new, now = len(left) - 1, left[-1]
-    least = min(left)
-    cheapest = [link for link, cost in enumerate(left) if _is_same(cost, least)]
-    if _is_same(now, least) or 100 * (now - least) < least_gain_percent * now:
+    choice = [link for link in range(new) if removable is None or link in removable]
+    least = min((left[link] for link in choice), default=now)
+    if least >= now or _is_same(now, least) or 100 * (now - least) < least_gain_percent * now:
         return Decision(new, now, now)
+    cheapest = [link for link in choice if _is_same(left[link], least)]
     remove = min(cheapest, key=lambda link: (-cycle.costs[link], sorted(cycle.link(link))))
     return Decision(remove, now, left[remove])
 

@@ -91,6 +91,11 @@ class Exchange:
         self._unheard_advertisements.pop(neighbour, None)
         self._unheard_subscriptions.pop(neighbour, None)
 
+    def began_anew(self, neighbour: BrokerId) -> None:
+        """The neighbour has forgotten all: nothing is owed to it before it is linked again."""
+        self._owes_advertisements.pop(neighbour, None)
+        self._owes_subscriptions.pop(neighbour, None)
+
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A broker that was expected is no neighbour any more."""
         self._pass_over(neighbour)

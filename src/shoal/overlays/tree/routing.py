@@ -226,6 +226,10 @@ class TreeRouting(BaseStrategy):
         else:
             self._exchange.say(out)
 
+    def began_anew(self, neighbour: BrokerId) -> None:
+        """A neighbour's link is up again, and it is not known yet whether it stays one."""
+        self._exchange.began_anew(neighbour)
+
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Wait no more for a broker that was expected, and is no neighbour after all."""
         self._exchange.dismiss(neighbour, out)
