@@ -23,7 +23,8 @@ from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
 from shoal.broker.link_controls import Hello, Purpose
 from shoal.broker.link_inbox import Debt
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -34,15 +35,11 @@ from shoal.broker.messages import (
 )
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.flushing import Phase
+from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shoal.runtime.links.peer_connections import PeerConnection, dial
-from shoal.runtime.links.peer_links import (
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-    PeerSettings,
-    check_certificate,
-    check_peer,
-)
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.links.peer_settings import PeerSettings, check_peer
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Rounds
 
 TICK_S = 0.5
@@ -294,7 +291,6 @@ class Couriers:
         check_peer(connection, hello, self._node.id, self._settings)
         if hello.purpose is not Purpose.COURIER or hello.broker not in self._settings.addresses:
             raise WireError(f"{self._node.id} takes no couriers from broker {hello.broker!r}")
-        check_certificate(connection, hello, self._settings)
         channel = self._by_connection.get(connection)
         if isinstance(channel, _Outgoing):
             if hello.broker != channel.courier.broker:
