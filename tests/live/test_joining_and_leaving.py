@@ -63,11 +63,17 @@ def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, and QoS 2 comes once, for who is there and who is away."""
     with processes(tmp_path, 2) as network:
         network.join("B9", "B2")
+        network.join("B5", "B9")  # behind the one that leaves
         away = network.client("B9", "away").connect()
         away.subscribe("a", 2)
         away.disconnect()
-        with network.client("B9", "there") as there, network.client("B1", "p") as publisher:
+        with (
+            network.client("B9", "there") as there,
+            network.client("B5", "behind") as behind,
+            network.client("B1", "p") as publisher,
+        ):
             there.subscribe("a", 2)
+            behind.subscribe("a", 2)
             said = [
                 publisher.paho.publish("a", b"%d" % number, qos=2) for number in range(COUNT // 2)
             ]
@@ -80,15 +86,16 @@ def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
             for each in said:
                 each.wait_for_publish(10)
             before = list(there.payloads)
-        assert links(network, "B2") == {"B1": "up"}
-        assert brokers(network, "B1") == {"B1", "B2"}
+            wait_until(lambda: len(behind.payloads) >= COUNT)
+        assert links(network, "B2") == {"B1": "up", "B5": "up"}
+        assert brokers(network, "B1") == {"B1", "B2", "B5"}
         assert leave(network, "B9").wait(20) == 2, "it is there no more"
         with network.client("B1", "away") as back, network.client("B2", "there") as again:
             assert back.session_present == again.session_present == [True]
             wait_until(lambda: len(back.payloads) >= COUNT)
             wait_until(lambda: len(before) + len(again.payloads) >= COUNT)
         everything = [b"%d" % number for number in range(COUNT)]
-        assert back.payloads == everything
+        assert back.payloads == behind.payloads == everything
         assert sorted(before + again.payloads, key=int) == everything
 
 

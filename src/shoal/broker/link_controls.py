@@ -82,6 +82,12 @@ class Ends(Control, frozen=True):
     """The sender's broker wants the link to end; see `shoal.broker.link_ending`."""
 
 
+class Lasts(Control, frozen=True):
+    """The link outlives restarts from now on; `opened_us` is as in `Hello`, the later one holds."""
+
+    opened_us: int
+
+
 class Rests(Control, frozen=True):
     """All that the sender sent is settled there and here; it sends nothing until it hears more."""
 
@@ -110,4 +116,7 @@ class Place(Control, frozen=True):
     of: Whereabouts
 
 
-CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo, Ends, Rests, Over, Place)
+CONTROLS: Vocabulary = (
+    *(Hello, Refuse, Acknowledge, Heartbeat, Echo),
+    *(Ends, Rests, Over, Lasts, Place),
+)

@@ -92,9 +92,8 @@ class LinkSession(LinkTraffic):
     ) -> None:
         """A spool is for systems that are graceful; `opened_us` is as in `Hello`."""
         self.neighbour = neighbour
-        self.opened_us = opened_us
         self.state = State.IDLE
-        super().__init__(codec, limits or LinkLimits(), spool)
+        super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
         self._broker = broker
         self._incarnation = incarnation

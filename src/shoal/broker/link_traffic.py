@@ -17,6 +17,7 @@ from shoal.broker.link_controls import (
     Control,
     Echo,
     Heartbeat,
+    Lasts,
     Place,
     Whereabouts,
 )
@@ -33,7 +34,11 @@ from shoal.broker.wire import Codec, FrameReader, WireError
 class LinkTraffic:
     """One end; whoever derives from it says when a session begins, goes on and ends."""
 
-    def __init__(self, codec: Codec, limits: LinkLimits, spool: Spool | None) -> None:
+    def __init__(
+        self, codec: Codec, limits: LinkLimits, spool: Spool | None, opened_us: int | None
+    ) -> None:
+        """`opened_us` is as in `Hello`."""
+        self.opened_us = opened_us
         self._codec = codec
         self._limits = limits
         self._spool = spool
@@ -60,7 +65,7 @@ class LinkTraffic:
         self._outbox.reconnect()
         self._pulse.reconnect()
         self._ending.reconnect()
-        self._places: list[Place] = []
+        self._to_say: list[Control] = []
 
     def open_gate(self) -> None:
         """The other end has said its table, and can take publications."""
@@ -123,8 +128,8 @@ class LinkTraffic:
         """Bytes for the connection: what is owed, and messages as far as the window allows."""
         frames = [] if has_ended or self._ending.rests else self._outbox.take()
         acknowledged = self._inbox.acknowledgement()
-        places, self._places = self._places, []
-        owed = (*self._pulse.take(), *self._ending.take(), *places)
+        said, self._to_say = self._to_say, []
+        owed = (*self._pulse.take(), *self._ending.take(), *said)
         controls = owed if acknowledged is None else (acknowledged, *owed)
         return b"".join([self._codec.encode(control) for control in controls] + frames)
 
@@ -147,15 +152,23 @@ class LinkTraffic:
                 self._pulse.hear(message, now_us)
             case Place(where):
                 self._heard.append(where)
+            case Lasts(opened_us):
+                self.opened_us = max(self.opened_us or 0, opened_us)
             case _:
                 return False
         return True
+
+    def last(self, opened_us: int) -> None:
+        """The link outlives restarts from now on, at both ends; it was opened then."""
+        if opened_us > (self.opened_us or 0):
+            self.opened_us = opened_us
+            self._to_say.append(Lasts(opened_us))
 
     # --- where brokers are --------------------------------------------------------------------
 
     def tell(self, places: Iterable[Whereabouts]) -> None:
         """Say where brokers are, over this connection; on the next all is said again."""
-        self._places += map(Place, places)
+        self._to_say += map(Place, places)
 
     def take_places(self) -> list[Whereabouts]:
         """What the other end has said of that."""

@@ -133,7 +133,13 @@ class BrokerService:
         # Told that the broker has left its network for good: its process is to end.
         self.at_left: Callable[[], None] = _nobody_is_told
         self.leaving = Leaving(
-            self.node, self.door, self.links, self.directory, self._servers, self._has_left
+            self.node,
+            self.door,
+            self.links,
+            self.couriers,
+            self.directory,
+            self._servers,
+            self._has_left,
         )
         self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
 

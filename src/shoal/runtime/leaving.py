@@ -4,8 +4,8 @@
 | --- | --- |
 | clients | all are sent elsewhere |
 | sessions | other brokers have those that clients did not take along |
-| overlay | the machine has left, however its system does that |
-| links | all have ended, both ways; the others know that it is gone |
+| overlay | the others know that it is gone; the machine has left, however its system does that |
+| links | all have ended that the machine has not ended itself |
 
 Then its process ends.  A broker that is killed meanwhile starts again as one that never began to
 leave, and may be asked again.
@@ -18,9 +18,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from shoal.broker.effects import Leave
+from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.node import Node
@@ -43,6 +45,7 @@ class Leaving:
         node: Node,
         door: MqttDoor,
         links: PeerLinks,
+        couriers: Couriers,
         directory: Directory,
         servers: Mapping[BrokerId, str],
         left: Callable[[], None],
@@ -52,6 +55,7 @@ class Leaving:
         self._node = node
         self._door = door
         self._links = links
+        self._couriers = couriers
         self._directory = directory
         self._servers = servers
         self._left = left
@@ -87,6 +91,12 @@ class Leaving:
             self._node.schedule_flush()
         await _until(lambda: not len(self._door.clients.sessions))
         self._go_to("overlay")
+        self._couriers.leave()
+        if self._door.clients.door is not None:
+            self._node.request(self._door.clients.door.client, Goodbye())
+        # While there are links to say it over: the machine ends them.
+        self._links.tell([self._directory.leave(self._node.clock.now_us())])
+        self._node.schedule_flush()
         while True:
             self._answer = asyncio.get_running_loop().create_future()
             self._node.bring(Leave())
@@ -96,7 +106,6 @@ class Leaving:
             _log.warning("it cannot leave yet", extra={"problem": self.problem})
             await asyncio.sleep(ASK_AGAIN_S)
         self._go_to("links")
-        self._links.tell([self._directory.leave(self._node.clock.now_us())])
         for neighbour in self._links.neighbours:
             self._links.end(neighbour)
         self._node.schedule_flush()

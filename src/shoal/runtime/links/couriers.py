@@ -156,6 +156,7 @@ class Couriers:
         self, node: Node, settings: PeerSettings, limits: CourierLimits | None = None
     ) -> None:
         self.owner: Owner | None = None
+        self._is_leaving = False
         self._node = node
         self._settings = settings
         self._limits = limits or CourierLimits()
@@ -205,6 +206,15 @@ class Couriers:
             }
             for name, each in sorted(self._outgoing.items())
         ]
+
+    def leave(self) -> None:
+        """Whoever publishes here from another door is let go, as if this broker had died."""
+        self._is_leaving = True
+        incoming, self._incoming = self._incoming, {}
+        for each in incoming.values():
+            if each.connection is not None:
+                self._drop(each.connection)
+            each.end()
 
     # --- the door's side ----------------------------------------------------------------------
 
@@ -298,6 +308,8 @@ class Couriers:
             self._tell(channel.courier.connected(hello, now_us))
             if self.owner is not None:
                 self.owner.found(hello.broker)
+        elif self._is_leaving:
+            raise WireError(f"{self._node.id} leaves the network")
         else:
             self._take_in(connection, hello, now_us)
         self._node.schedule_flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from shoal.broker.custody import Custody
 from shoal.broker.link_inbox import Debt
@@ -53,6 +54,22 @@ class Link:
         if self.is_gone:
             return False
         return self.is_lasting or self.is_dialled or self.session.state is not State.IDLE
+
+    def status(self, spooled_bytes: int) -> dict[str, Any]:
+        """For people and metrics."""
+        session = self.session
+        return {
+            "neighbour": session.neighbour,
+            "state": session.state.value,
+            "is_lasting": self.is_lasting,
+            "is_full": session.is_full,
+            "buffered_bytes": session.buffered_bytes,
+            "spooled_bytes": spooled_bytes,
+            "delay_us": session.delay_us,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "connections": self.connections,
+        }
 
 
 class HandingOn:

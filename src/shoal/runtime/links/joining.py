@@ -48,6 +48,6 @@ def take_up(hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSett
         return opened_us
     if opened_us:
         raise WireError(f"{broker} is alone in its network file, it must list another")
-    if settings.open_to_all and neighbour in settings.addresses:
+    if opened_us is None and neighbour in settings.addresses:
         return None
     raise WireError(f"{broker} has no link to broker {neighbour!r}")

@@ -6,9 +6,9 @@ was opened on purpose is connected from either end, wherever the other is known 
 lasts is remembered (`storage.overlay_file`), and so is one that has ended: whoever still means it
 is told so.
 
-A broker that the network does not link to this one is refused, with mutual TLS also one that cannot
-prove its name; unless it offers a link that it has opened on purpose and that lasts, as a broker
-that joins does.  Where a system opens links itself, every broker of the network is let in.
+A broker whose network file links it to this one, where this one's does not, is refused, with mutual
+TLS also one that cannot prove its name.  A link that was opened on purpose is taken up from every
+broker that is known to be in the network, and one that lasts from others, too: they join.
 """
 
 from __future__ import annotations
@@ -181,8 +181,15 @@ class PeerLinks:
 
     def _make_last(self, link: Link, opened_us: int, address: str = "") -> None:
         """A link that is there outlives restarts from now on."""
-        link.is_lasting, link.session.opened_us = True, opened_us
+        link.is_lasting = True
+        link.session.last(opened_us)
         self.overlay.opened(link.session.neighbour, opened_us, address or link.address)
+
+    def _agree(self, link: Link, opened_us: int | None) -> None:
+        """The other end has the link last since then, if it does: so it lasts here."""
+        row = self.overlay.links.get(link.session.neighbour)
+        if opened_us and not link.is_gone and (row is None or opened_us > row.opened_us):
+            self._make_last(link, opened_us, "" if row is None else row.address)
 
     def end(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
@@ -248,18 +255,7 @@ class PeerLinks:
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
         return [
-            {
-                "neighbour": name,
-                "state": link.session.state.value,
-                "is_lasting": link.is_lasting,
-                "is_full": link.session.is_full,
-                "buffered_bytes": link.session.buffered_bytes,
-                "spooled_bytes": self._spools.size(name) if self._spools is not None else 0,
-                "delay_us": link.session.delay_us,
-                "bytes_in": link.bytes_in,
-                "bytes_out": link.bytes_out,
-                "connections": link.connections,
-            }
+            link.status(self._spools.size(name) if self._spools is not None else 0)
             for name, link in sorted(self._links.items())
             if not link.is_gone
         ]
@@ -282,8 +278,8 @@ class PeerLinks:
         if link.is_gone and changes:
             if link.is_lasting:
                 self.overlay.has_ended(link.session.neighbour, link.session.opened_us or 0)
-                if self._spools is not None:
-                    self._spools.forget(link.session.neighbour)
+            if self._spools is not None:
+                self._spools.forget(link.session.neighbour)
             self._flush_soon(link)
         self._node.changed(changes)
         self._node.returned(link.session.neighbour, link.session.returned())
@@ -298,7 +294,7 @@ class PeerLinks:
             self._codec,
             settings.limits,
             is_graceful=not settings.open_to_all,
-            spool=spools.of(neighbour) if spools is not None and is_lasting else None,
+            spool=None if spools is None else spools.of(neighbour),
             numbers=self._numbers,
             opened_us=opened_us,
         )
@@ -314,6 +310,8 @@ class PeerLinks:
         if self._links.get(neighbour) is link:
             # First gone, then told: who hears of it may open it again.
             del self._links[neighbour]
+            if self._spools is not None:
+                self._spools.forget(neighbour)
             self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
 
     def _vanish(self, link: Link) -> None:
@@ -337,7 +335,7 @@ class PeerLinks:
         for name, link in list(self._links.items()):
             link.session.excuse(missed_us)
             changes = link.session.tick(now_us)
-            if changes and link.is_lasting and self._spools is not None:
+            if changes and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
             self._changed(link, changes)
             self._to_flush[link] = None
@@ -391,9 +389,8 @@ class PeerLinks:
         link.connections += 1
         if self.directory is not None:
             link.session.tell(self.directory)
-        if (hello.opened_us or 0) > (link.session.opened_us or 0) and not link.is_gone:
-            self._make_last(link, hello.opened_us or 0)  # so it does for the other end
-        if link.is_lasting and not link.is_gone and self._spools is not None:
+        self._agree(link, hello.opened_us)
+        if not link.is_gone and self._spools is not None:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
         self._changed(link, changes)
@@ -428,11 +425,11 @@ class PeerLinks:
         now_us = self._node.clock.now_us()
         link.bytes_in += len(data)
         changes = link.session.receive(data, now_us)
+        self._agree(link, link.session.opened_us)
         places = link.session.take_places()
         if self.directory is not None:
             self.tell(self.directory.hear(places))
-        if link.since_us is None:
-            link.since_us = now_us
+        link.since_us = link.since_us or now_us
         self._handing.hand_on(link)
         self._changed(link, changes)
         self._handing.see_to_room()
@@ -445,8 +442,7 @@ class PeerLinks:
     def _drop(self, connection: PeerConnection) -> None:
         link = self._by_connection.pop(connection, None)
         if link is not None:
-            link.connection = None
-            link.since_us = None
+            link.connection = link.since_us = None
             link.session.lost(self._node.clock.now_us())
             connection.abort()
             self._dialling.see_to(link)

@@ -23,9 +23,9 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits        bounds of each link
     tls           None: names are believed
     has_cycles    who waits for a full link might wait for itself: neighbours are always read
-    open_to_all   links also come up with any other broker of the network; the system itself sees
-                  to what a broker that comes back must be told and sent again
-    takes_joiners links also come up with brokers that open one on purpose, as those that join do
+    open_to_all   brokers open links themselves, and the system sees to what one that comes back
+                  must be told and sent again
+    takes_joiners a lasting link is also taken up from a broker that nobody here knows
     """
 
     network: str
