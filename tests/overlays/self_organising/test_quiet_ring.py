@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from shoal.broker.effects import TimerFired
+from shoal.broker.effects import Received, TimerFired
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import ProtocolError
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.ring import Ring
+from shoal.overlays.self_organising.ring_messages import Halt, Verdict
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
@@ -100,17 +101,20 @@ def test_what_is_published_meanwhile_waits_and_comes_in_order() -> None:
 
 def test_two_exchanges_on_one_broker_exclude_each_other() -> None:
     network = Cycle(4)
-    world, now_us = network.world, network.world.queue.now_us
     left, right = network.cycle[:3], network.cycle[2:]
-    world.brokers[left[-1]].bring(now_us, TimerFired((BEGIN, "0", *left)))
-    for _ in range(50):
-        world.brokers[right[-1]].bring(now_us, TimerFired((BEGIN, "0", *right)))
-        now_us += 20_000
-        world.run(until_us=now_us)
-    kinds = [type(row) for row in world.trace.records]
-    assert kinds.count(Exchanged) == 2
-    reasons = {row.reason for row in world.trace.records if isinstance(row, Refused)}
-    assert "B2 exchanges links already" in reasons
+    now_us = network.world.queue.now_us
+    key, other = ("B4", now_us), LinkExchange(cycle=right, remove=0, saving=0)
+    both = network.world.brokers["B2"]
+    both.bring(now_us, TimerFired((BEGIN, "0", *left)))
+    both.bring(now_us, TimerFired((BEGIN, "1", *left)))
+    both.bring(now_us, Received("B3", Halt(key, other)))
+    network.world.run()
+    refused, exchanged = network.world.trace.records
+    reason = "B2 exchanges links already"
+    assert refused == Refused(reason)
+    assert isinstance(exchanged, Exchanged)
+    verdict = network.strategy("B2").overlay._ring.verdicts[key]
+    assert verdict == Verdict(key, other, is_done=False, at_us=0, reason=reason)
 
 
 def test_a_link_that_does_not_come_up_is_given_up() -> None:
