@@ -13,8 +13,8 @@ whoever comes back later is told so (`overlay.py`).
 | exchanges links, or knows nothing of it | declines: the next is asked, and all again later |
 
 Both have been beside the one that is lost, and it is not between them: so the two were in different
-parts, and no cycle can come of it.  The lost one, if it lives, agrees unless it has begun to do the
-same and comes first.
+parts, and no cycle can come of it.  The lost one, if it lives, agrees unless it has moved itself,
+or has begun to and comes first.
 """
 
 from __future__ import annotations
@@ -234,7 +234,8 @@ class Healing:
         """The orphan takes this broker for lost, and it lives."""
         loss, host = self._losses.get(orphan), self._host
         asks = loss is not None and loss.asked is not None and self._broker < orphan
-        agrees = not (asks or host.is_up(orphan) or host.busy)
+        has_moved = orphan in self._moved
+        agrees = not (asks or has_moved or host.is_up(orphan) or host.busy)
         at_us = 0
         if agrees:
             at_us = max(now_us, host.since_us(orphan) + 1)
