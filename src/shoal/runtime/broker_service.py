@@ -83,7 +83,7 @@ class BrokerService:
             join_once(overlay, network.neighbours(name), join, clock.now_us())
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
-        limits, has_cycles = network.link_limits.limits, system.shape.has_cycles
+        limits, has_cycles = network.bounds, system.shape.has_cycles
         self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
@@ -100,8 +100,9 @@ class BrokerService:
             limits=limits,
             tls=self._contexts,
             has_cycles=has_cycles,
-            open_to_all=system.shape.opens_links,
-            takes_joiners=networked,
+            open_to_all=system.shape.opens_links or system.shape.mends,
+            is_graceful=not system.shape.opens_links,
+            takes_joiners=networked and system.grows,
         )
         probes = Probes(name, settings, clock)
         self.spools = _spools(network, name, files, self.node)
@@ -151,7 +152,7 @@ class BrokerService:
             self.trace.start()
         former = self.door.journal.neighbours if self.door.journal is not None else ()
         former = tuple(name for name in former if name not in self._overlay.ended)
-        self.node.start(Started(former, self.network.link_limits.give_up_us))
+        self.node.start(Started(former, self.network.bounds.give_up_us))
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         if self.spools is not None:
