@@ -112,7 +112,7 @@ class BrokerService:
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         self._access = NetworkAccess(network.access)
         self._servers = {
-            where.name: server for where in self.directory if (server := _server(where))
+            where.name: server for where in self.directory.places if (server := _server(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
@@ -295,8 +295,7 @@ class BrokerService:
             "links": self.links.status(),
             "brokers": [
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
-                for each in self.directory
-                if not each.has_left
+                for each in self.directory.places
             ],
             "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
             "is_holding": self.node.is_holding,
