@@ -112,7 +112,7 @@ class BrokerService:
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         self._access = NetworkAccess(network.access)
         self._servers = {
-            where.name: server for where in self.directory if (server := _server(where))
+            where.name: server for where in self.directory.places if (server := _server(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
@@ -278,6 +278,13 @@ class BrokerService:
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
 
+    def _links_status(self) -> list[dict[str, Any]]:
+        now_us, congested = self.node.clock.now_us(), self.node.machine.congested
+        return [
+            row | {"congested_us": max(0, now_us - congested.get(row["neighbour"], now_us))}
+            for row in self.links.status()
+        ]
+
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
         statistics = self.door.clients.statistics
@@ -292,11 +299,10 @@ class BrokerService:
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not self.missing(),
             "listening": {key: str(where) for key, where in self.listening.items()},
-            "links": self.links.status(),
+            "links": self._links_status(),
             "brokers": [
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
-                for each in self.directory
-                if not each.has_left
+                for each in self.directory.places
             ],
             "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
             "is_holding": self.node.is_holding,
