@@ -13,10 +13,10 @@ last to end.
 | none | Prepare | the centre opens links, and answers when all are up; the others at once |
 | prepared | Stop | holds what does not come from the leaver; answers, each time |
 | still | Succeed (centre) | turns tables, tells the others, goes on: none |
-| still | Flushed (others) | takes in what comes from the centre, too |
-| still | the leaver is lost (others) | takes in what comes from the centre alone |
+| still | Flushed, or the leaver is lost (others) | takes in what comes from the centre alone |
 | still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
 | any | a new link fails, Abandon, another attempt | refuses, ends new links, goes on: none |
+| none | Stayed, from the leaver | forgets those who have not moved |
 | any | the leaver is lost (centre; others unless still) | ends new links, goes on: none |
 
 While a broker is still its tables must not change by anything else: other changes of links, and
@@ -32,11 +32,14 @@ from shoal.broker.effects import (
     Effect,
     EndLink,
     Hold,
+    LinkChanged,
     LinkReady,
     LinkState,
     OpenLink,
     Release,
     Send,
+    TimerFired,
+    TimerKey,
 )
 from shoal.model import BrokerId
 from shoal.overlays.tree.exchange import Exchange
@@ -48,6 +51,7 @@ from shoal.overlays.tree.messages import (
     Prepare,
     Prepared,
     Refuse,
+    Stayed,
     Stop,
     Stopped,
     Succeed,
@@ -59,7 +63,7 @@ from shoal.overlays.tree.routing_table import RoutingTable
 # A link that was asked for is there by then, or will not come any more.
 LATE_US = 10_000_000
 
-Deferred = Callable[[int, list[Effect]], None]
+Deferred = LinkChanged | TimerFired
 
 
 class Around(Protocol):
@@ -71,6 +75,9 @@ class Around(Protocol):
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended, as links do."""
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A timer fired."""
 
     def replaced(
         self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
@@ -119,7 +126,7 @@ class Succession:
         return self._part is None
 
     def defers(self, what: Deferred) -> bool:
-        """Whether this must wait until the broker goes on; it is done then."""
+        """Whether this must wait until the broker goes on; it comes then."""
         if self._part is None or not self._part.is_still:
             return False
         self._deferred.append(what)
@@ -140,6 +147,9 @@ class Succession:
         if type(message) is Succeeded and self._propagation.has_link(neighbour):
             out.append(OpenLink(neighbour, is_lasting=True))
             return
+        if isinstance(message, Stayed):
+            self._lose(message.brokers, now_us, out)
+            return
         if part is None or message.attempt != part.attempt:
             return
         is_centres = neighbour == part.centre and part.is_still
@@ -152,7 +162,7 @@ class Succession:
             case Succeed(others=others) if neighbour == part.leaver and part.is_centre:
                 self._take_place(part, others, now_us, out)
             case Flushed() if neighbour == part.leaver and not part.is_centre:
-                out.append(Hold((part.leaver, part.centre)))
+                out.append(Hold((part.centre,)))
             case Succeeded() if is_centres and not part.is_centre:
                 self._move(part, now_us, out)
             case Abandon() if neighbour == part.leaver:
@@ -189,12 +199,24 @@ class Succession:
     def _move(self, part: _Part, now_us: int, out: list[Effect]) -> None:
         """At one of the others."""
         follow(self._propagation, part.leaver, part.centre)
+        self._unwanted[part.leaver] = now_us + LATE_US
         out += [
             Send(part.centre, Succeeded(part.attempt)),
             OpenLink(part.centre, is_lasting=True),
             EndLink(part.leaver),
         ]
         self._go_on(part, now_us, out)
+
+    def _lose(self, brokers: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
+        """At the centre: these have not moved, whether their links have failed here already or not.
+
+        What the leaver says of what lies behind them would else be taken for old.
+        """
+        for each in brokers:
+            if self._propagation.has_link(each):
+                self._unwanted[each] = now_us + LATE_US
+                out.append(EndLink(each))
+                self.around.relink(each, LinkState.ENDED, now_us, out)
 
     def _go_on(self, part: _Part, now_us: int, out: list[Effect]) -> None:
         self._exchange.replaced(part.leaver, part.new)
@@ -206,7 +228,10 @@ class Succession:
         self._part = None
         deferred, self._deferred = self._deferred, []
         for what in deferred:
-            what(now_us, out)
+            if isinstance(what, TimerFired):
+                self.around.timer(what.key, now_us, out)
+            else:
+                self.around.relink(what.neighbour, what.state, now_us, out)
         if part.is_still:
             out.append(Release())
 
@@ -237,7 +262,7 @@ class Succession:
                 return True
             self._abandon(now_us, out)
             return False
-        if self.defers(lambda now_us, out: self.around.relink(neighbour, state, now_us, out)):
+        if self.defers(LinkChanged(neighbour, state)):
             return True
         is_unwanted = now_us < self._unwanted.get(neighbour, now_us)
         if is_unwanted and is_up:
