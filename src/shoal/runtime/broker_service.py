@@ -278,6 +278,13 @@ class BrokerService:
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
 
+    def _links_status(self) -> list[dict[str, Any]]:
+        now_us, congested = self.node.clock.now_us(), self.node.machine.congested
+        return [
+            row | {"congested_us": max(0, now_us - congested.get(row["neighbour"], now_us))}
+            for row in self.links.status()
+        ]
+
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
         statistics = self.door.clients.statistics
@@ -292,7 +299,7 @@ class BrokerService:
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not self.missing(),
             "listening": {key: str(where) for key, where in self.listening.items()},
-            "links": self.links.status(),
+            "links": self._links_status(),
             "brokers": [
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
                 for each in self.directory.places
