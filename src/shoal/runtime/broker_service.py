@@ -340,6 +340,7 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
+            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
         }
 
 
