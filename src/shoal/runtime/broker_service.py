@@ -30,7 +30,8 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
 from shoal.runtime.leaving import Leaving
