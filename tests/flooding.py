@@ -26,6 +26,7 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId, MessageId, Subscription, SubscriptionId
+from shoal.overlays.departure import MESSAGES, Departure, DepartureMessage
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.shapes import CONNECTED
 from shoal.overlays.system import Picture, System
@@ -49,6 +50,7 @@ class Flooding(BaseStrategy):
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         self._parameters = parameters
         self._neighbours = dict.fromkeys(context.neighbours)
+        self._departure = Departure(context.broker, self._neighbours)
         self._publishers = LocalPublishers(context.broker)
         self._index = MatchIndex()
         self._seen: dict[MessageId, None] = {}
@@ -68,15 +70,22 @@ class Flooding(BaseStrategy):
             out.append(LinkReady(neighbour))
         else:
             self._neighbours.pop(neighbour, None)
+        self._departure.link(neighbour, state, out)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self._departure.leave(out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour")
-        if not isinstance(message, PublicationBatch):
+        if isinstance(message, DepartureMessage):
+            self._departure.receive(neighbour, message, out)
+        elif isinstance(message, PublicationBatch):
+            self._flood(message.publications, message.hops, neighbour, out)
+        else:
             raise unexpected(message, f"neighbour {neighbour}")
-        self._flood(message.publications, message.hops, neighbour, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:
@@ -136,5 +145,10 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Flooding]) -> list[str
 
 
 SYSTEM = System(
-    name="flooding", strategy=Flooding, shape=CONNECTED, parameters=Parameters, oracle=problems
+    name="flooding",
+    strategy=Flooding,
+    shape=CONNECTED,
+    parameters=Parameters,
+    messages=MESSAGES,
+    oracle=problems,
 )

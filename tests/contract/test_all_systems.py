@@ -23,6 +23,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.checkers import check_deliveries
 from shoal.simulation.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.seeds.random_changes import ChangingNetwork
 from tests.seeds.random_network import SETTLE_US, UNTIL_US, RandomNetwork
 from tests.systems import eager
 
@@ -65,6 +66,16 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
     assert verdict.out_of_order == ()
+
+
+def test_nobody_else_notices_brokers_that_join_and_leave(system: str) -> None:
+    left = 0
+    for seed in (2, 3):
+        network = ChangingNetwork(seed, system=system)
+        assert network.run(UNTIL_US) == []
+        assert network.required > 0
+        left += len(network.world.departures)
+    assert left > 3
 
 
 def test_who_says_goodbye_gets_nothing_more(system: str) -> None:

@@ -18,6 +18,7 @@ the broker that reads it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -41,6 +42,7 @@ from shoal.typed_toml import TomlError
 Acknowledge = Literal["settled", "stored"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Cost = Annotated[float, msgspec.Meta(ge=0)]
 # Names go into file names, metrics and certificates.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -181,6 +183,27 @@ class StorageSection(Section, frozen=True, kw_only=True):
     maximum_absent_bytes: Positive = MAXIMUM_BYTES
 
 
+class CostsSection(Section, frozen=True, kw_only=True):
+    """What messages cost, in µs, for systems that choose their links by it.
+
+    here    to process one at a broker; else it is measured
+    links   to send one from one of two brokers to the other, as in {"B1-B2" = 3.0}: brokers that
+            are no pair here may not be linked; without any all may be, and delays are measured
+    """
+
+    here: Cost | msgspec.UnsetType = msgspec.UNSET
+    links: dict[str, Cost] = {}
+
+    def of(self, broker: BrokerId, brokers: Iterable[BrokerId]) -> dict[BrokerId, float]:
+        """What it costs to send to each broker that a broker may be linked to."""
+        found = {}
+        for other in brokers:
+            for key in (f"{broker}-{other}", f"{other}-{broker}"):
+                if key in self.links and other != broker:
+                    found[other] = self.links[key]
+        return found
+
+
 class TraceSection(Section, frozen=True, kw_only=True):
     """Parquet files of what happens, for the pipeline; without a folder none are written.
 
@@ -219,6 +242,7 @@ class Network(Section, frozen=True, kw_only=True):
     link_limits: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
     trace: TraceSection = TraceSection()
+    costs: CostsSection = CostsSection()
     parameters: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
@@ -331,6 +355,12 @@ def problems(network: Network) -> list[str]:
     found += _access_problems(network)
     found += _size_problems(network)
     found += _missing_files(network)
+    pairs = {f"{left}-{right}" for left in names for right in names if left != right}
+    found += [
+        f"costs.links: {key!r} is no two brokers, such as {names[0]}-{names[-1]}"
+        for key in network.costs.links
+        if key not in pairs
+    ]
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
         found.append(f"storage.folder: {folder} is no folder")

@@ -145,7 +145,10 @@ class Wiring:
             self._come_up_at(now_us + DETECTION_US, ends)
 
     def crash(self, broker: BrokerId, *, is_told: bool) -> None:
-        """A broker is gone, and with it what is in its links."""
+        """A broker is gone, and with it what is in its links.
+
+        Who is linked to it is told unless it waits until the link is there again.
+        """
         for neighbour in list(self._brokers[broker].links):
             ends = broker, neighbour
             comes_back = self._is_lasting(ends) and _either_way(ends) not in self._ending

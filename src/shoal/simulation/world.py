@@ -94,7 +94,9 @@ class World:
         self._message_costs = message_costs
         self._window_us = window_us
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._refuge = Refuge(self.queue, self._publishers, self._wiring.neighbours, self._ask)
+        self._refuge = Refuge(
+            self.queue, self._publishers, self.brokers, self._wiring.neighbours, self._ask
+        )
         given = list(links)
         for ends in given:
             self._wiring.make_lasting(ends)
@@ -200,7 +202,8 @@ class World:
         node = self.brokers.get(broker)
         if node is not None:
             self._refuge.empty(now_us, broker)
-            node.bring(now_us, Leave())
+            if all(each in node.links for each in self._wiring.neighbours(broker)):
+                node.bring(now_us, Leave())
             self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
 
     def left(self, broker: BrokerId) -> None:

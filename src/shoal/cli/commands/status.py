@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,18 +67,34 @@ def status(
 
 
 async def _ask(network: Network) -> Statuses:
-    from shoal.runtime.network_file import BrokerSection
+    """What brokers say: those of the file and those that have joined, without those that left."""
+    listed = {broker.name: broker.admin for broker in network.brokers}
+    found = await _ask_all(listed)
+    known = {
+        row["broker"]: row["admin"]
+        for answer in found.values()
+        if answer is not None
+        for row in answer["brokers"]
+    }
+    if known:
+        joined = {name: admin for name, admin in known.items() if name not in listed}
+        found = {name: answer for name, answer in found.items() if answer or name in known}
+        found |= await _ask_all(joined)
+    return found
+
+
+async def _ask_all(admins: Mapping[str, str]) -> Statuses:
+    from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import get_json
 
-    async def ask(broker: BrokerSection) -> dict[str, Any] | None:
-        address = broker.address("admin")
+    async def ask(admin: str) -> dict[str, Any] | None:
         try:
-            return None if address is None else await get_json(address, "/status")
-        except OSError:
+            return await get_json(read_address(admin), "/status") if admin else None
+        except (OSError, ValueError):
             return None
 
-    found = await asyncio.gather(*map(ask, network.brokers))
-    return dict(zip((broker.name for broker in network.brokers), found, strict=True))
+    answers = await asyncio.gather(*map(ask, admins.values()))
+    return dict(zip(admins, answers, strict=True))
 
 
 def _table(statuses: Statuses) -> Table:

@@ -1,16 +1,17 @@
 """How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
 
-It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said.  A
-leaf then ends its link.  An inner broker prepares its neighbours, one of which is the centre, stops
-them, and asks again in turn until nothing came in between: tables that answer each other are said.
-Then it hands over.  Its links to the others end as these move, the link to the centre last.
+It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, and
+nobody away who may come back, for a minute at most.  A leaf then ends its link.  An inner broker
+prepares its neighbours, one of which is the centre, stops them, and asks again in turn until
+nothing came in between: tables that answer each other are said.  Then it hands over.  Its links to
+the others end as these move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
 | staying | leave | begins, when it is quiet: linking, or for a leaf ending |
 | linking | all are prepared | stops them: stopping |
 | stopping | all have stopped, again if anything came in between | hands over: succeeding |
-| linking, stopping | refused, a link that changes, a second without a word | abandons: waiting |
+| linking, stopping | refused, a link that changes, two seconds without a word | abandons: waiting |
 | succeeding | the links to the others have ended | ends the link to the centre: ending |
 | succeeding | refused, any other change of a link | begins the centre's link anew: waiting |
 | ending | its links have ended or failed | has left: left |
@@ -20,6 +21,7 @@ Then it hands over.  Its links to the others end as these move, the link to the 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from random import Random
 
 from shoal.broker.effects import (
@@ -51,7 +53,9 @@ from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.succession import Succession
 
 TIMER: TimerKey = ("leave",)
-PATIENCE_US = 1_000_000
+PATIENCE_US = 2_000_000
+# Who is away for longer will find the network without this broker.
+ABSENCE_US = 60_000_000
 # Two that wait for each other to leave must not try again at one moment.
 AGAIN_US = (50_000, 500_000)
 
@@ -71,7 +75,13 @@ class State(enum.Enum):
 class Leaver:
     """One broker's own leaving."""
 
-    def __init__(self, random: Random, propagation: Propagation, exchange: Exchange) -> None:
+    def __init__(
+        self,
+        random: Random,
+        propagation: Propagation,
+        exchange: Exchange,
+        expected: Iterable[BrokerId],
+    ) -> None:
         self.state = State.STAYING
         self._random = random
         self._propagation = propagation
@@ -81,6 +91,8 @@ class Leaver:
         self._heard = False
         self._awaited: set[BrokerId] = set()
         self._ended: list[BrokerId] = []
+        # Neighbours whose links are down, and since when.
+        self._away = dict.fromkeys(expected, 0)
 
     @property
     def is_engaged(self) -> bool:
@@ -90,6 +102,13 @@ class Leaver:
     def heard(self) -> None:
         """A neighbour has said something that may change tables."""
         self._heard = True
+
+    def relinked(self, neighbour: BrokerId, state: LinkState, now_us: int) -> None:
+        """A link of the tree's came up, failed or ended."""
+        if state is LinkState.FAILED:
+            self._away.setdefault(neighbour, now_us)
+        else:
+            self._away.pop(neighbour, None)
 
     def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         if self.state is State.STAYING:
@@ -106,7 +125,7 @@ class Leaver:
 
     def _begin(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         neighbours = self._propagation.neighbours
-        if not succession.is_free or not self._is_quiet(succession):
+        if not succession.is_free or not self._is_quiet(succession, now_us):
             self._wait(now_us, out)
         elif len(neighbours) < 2:
             self._end(list(neighbours), out)
@@ -118,10 +137,11 @@ class Leaver:
             out.extend(Send(each, Prepare(self._attempt, centre, ())) for each in others)
             out.append(SetTimer(TIMER, now_us + PATIENCE_US))
 
-    def _is_quiet(self, succession: Succession) -> bool:
+    def _is_quiet(self, succession: Succession, now_us: int) -> bool:
         tables = self._propagation.tables
         return not (
             succession.around.is_moving
+            or any(now_us < since_us + ABSENCE_US for since_us in self._away.values())
             or any(row.last_hop is None for row in tables.advertisements.values())
             or any(entry.last_hop is None for entry in tables.subscriptions.values())
             or not all(map(self._exchange.is_settled, self._propagation.neighbours))
@@ -131,7 +151,8 @@ class Leaver:
         self.state = State.WAITING
         out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
 
-    def _stop(self, out: list[Effect]) -> None:
+    def _stop(self, now_us: int, out: list[Effect]) -> None:
+        out.append(SetTimer(TIMER, now_us + PATIENCE_US))
         self._turn += 1
         self._heard = False
         self._awaited = set(self._propagation.neighbours)
@@ -202,7 +223,7 @@ class Leaver:
                 centre, *others = self._propagation.neighbours
                 if neighbour == centre:
                     self.state = State.STOPPING
-                    self._stop(out)
+                    self._stop(now_us, out)
                 else:
                     self._awaited = {centre}
                     out.append(Send(centre, Prepare(self._attempt, centre, tuple(others))))
@@ -211,8 +232,8 @@ class Leaver:
                 if self._awaited:
                     return
                 if self._heard:
-                    self._stop(out)
-                elif self._is_quiet(succession):
+                    self._stop(now_us, out)
+                elif self._is_quiet(succession, now_us):
                     self._hand_over(out)
                 else:
                     self._abandon(now_us, out)

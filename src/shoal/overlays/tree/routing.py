@@ -61,7 +61,7 @@ class TreeRouting(BaseStrategy):
         self.tables = self.propagation.tables
         self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
-        self._leaver = Leaver(context.random, self.propagation, self._exchange)
+        self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
         self._succession = Succession(
             self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
         )
@@ -215,6 +215,7 @@ class TreeRouting(BaseStrategy):
         What one that has come back had said is stale until it has said its tables again.
         """
         up = state is LinkState.UP
+        self._leaver.relinked(neighbour, state, now_us)
         is_back = up and self.is_neighbour(neighbour)
         self.propagation.unlink(neighbour)
         if not is_back:

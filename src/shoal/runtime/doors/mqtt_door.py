@@ -31,7 +31,8 @@ from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.publishers import LivePublishers
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Alarm
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
@@ -186,6 +187,11 @@ class MqttDoor:
         """Take nobody in any more."""
         for server in self._servers:
             server.close()
+
+    @property
+    def connections(self) -> list[ClientConnection]:
+        """Those of all clients, let in or not."""
+        return list(self._sockets)
 
     def shut_down(self) -> None:
         """Say goodbye to every client."""
