@@ -49,6 +49,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import RefusalRecord
 from shoal.model import Advertisement, MessageId, Publication, Subscription
+from shoal.overlays.departure import DepartureMessage, Meet, Met
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -61,6 +62,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.self_organising.healing import HealingMessage
 from shoal.overlays.tree.messages import LeavingMessage
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
@@ -173,12 +175,15 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = (
         TraceResult: st.builds(TraceResult, IDS, NUMBERS),
         RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
         RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
+        Meet: st.builds(Meet, NUMBERS, BROKERS, PATHS),
+        Met: st.builds(Met, NUMBERS),
     }
     | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
     | self_organising_messages(BROKERS)
     | exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
     | leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 )
+BASES = {Message, Carrier, Preface, LeavingMessage, DepartureMessage, HealingMessage}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
@@ -214,7 +219,7 @@ def test_every_message_there_is_takes_part() -> None:
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
     ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
-    assert ours - {Message, Carrier, Preface, LeavingMessage} - between_drivers == set(MESSAGES)
+    assert ours - BASES - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:

@@ -7,6 +7,13 @@ from hypothesis import strategies as st
 from shoal.broker.messages import Message
 from shoal.model import Subscription
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.healing import (
+    Adopted,
+    Declined,
+    Orphaned,
+    Vouch,
+    Vouched,
+)
 from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.neighbourhood import Hop
@@ -61,6 +68,11 @@ def exchange_messages(
         Drained: st.builds(Drained, keys, numbers, turned),
         Verdict: verdicts,
         Doubt: st.builds(Doubt, keys),
+        Orphaned: st.builds(Orphaned, brokers),
+        Vouch: st.builds(Vouch, brokers, brokers),
+        Vouched: st.builds(Vouched, brokers, brokers, st.booleans(), numbers),
+        Adopted: st.builds(Adopted, brokers, numbers),
+        Declined: st.builds(Declined, brokers),
         Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),
     }
 
