@@ -68,7 +68,9 @@ from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
+from tests.overlays.octopia.anything import product_messages
 from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
+from tests.overlays.tid.anything import tree_messages
 from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, eager
@@ -183,6 +185,8 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = (
     | exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
     | leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 )
+MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
+MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
 BASES = {Message, Carrier, Preface, LeavingMessage, DepartureMessage, HealingMessage}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))

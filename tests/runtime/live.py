@@ -111,6 +111,7 @@ class LiveNetwork:
         admits_bytes = self.limits.high_bytes if has_cycles else None
         node = Node(machine, Clock(), self, admits_bytes)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
+        shape = SYSTEMS[self.system].shape
         settings = PeerSettings(
             network="test",
             neighbours=neighbours,
@@ -119,7 +120,8 @@ class LiveNetwork:
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
             has_cycles=has_cycles,
-            open_to_all=SYSTEMS[self.system].shape.opens_links,
+            open_to_all=shape.opens_links or shape.mends,
+            is_graceful=not shape.opens_links,
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)

@@ -83,7 +83,7 @@ class BrokerService:
             join_once(overlay, network.neighbours(name), join, clock.now_us())
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
-        limits, has_cycles = network.link_limits.limits, system.shape.has_cycles
+        limits, has_cycles = network.bounds, system.shape.has_cycles
         self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
@@ -100,8 +100,9 @@ class BrokerService:
             limits=limits,
             tls=self._contexts,
             has_cycles=has_cycles,
-            open_to_all=system.shape.opens_links,
-            takes_joiners=networked,
+            open_to_all=system.shape.opens_links or system.shape.mends,
+            is_graceful=not system.shape.opens_links,
+            takes_joiners=networked and system.grows,
         )
         probes = Probes(name, settings, clock)
         self.spools = _spools(network, name, files, self.node)
@@ -111,7 +112,7 @@ class BrokerService:
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         self._access = NetworkAccess(network.access)
         self._servers = {
-            where.name: server for where in self.directory if (server := _server(where))
+            where.name: server for where in self.directory.places if (server := _server(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
@@ -151,7 +152,7 @@ class BrokerService:
             self.trace.start()
         former = self.door.journal.neighbours if self.door.journal is not None else ()
         former = tuple(name for name in former if name not in self._overlay.ended)
-        self.node.start(Started(former, self.network.link_limits.give_up_us))
+        self.node.start(Started(former, self.network.bounds.give_up_us))
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         if self.spools is not None:
@@ -277,6 +278,13 @@ class BrokerService:
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
 
+    def _links_status(self) -> list[dict[str, Any]]:
+        now_us, congested = self.node.clock.now_us(), self.node.machine.congested
+        return [
+            row | {"congested_us": max(0, now_us - congested.get(row["neighbour"], now_us))}
+            for row in self.links.status()
+        ]
+
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
         statistics = self.door.clients.statistics
@@ -291,11 +299,10 @@ class BrokerService:
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not self.missing(),
             "listening": {key: str(where) for key, where in self.listening.items()},
-            "links": self.links.status(),
+            "links": self._links_status(),
             "brokers": [
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
-                for each in self.directory
-                if not each.has_left
+                for each in self.directory.places
             ],
             "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
             "is_holding": self.node.is_holding,

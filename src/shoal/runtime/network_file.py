@@ -19,6 +19,7 @@ the broker that reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -148,7 +149,7 @@ class LinksSection(Section, frozen=True, kw_only=True):
     low_bytes: Positive = 4 * 2**20
     limit_bytes: Positive = 128 * 2**20
     silence_us: Positive = 5_000_000
-    give_up_us: Positive = 60_000_000
+    give_up_us: Positive | msgspec.UnsetType = msgspec.UNSET
     park_us: Positive = 2_000_000
 
     def __post_init__(self) -> None:
@@ -157,7 +158,8 @@ class LinksSection(Section, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> LinkLimits:
-        return LinkLimits(**msgspec.structs.asdict(self))
+        given = msgspec.structs.asdict(self).items()
+        return LinkLimits(**{key: value for key, value in given if value is not msgspec.UNSET})
 
 
 class StorageSection(Section, frozen=True, kw_only=True):
@@ -262,6 +264,14 @@ class Network(Section, frozen=True, kw_only=True):
         return tuple(sorted(right if left == name else left for left, right in ends))
 
     @property
+    def bounds(self) -> LinkLimits:
+        """The limits of each link; who is away is given up as the system says, or the file."""
+        limits = self.link_limits.limits
+        if self.link_limits.give_up_us is not msgspec.UNSET:
+            return limits
+        return msgspec.structs.replace(limits, give_up_us=SYSTEMS[self.system].give_up_us)
+
+    @property
     def acknowledge(self) -> Acknowledge:
         """When what clients publish at QoS 1 and 2 is acknowledged."""
         storage = self.storage
@@ -323,7 +333,19 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     parameters = {name: getattr(systems, name) for name in given}
     own = [key for key in Network.__struct_fields__ if key != "parameters"]
     network = typed_toml.convert(data, Network, label, known=[*own, *SYSTEMS])
-    return msgspec.structs.replace(network, parameters=parameters)
+    network = msgspec.structs.replace(network, parameters=parameters)
+    return network if "links" in data else _with_links(network)
+
+
+def _with_links(network: Network) -> Network:
+    """With the links that the system's parameters say, if they do; else it has none."""
+    system, names = SYSTEMS[network.system], [broker.name for broker in network.brokers]
+    if system.links is None:
+        return network
+    with suppress(TopologyError):  # `problems` says it
+        links = system.make_links(network.system_parameters, names)
+        return msgspec.structs.replace(network, links=tuple(links))
+    return network
 
 
 def dump_network(network: Network) -> str:
@@ -348,7 +370,8 @@ def problems(network: Network) -> list[str]:
             found.append(f"links[{place}]: joins {left!r} to itself")
     if not found:
         try:
-            SYSTEMS[network.system].shape.check(names, network.links)
+            system = SYSTEMS[network.system]
+            system.check_links(network.system_parameters, names, network.links)
         except TopologyError as error:
             found.append(f"links: {error}")
     found += _address_problems(network)

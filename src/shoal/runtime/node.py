@@ -28,6 +28,7 @@ import msgspec
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
     CancelTimer,
+    Continue,
     Deliver,
     Effect,
     EndLink,
@@ -243,6 +244,7 @@ class Node:
     # --- effects ------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Iterable[Effect], now_us: int, custody: Custody | None) -> None:
+        own = custody
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -252,11 +254,14 @@ class Node:
             elif kind is Unsettled:
                 if custody is not None:
                     custody.extend()
-                    self._unsettled[effect.key] = custody  # type: ignore[union-attr]
+                    self._unsettled[effect.key] = custody  # type: ignore[union-attr,index]
             elif kind is Settled:
-                settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr]
+                settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr,arg-type]
                 if settled is not None:
                     settled.settle()
+            elif kind is Continue:
+                input = effect.key  # type: ignore[union-attr]
+                custody = own if input is None else self._unsettled.get(input)
             else:
                 self._control(effect, now_us)
 

@@ -61,7 +61,8 @@ def local_network(
     MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
     """
     sections = _sections([*layout.doors], [*layout.others], host, port, websockets)
-    links = SYSTEMS[system].shape.make([broker.name for broker in sections])
+    names = [broker.name for broker in sections]
+    links = SYSTEMS[system].make_links(layout.parameters, names)
     return _network(system, sections, links, layout.parameters)
 
 

@@ -74,12 +74,16 @@ class Wiring:
     # --- what brokers ask ---------------------------------------------------------------------
 
     def open(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
-        """A broker asks for a link: a round trip later it is there, or later it is not."""
+        """A broker asks for a link: a round trip later it is there, or later it is not.
+
+        One that is about to end does so all the same.
+        """
         now_us, ends = self._queue.now_us, (source, target)
+        if _either_way(ends) in self._ending:
+            return
         if is_lasting:
             self.make_lasting(ends)
         if target in self._brokers[source].links:
-            self._ending.discard(_either_way(ends))  # it is there, and stays
             return
         node = self._brokers.get(target)
         if node is None or not node.running or _either_way(ends) in self._cuts:
@@ -122,7 +126,8 @@ class Wiring:
         nodes = [(self._brokers[one], other) for one, other in (ends, ends[::-1])]
         empty_us = max(node.links[other].empty_us for node, other in nodes)
         if empty_us > now_us or any(node.owes(other) for node, other in nodes):
-            self._queue.push(max(empty_us, now_us + LOOK_US), self._try_to_end, argument)
+            again_us = empty_us if empty_us > now_us else now_us + LOOK_US
+            self._queue.push(again_us, self._try_to_end, argument)
             return
         self._take_down(ends)
         for node, other in nodes:

@@ -112,10 +112,7 @@ def _table(statuses: Statuses) -> Table:
         if found is None:
             table.add_row(name, "[red]no answer[/red]")
             continue
-        links = ", ".join(
-            link["neighbour"] if link["state"] == "up" else f"{link['neighbour']} ({link['state']})"
-            for link in found["links"]
-        )
+        links = ", ".join(map(_link, found["links"]))
         counts, mqtt, rows = found["counts"], found["mqtt"], found["tables"]
         alone = not found["links"]
         table.add_row(
@@ -129,6 +126,14 @@ def _table(statuses: Statuses) -> Table:
             f"{counts.get('SelectionRecord', 0):,}",
         )
     return table
+
+
+def _link(link: Mapping[str, Any]) -> str:
+    """A link in a few words."""
+    words = [] if link["state"] == "up" else [link["state"]]
+    if congested_us := link.get("congested_us"):
+        words.append(f"congested for {congested_us / 1e6:.1f} s")
+    return f"{link['neighbour']} ({', '.join(words)})" if words else str(link["neighbour"])
 
 
 def _disks(statuses: Statuses) -> Iterator[str]:

@@ -39,7 +39,6 @@ from shoal.model import BrokerId
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.messages import (
     Abandon,
-    Behind,
     Flushed,
     LeavingMessage,
     Prepare,
@@ -50,7 +49,7 @@ from shoal.overlays.tree.messages import (
     Succeed,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.succession import Succession
+from shoal.overlays.tree.succession import Succession, behind
 
 TIMER: TimerKey = ("leave",)
 PATIENCE_US = 2_000_000
@@ -166,17 +165,8 @@ class Leaver:
         self._ended = []
         out.append(CancelTimer(TIMER))
         out.extend(Send(each, Flushed(self._attempt)) for each in others)
-        rows = tuple(self._behind(each) for each in others)
+        rows = tuple(behind(self._propagation.tables, each) for each in others)
         out.append(Send(centre, Succeed(self._attempt, rows)))
-
-    def _behind(self, neighbour: BrokerId) -> Behind:
-        tables = self._propagation.tables
-        rows, entries = tables.advertisements.items(), tables.subscriptions.values()
-        return Behind(
-            neighbour,
-            tuple(id for id, row in rows if row.last_hop == neighbour),
-            tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
-        )
 
     def _end(self, neighbours: list[BrokerId], out: list[Effect]) -> None:
         self.state = State.ENDING

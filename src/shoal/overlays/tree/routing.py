@@ -31,11 +31,10 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
-    Filter,
-    FilterError,
     Subscription,
 )
 from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_filter, check_owner
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
@@ -102,7 +101,7 @@ class TreeRouting(BaseStrategy):
         self._leaver.heard()
         match message:
             case Advertise(advertisement, moves):
-                _check_filter(advertisement.filter, "advertisement", advertisement.id)
+                check_filter(advertisement.filter, "advertisement", advertisement.id)
                 was_stale = self._exchange.heard_advertisement(neighbour, advertisement.id)
                 self.propagation.add_advertisement(advertisement, neighbour, out, moves)
                 if was_stale:
@@ -110,7 +109,7 @@ class TreeRouting(BaseStrategy):
             case Unadvertise(advertisement_id):
                 self.propagation.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
-                _check_filter(subscription.filter, "subscription", subscription.id)
+                check_filter(subscription.filter, "subscription", subscription.id)
                 self._exchange.heard_subscription(neighbour, subscription.id)
                 self.propagation.add_subscription(subscription, neighbour, out)
             case Unsubscribe(subscription_id):
@@ -278,12 +277,12 @@ class TreeRouting(BaseStrategy):
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
         """ProtocolError unless the advertisement, and one known by its id, are the publisher's."""
-        _check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
-        _check_filter(advertisement.filter, "advertisement", advertisement.id)
+        check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
             owner = known.advertisement.publisher
-            _check_owner(publisher, owner, "advertisement", advertisement.id)
+            check_owner(publisher, owner, "advertisement", advertisement.id)
 
     def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
         """Subscriptions would go on following the copy elsewhere, and miss the one here.
@@ -296,11 +295,11 @@ class TreeRouting(BaseStrategy):
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
-        _check_owner(client, subscription.client, "subscription", subscription.id)
-        _check_filter(subscription.filter, "subscription", subscription.id)
+        check_owner(client, subscription.client, "subscription", subscription.id)
+        check_filter(subscription.filter, "subscription", subscription.id)
         known = self.tables.subscriptions.get(subscription.id)
         if known is not None:
-            _check_owner(client, known.client, "subscription", subscription.id)
+            check_owner(client, known.client, "subscription", subscription.id)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -338,16 +337,3 @@ class TreeRouting(BaseStrategy):
             is_whole = len(part) == len(publications)
             batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
             out.append(Send(neighbour, batch))
-
-
-def _check_filter(filter: Filter, what: str, name: str) -> None:
-    """ProtocolError when the filter is too large to route by."""
-    try:
-        filter.normal_form  # noqa: B018  # computed here so that its error is met here
-    except FilterError as error:
-        raise ProtocolError(f"{what} {name}: {error}") from None
-
-
-def _check_owner(client: ClientId, owner: ClientId, what: str, name: str) -> None:
-    if client != owner:
-        raise ProtocolError(f"{what} {name} belongs to {owner}, not to {client}")

@@ -54,6 +54,7 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.routing_table import RoutingTable
 
 # A link that was asked for is there by then, or will not come any more.
 LATE_US = 10_000_000
@@ -259,6 +260,16 @@ class Succession:
 # --- how tables turn ------------------------------------------------------------------------------
 
 
+def behind(tables: RoutingTable, neighbour: BrokerId) -> Behind:
+    """What lies behind this neighbour of who leaves."""
+    rows, entries = tables.advertisements.items(), tables.subscriptions.values()
+    return Behind(
+        neighbour,
+        tuple(id for id, row in rows if row.last_hop == neighbour),
+        tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
+    )
+
+
 def follow(propagation: Propagation, old: BrokerId, new: BrokerId) -> None:
     """All that lies behind one neighbour lies behind another now, which takes its place."""
     tables = propagation.tables
@@ -280,21 +291,21 @@ def succeed(
     """What lay behind one neighbour lies behind others now, to which there are links."""
     tables = propagation.tables
     new = tuple(each.neighbour for each in others)
-    for behind in others:
-        for id in behind.advertisements:
+    for each in others:
+        for id in each.advertisements:
             row = tables.advertisements.get(id)
             if row is not None and row.last_hop == old:
-                row.last_hop = behind.neighbour
-        for subscription in behind.subscriptions:
+                row.last_hop = each.neighbour
+        for subscription in each.subscriptions:
             entry = tables.subscriptions.get(subscription.id)
             if entry is None:
-                tables.add_subscription(subscription, behind.neighbour)
+                tables.add_subscription(subscription, each.neighbour)
             elif entry.last_hop == old:
-                tables.turn_subscription(entry, behind.neighbour)
+                tables.turn_subscription(entry, each.neighbour)
     for entry in tables.subscriptions.values():
         entry.forwarded_to.discard(old)
         entry.forwarded_to.update(
-            each for each in new if entry.last_hop != each and entry.is_wanted_by(each)
+            name for name in new if entry.last_hop != name and entry.is_wanted_by(name)
         )
     propagation.relink(old, new)
     propagation.forget(old, out)

@@ -293,7 +293,7 @@ class PeerLinks:
             settings.incarnation,
             self._codec,
             settings.limits,
-            is_graceful=not settings.open_to_all,
+            is_graceful=settings.is_graceful,
             spool=None if spools is None else spools.of(neighbour),
             numbers=self._numbers,
             opened_us=opened_us,

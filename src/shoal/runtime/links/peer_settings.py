@@ -23,8 +23,9 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits        bounds of each link
     tls           None: names are believed
     has_cycles    who waits for a full link might wait for itself: neighbours are always read
-    open_to_all   brokers open links themselves, and the system sees to what one that comes back
-                  must be told and sent again
+    open_to_all   brokers open links to any others of the network themselves
+    is_graceful   who comes back soon is told its tables; if not, the system sees to what one that
+                  comes back must be told and sent again
     takes_joiners a lasting link is also taken up from a broker that nobody here knows
     """
 
@@ -36,6 +37,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsContexts | None = None
     has_cycles: bool = False
     open_to_all: bool = False
+    is_graceful: bool = True
     takes_joiners: bool = True
 
 
