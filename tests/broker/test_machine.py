@@ -146,47 +146,44 @@ def tuples(of: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg
     return st.lists(of, max_size=3).map(tuple)
 
 
-MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = (
-    {
-        Advertise: st.builds(Advertise, ADVERTISEMENTS, NUMBERS),
-        Unadvertise: st.builds(Unadvertise, NAMES),
-        Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
-        Unsubscribe: st.builds(Unsubscribe, NAMES),
-        AdvertisementsSaid: st.builds(AdvertisementsSaid),
-        SubscriptionsSaid: st.builds(SubscriptionsSaid),
-        PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), NUMBERS),
-        Publish: st.builds(Publish, tuples(PUBLICATIONS)),
-        PingRequest: st.builds(PingRequest, IDS, PATHS),
-        Ping: st.builds(Ping, IDS),
-        Pong: st.builds(Pong, IDS),
-        PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
-        Relocate: st.builds(Relocate, PATHS),
-        Paused: st.builds(Paused, PATHS, NUMBERS),
-        MigrationAdvertisement: st.builds(
-            MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS), NUMBERS
-        ),
-        Resume: st.builds(Resume, NUMBERS, st.booleans()),
-        Goodbye: st.builds(Goodbye),
-        Rejected: st.builds(Rejected, NAMES),
-        TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
-        TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
-        MigrationUpdate: st.builds(
-            MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
-        ),
-        MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
-        TraceResult: st.builds(TraceResult, IDS, NUMBERS),
-        RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
-        RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
-        Meet: st.builds(Meet, NUMBERS, BROKERS, PATHS),
-        Met: st.builds(Met, NUMBERS),
-    }
-    | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
-    | self_organising_messages(BROKERS)
-    | exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
-    | leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
-)
+MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
+    Advertise: st.builds(Advertise, ADVERTISEMENTS, NUMBERS),
+    Unadvertise: st.builds(Unadvertise, NAMES),
+    Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
+    Unsubscribe: st.builds(Unsubscribe, NAMES),
+    AdvertisementsSaid: st.builds(AdvertisementsSaid),
+    SubscriptionsSaid: st.builds(SubscriptionsSaid),
+    PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), NUMBERS),
+    Publish: st.builds(Publish, tuples(PUBLICATIONS)),
+    PingRequest: st.builds(PingRequest, IDS, PATHS),
+    Ping: st.builds(Ping, IDS),
+    Pong: st.builds(Pong, IDS),
+    PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
+    Relocate: st.builds(Relocate, PATHS),
+    Paused: st.builds(Paused, PATHS, NUMBERS),
+    MigrationAdvertisement: st.builds(
+        MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS), NUMBERS
+    ),
+    Resume: st.builds(Resume, NUMBERS, st.booleans()),
+    Goodbye: st.builds(Goodbye),
+    Rejected: st.builds(Rejected, NAMES),
+    TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
+    TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
+    MigrationUpdate: st.builds(
+        MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
+    ),
+    MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
+    TraceResult: st.builds(TraceResult, IDS, NUMBERS),
+    RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
+    RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
+    Meet: st.builds(Meet, NUMBERS, BROKERS, PATHS),
+    Met: st.builds(Met, NUMBERS),
+} | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
 MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
 MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
+MESSAGES |= self_organising_messages(BROKERS)
+MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 BASES = {Message, Carrier, Preface, LeavingMessage, DepartureMessage, HealingMessage}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))

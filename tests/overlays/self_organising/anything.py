@@ -29,7 +29,7 @@ from shoal.overlays.self_organising.ring_messages import (
 )
 from shoal.overlays.tree.turning import Turn
 
-COSTS = st.one_of(st.integers(0, 9), st.floats())
+COSTS = st.one_of(st.integers(0, 9).map(float), st.floats())
 COUNTS = st.one_of(st.integers(0, 9), st.integers(-1, 2**63 - 1))
 SUMMARIES = st.builds(
     Summary,
