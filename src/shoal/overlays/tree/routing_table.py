@@ -9,7 +9,7 @@ of the entries that match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from shoal.matching import Outcomes, overlaps
@@ -18,6 +18,7 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
+    Filter,
     Subscription,
     SubscriptionId,
 )
@@ -84,6 +85,10 @@ class SubscriptionEntry:
         """Whether an advertisement from this neighbour asks for the subscription."""
         return any(row.last_hop == hop for row in self.overlapping)
 
+    def is_wanted_beyond(self, hop: BrokerId) -> bool:
+        """Whether an advertisement from anywhere but this neighbour asks for the subscription."""
+        return any(row.last_hop != hop for row in self.overlapping)
+
 
 class Route(NamedTuple):
     """Where a publication goes: the neighbours, and the local clients with their subscriptions.
@@ -126,6 +131,10 @@ class RoutingTable:
         for entry in self._entries.of(advertisement.filter):
             _meet(row, entry)
         return row
+
+    def candidates(self, filter: Filter) -> Collection[AdvertisementEntry]:
+        """The advertisements that may overlap the filter."""
+        return self._rows.of(filter)
 
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
         del self.advertisements[row.advertisement.id]
