@@ -12,8 +12,9 @@ import pytest
 from shoal.broker import link_session, publisher
 from shoal.broker.life_cycle import LifeCycle
 from shoal.mqtt.connection import connection
+from shoal.overlays.self_organising import quiet_ring
 
-MODULES = [publisher, link_session, connection]
+MODULES = [publisher, link_session, quiet_ring, connection]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

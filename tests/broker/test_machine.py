@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from shoal.broker.courier_messages import ClientNotice, ClientRequest
 from shoal.broker.effects import (
+    Costs,
     Deliver,
     Effect,
     Input,
@@ -34,6 +35,7 @@ from shoal.broker.messages import (
     PingRequest,
     PingTimes,
     Pong,
+    Preface,
     PublicationBatch,
     Publish,
     Rejected,
@@ -47,6 +49,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.records import RefusalRecord
 from shoal.model import Advertisement, MessageId, Publication, Subscription
+from shoal.overlays.departure import DepartureMessage, Meet, Met
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -59,12 +62,16 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.self_organising.healing import HealingMessage
+from shoal.overlays.tree.messages import LeavingMessage
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.overlays.octopia.anything import product_messages
+from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
 from tests.overlays.tid.anything import tree_messages
+from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, eager
 
@@ -169,9 +176,15 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     TraceResult: st.builds(TraceResult, IDS, NUMBERS),
     RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
     RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
+    Meet: st.builds(Meet, NUMBERS, BROKERS, PATHS),
+    Met: st.builds(Met, NUMBERS),
 } | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
 MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
 MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
+MESSAGES |= self_organising_messages(BROKERS)
+MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+BASES = {Message, Carrier, Preface, LeavingMessage, DepartureMessage, HealingMessage}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
@@ -186,6 +199,7 @@ OTHER_INPUTS = st.one_of(
         st.dictionaries(BROKERS, NOT_NEGATIVE),
         st.one_of(st.none(), NOT_NEGATIVE),
     ),
+    st.builds(Costs, st.floats(0, 9), st.dictionaries(BROKERS, st.floats(0, 9))),
 )
 
 
@@ -206,7 +220,7 @@ def test_every_message_there_is_takes_part() -> None:
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
     ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
-    assert ours - {Message, Carrier} - between_drivers == set(MESSAGES)
+    assert ours - BASES - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:

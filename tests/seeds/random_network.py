@@ -18,12 +18,14 @@ from shoal.simulation.faults import LinkFaults
 from shoal.simulation.nodes import Published
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
-from tests.systems import drawn, with_cycles
+from tests.systems import drawn, to_rest, with_cycles
 
 SECOND_US = 1_000_000
 # Above any propagation through the largest tree below, migrations and resent frames included.
 SETTLE_US = 6 * SECOND_US
 END_US = 60 * SECOND_US
+# When systems that talk by themselves are judged.
+UNTIL_US = END_US + 10 * SETTLE_US
 CLASSES = ("stock", "flight", "sport", "news")
 
 
@@ -40,8 +42,16 @@ class SeededUnderlay:
 
 class RandomNetwork:
     def __init__(
-        self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
+        self,
+        seed: int,
+        *,
+        system: str,
+        lossy: bool = False,
+        patient: bool = False,
+        interval_us: int = 400_000,
     ) -> None:
+        """Publishers publish in at most this interval, on average."""
+        self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
         size = random.randint(2, 14)
         self.brokers = [f"B{number}" for number in range(size)]
@@ -102,7 +112,7 @@ class RandomNetwork:
             else:
                 self.kept_advertisements.append(advertisement)
             spans.append((from_us + SETTLE_US, until_us, name, limit))
-        interval_us = random.randint(20_000, 400_000)
+        interval_us = random.randint(self.interval_us // 20, self.interval_us)
         now_us, sequence = SETTLE_US, 0
         while now_us < END_US - SECOND_US:
             promised = [span for span in spans if span[0] <= now_us < span[1]]
@@ -156,7 +166,8 @@ class RandomNetwork:
     # --- judging ------------------------------------------------------------------------------
 
     def run(self, until_us: int | None = None) -> list[str]:
-        self.world.run(until_us)
+        """Until then, or to rest."""
+        self.world.run(until_us or to_rest(self.system, UNTIL_US))
         trace = self.world.trace
         problems = [f"refused: {refusal}" for refusal in trace.refused]
         if len(trace.published) != len(self.publications):

@@ -14,7 +14,7 @@ from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.systems import TREES, eager
+from tests.systems import TREES, eager, in_place, to_rest
 
 #      B1
 #     /  \
@@ -35,7 +35,7 @@ EVERYBODY = sorted(asked.client for asked, _ in SUBSCRIPTIONS)
 def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
     made = World(
         TREE,
-        strategy_factory(system, eager(system, 4)),
+        strategy_factory(system, in_place(eager(system, 4))),
         ConstantUnderlay(5_000),
         costs=ServiceCosts(processing_us=20, matching_us=20, transmission_us=10),
         link_faults=faults,
@@ -84,7 +84,7 @@ def test_a_cut_link_divides_and_a_healed_one_joins(
     assert 0 < len(who_got(made, 1)) < len(EVERYBODY)
     made.heal(31 * SECOND_US, *edge)
     made.request(LATER_US, "P", publish(2))
-    made.run()
+    made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
     assert who_got(made, 2) == EVERYBODY
 
@@ -101,7 +101,7 @@ def test_a_crashed_broker_comes_back(
     made.restart(10 * SECOND_US + after_us, broker)
     made.request(LATER_US, "P", publish(1))
     made.request(LATER_US, "Q", publish(2, publisher="Q"))
-    made.run()
+    made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
     assert who_got(made, 1) == who_got(made, 2) == EVERYBODY
 

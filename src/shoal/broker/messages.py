@@ -83,6 +83,12 @@ class SubscriptionsSaid(Message, frozen=True):
     introduces = True
 
 
+class Preface(Message, frozen=True):
+    """Base of what a system's brokers say about a link itself, which waits for no tables."""
+
+    introduces = True
+
+
 # --- publications -----------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,8 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
 from shoal.runtime.leaving import Leaving
@@ -58,6 +60,9 @@ if TYPE_CHECKING:
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
+# How long a new broker takes no clients in while it does not know what is retained.
+RETAINED_S = 10.0
+_POLL_S = 0.02
 _ANYWHERE = ("0.0.0.0", "::")
 
 _log = logging.getLogger(__name__)
@@ -79,8 +84,10 @@ class BrokerService:
         self.trace = _trace_writer(network.trace, name, clock.now_us())
         files = _journal_files(network, name)
         overlay = self._overlay = Overlay(files.folder if files is not None else None)
-        if join is not None:
-            join_once(overlay, network.neighbours(name), join, clock.now_us())
+        # Whether it comes to the network for the first time.
+        self._is_new = join is not None and join_once(
+            overlay, network.neighbours(name), join, clock.now_us()
+        )
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
         limits, has_cycles = network.bounds, system.shape.has_cycles
@@ -112,7 +119,7 @@ class BrokerService:
         self._client_context = load_client_context(client_tls, name) if client_tls else None
         self._access = NetworkAccess(network.access)
         self._servers = {
-            where.name: server for where in self.directory if (server := _server(where))
+            where.name: server for where in self.directory.places if (server := _server(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
@@ -158,9 +165,19 @@ class BrokerService:
         if self.spools is not None:
             self.spools.start()
         self.couriers.start()
+        if self._is_new:
+            await self._hear_what_is_retained()
         for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
+
+    async def _hear_what_is_retained(self) -> None:
+        """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""
+        federation = self.door.clients.federation
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_S):
+                while federation is not None and not federation.joining.is_told:
+                    await asyncio.sleep(_POLL_S)
 
     async def _listen(self, key: str, address: Address | None) -> None:
         if address is None:
@@ -278,6 +295,13 @@ class BrokerService:
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
 
+    def _links_status(self) -> list[dict[str, Any]]:
+        now_us, congested = self.node.clock.now_us(), self.node.machine.congested
+        return [
+            row | {"congested_us": max(0, now_us - congested.get(row["neighbour"], now_us))}
+            for row in self.links.status()
+        ]
+
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
         statistics = self.door.clients.statistics
@@ -292,11 +316,10 @@ class BrokerService:
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not self.missing(),
             "listening": {key: str(where) for key, where in self.listening.items()},
-            "links": self.links.status(),
+            "links": self._links_status(),
             "brokers": [
                 {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
-                for each in self.directory
-                if not each.has_left
+                for each in self.directory.places
             ],
             "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
             "is_holding": self.node.is_holding,
@@ -317,6 +340,7 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
+            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
         }
 
 

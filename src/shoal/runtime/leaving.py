@@ -145,11 +145,8 @@ class Leaving:
     def _takers(self) -> list[BrokerId]:
         """Brokers that take clients, neighbours first."""
         near = self._links.neighbours
-        others = [
-            where
-            for where in self._directory
-            if where.mqtt and not where.has_left and where.name != self._node.id
-        ]
+        places = self._directory.places
+        others = [where for where in places if where.mqtt and where.name != self._node.id]
         return [each.name for each in sorted(others, key=lambda each: each.name not in near)]
 
 

@@ -60,6 +60,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
+from shoal.broker.records import ProposalRecord
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.admission import Admission
@@ -73,6 +74,7 @@ from shoal.runtime.timers import Timers
 from shoal.runtime.watching import Watching
 
 _MICROSECONDS = 1_000_000
+_PROPOSALS_KEPT = 100
 _log = logging.getLogger(__name__)
 
 
@@ -98,6 +100,8 @@ class Node:
         self.clock = clock
         self._links: Links | None = None
         self.counts: Counter[str] = Counter()
+        # The last ones; what became of links that were proposed.
+        self.proposals: deque[ProposalRecord] = deque(maxlen=_PROPOSALS_KEPT)
         self._flushing = Flushing(self._flushed)
         self.at_hold: list[Callable[[bool], None]] = []
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
@@ -334,6 +338,8 @@ class Node:
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
         self.counts[type(row).__name__] += 1
+        if type(row) is ProposalRecord:
+            self.proposals.append(row)
         if self._trace is not None:
             self._trace.record(row)
 

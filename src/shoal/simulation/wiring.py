@@ -121,8 +121,8 @@ class Wiring:
 
     def _try_to_end(self, now_us: int, argument: tuple[Ends, int]) -> None:
         ends, change = argument
-        if change != self._changes[_either_way(ends)]:
-            return  # it has failed meanwhile
+        if change != self._changes[_either_way(ends)] or _either_way(ends) not in self._ending:
+            return  # it has failed meanwhile, or stays
         nodes = [(self._brokers[one], other) for one, other in (ends, ends[::-1])]
         empty_us = max(node.links[other].empty_us for node, other in nodes)
         if empty_us > now_us or any(node.owes(other) for node, other in nodes):
@@ -155,8 +155,9 @@ class Wiring:
         Who is linked to it is told unless it waits until the link is there again.
         """
         for neighbour in list(self._brokers[broker].links):
-            comes_back = self._is_lasting((broker, neighbour))
-            self._sever((broker, neighbour), is_told=is_told or not comes_back)
+            ends = broker, neighbour
+            comes_back = self._is_lasting(ends) and _either_way(ends) not in self._ending
+            self._sever(ends, is_told=is_told or not comes_back)
         self._drop_arrivals(broker, lambda input: True)
 
     def restart(self, now_us: int, broker: BrokerId) -> None:

@@ -160,6 +160,10 @@ class Octopia(BaseStrategy):
         }
 
     @property
+    def congested(self) -> Mapping[BrokerId, int]:
+        return self.outputs.since_us
+
+    @property
     def searched(self) -> Sized:
         return self.tables.subscriptions
 

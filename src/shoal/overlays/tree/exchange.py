@@ -91,6 +91,16 @@ class Exchange:
         self._unheard_advertisements.pop(neighbour, None)
         self._unheard_subscriptions.pop(neighbour, None)
 
+    def began_anew(self, neighbour: BrokerId) -> None:
+        """The neighbour has forgotten all: nothing is owed to it before it is linked again."""
+        self._owes_advertisements.pop(neighbour, None)
+        self._owes_subscriptions.pop(neighbour, None)
+
+    def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A broker that was expected is no neighbour any more."""
+        self._pass_over(neighbour)
+        self.say(out)
+
     def linked(
         self,
         neighbour: BrokerId,
@@ -116,9 +126,10 @@ class Exchange:
         self._owes_advertisements.pop(neighbour, None)
         self._owes_subscriptions.pop(neighbour, None)
 
-    def replaced(self, old: BrokerId, new: Iterable[BrokerId]) -> None:
-        """These neighbours have taken the place of one, and know its tables."""
-        self.unlinked(old)
+    def replaced(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
+        """These neighbours, which know all, have taken the place of one, if any."""
+        if old is not None:
+            self.unlinked(old)
         self._linked.update(new)
 
     def heard_advertisement(self, neighbour: BrokerId, id: AdvertisementId) -> bool:

@@ -193,9 +193,10 @@ class Propagation:
     def has_link(self, broker: BrokerId) -> bool:
         return broker in self.neighbours
 
-    def relink(self, old: BrokerId, new: Iterable[BrokerId]) -> None:
-        """These neighbours have taken the place of one; the tables have turned."""
-        self.neighbours.remove(old)
+    def relink(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
+        """These neighbours have taken the place of one, if any; the tables have turned."""
+        if old is not None:
+            self.neighbours.remove(old)
         for neighbour in new:
             insort(self.neighbours, neighbour)
 

@@ -8,10 +8,18 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
-from functools import partial
+from collections.abc import Mapping, Sized
 
-from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
+from shoal.broker.effects import (
+    Deliver,
+    Effect,
+    LinkChanged,
+    LinkState,
+    Send,
+    Started,
+    TimerFired,
+    TimerKey,
+)
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
@@ -42,6 +50,7 @@ from shoal.overlays.tree.leaving import Leaver
 from shoal.overlays.tree.messages import LeavingMessage, Prepared, Refuse, Stopped, Succeeded
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.succession import Around, Succession
+from shoal.overlays.tree.turning import Turn, turn_tables
 
 
 class TreeRouting(BaseStrategy):
@@ -156,7 +165,7 @@ class TreeRouting(BaseStrategy):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == LEAVING_TIMER:
             self._leaver.timer(self._succession, now_us, out)
-        elif key == EXCHANGE_TIMER and not self.defers(partial(self.timer, key)):
+        elif key == EXCHANGE_TIMER and not self.defers(TimerFired(key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
@@ -177,8 +186,8 @@ class TreeRouting(BaseStrategy):
             neighbour, state, self._succession, now_us, out
         )
 
-    def defers(self, what: Callable[[int, list[Effect]], None]) -> bool:
-        """Whether tables must not change now; then it is done when they may."""
+    def defers(self, what: LinkChanged | TimerFired) -> bool:
+        """Whether tables must not change now; then it comes when they may."""
         return self._succession.defers(what)
 
     def heard(self) -> None:
@@ -224,6 +233,36 @@ class TreeRouting(BaseStrategy):
             self._exchange.linked(neighbour, advertisements, subscriptions, out)
         else:
             self._exchange.say(out)
+
+    def began_anew(self, neighbour: BrokerId) -> None:
+        """A neighbour's link is up again, and it is not known yet whether it stays one."""
+        self._exchange.began_anew(neighbour)
+
+    def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Wait no more for a broker that was expected, and is no neighbour after all."""
+        self._exchange.dismiss(neighbour, out)
+
+    # --- exchanging links ---------------------------------------------------------------------
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all neighbours have said each other their tables, and none is about to leave."""
+        is_settled = all(map(self._exchange.is_settled, self._neighbours))
+        is_leaving = self._leaver.is_engaged or not self._succession.is_free
+        return self.is_ready and is_settled and not is_leaving
+
+    def turn(
+        self, turn: Turn, before: BrokerId, behind: BrokerId, *, opens: bool, ends: bool
+    ) -> None:
+        """Turn the tables (`turning.py`), silently.
+
+        The link to `behind` is new if it `opens`, and `before` is no neighbour after that if it
+        `ends`.
+        """
+        old, new = before if ends else None, (behind,) if opens else ()
+        turn_tables(self.propagation, turn, before, behind)
+        self.propagation.relink(old, new)
+        self._exchange.replaced(old, new)
 
     # --- what is refused ----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from shoal.matching import Outcomes, Work, overlaps, prepare
@@ -20,6 +20,7 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
+    Filter,
     Subscription,
     SubscriptionId,
 )
@@ -89,6 +90,10 @@ class SubscriptionEntry:
         """Whether an advertisement from this neighbour asks for the subscription."""
         return any(row.last_hop == hop for row in self.overlapping)
 
+    def is_wanted_beyond(self, hop: BrokerId) -> bool:
+        """Whether an advertisement from anywhere but this neighbour asks for the subscription."""
+        return any(row.last_hop != hop for row in self.overlapping)
+
 
 class Route(NamedTuple):
     """Where a publication goes: the neighbours, and the local clients with their subscriptions.
@@ -133,6 +138,10 @@ class RoutingTable:
         for entry in self._entries.of(advertisement.filter):
             _meet(row, entry, work)
         return row
+
+    def candidates(self, filter: Filter) -> Collection[AdvertisementEntry]:
+        """The advertisements that may overlap the filter."""
+        return self._rows.of(filter)
 
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
         del self.advertisements[row.advertisement.id]

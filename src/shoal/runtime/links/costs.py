@@ -57,11 +57,7 @@ class LinkCosts:
 
     async def _measure(self) -> None:
         while True:
-            others = [
-                where.name
-                for where in self._directory
-                if not where.has_left and where.name != self._node.id
-            ]
+            others = [each.name for each in self._directory.places if each.name != self._node.id]
             if self._section.links:
                 ways = self._section.of(self._node.id, others)
             else:

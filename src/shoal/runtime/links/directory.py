@@ -3,7 +3,8 @@
 Over each connection of a link both ends first say all they know, then what is news to them.  Of
 two words about a broker the later stays, so all agree that are joined by links, and who was away
 hears what it missed from the first neighbour that it is connected with.  A broker speaks for
-itself, with the time at which it started.
+itself, with the time at which it started.  Of a broker that its own network file lists, a broker
+believes the file where it listens: the way to it may be another than for others.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class Directory:
         self.at_change: list[Callable[[Whereabouts], None]] = []
         self._broker = broker
         self._overlay = overlay
+        self._given = {where.name: where for where in given}
         self._known: dict[BrokerId, Whereabouts] = {}
-        for where in (*given, *overlay.brokers.values()):
+        for where in (*self._given.values(), *overlay.brokers.values()):
             known = self._known.get(where.name)
             if known is None or where.at_us >= known.at_us:
                 self._note(where)
@@ -40,8 +42,14 @@ class Directory:
     def __iter__(self) -> Iterator[Whereabouts]:
         return iter(list(self._known.values()))
 
-    def get(self, broker: BrokerId) -> Whereabouts | None:
-        return self._known.get(broker)
+    @property
+    def places(self) -> list[Whereabouts]:
+        """Where brokers are for this one, without those that have left."""
+        return [self._here(where) for where in self if not where.has_left]
+
+    def _here(self, where: Whereabouts) -> Whereabouts:
+        """What of a word counts here."""
+        return where if where.has_left else self._given.get(where.name, where)
 
     def hear(self, said: Iterable[Whereabouts]) -> list[Whereabouts]:
         """What others say; what of that is news."""
@@ -55,7 +63,7 @@ class Directory:
                 self._overlay.met(where)
                 news.append(where)
                 for tell in self.at_change:
-                    tell(where)
+                    tell(self._here(where))
         return news
 
     def leave(self, now_us: int) -> Whereabouts:
@@ -66,7 +74,8 @@ class Directory:
 
     def _note(self, where: Whereabouts) -> None:
         self._known[where.name] = where
+        here = self._here(where)
         self.addresses.pop(where.name, None)
-        if where.peers and not where.has_left:
+        if here.peers and not here.has_left:
             with suppress(ValueError):  # another version may write what this one cannot read
-                self.addresses[where.name] = read_address(where.peers)
+                self.addresses[where.name] = read_address(here.peers)

@@ -1,0 +1,23 @@
+"""Cost and Interest: a tree whose brokers exchange its links for better ones."""
+
+from __future__ import annotations
+
+from shoal.overlays.self_organising.healing import HEALING
+from shoal.overlays.self_organising.messages import MESSAGES
+from shoal.overlays.self_organising.parameters import Parameters
+from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.overlays.self_organising.ring_messages import MESSAGES as RING_MESSAGES
+from shoal.overlays.system import System
+from shoal.overlays.tree.messages import LEAVING
+from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.stand_in import stand_in
+
+SYSTEM = System(
+    name="self_organising",
+    strategy=SelfOrganising,
+    parameters=Parameters,
+    messages=(*LEAVING, *MESSAGES, *RING_MESSAGES, *HEALING),
+    stand_in=stand_in,
+    is_quiet=False,
+    oracle=table_problems,
+)
