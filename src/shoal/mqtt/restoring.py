@@ -181,7 +181,7 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
             came = tuple(remembered.sessions[session.client_id].came)
             held = restoring.held.get(session.client_id, [])
             federation.roaming.arriving.remember(session, came, held)
-            federation.sharing.restored(session)
+            federation.sharing.taking.restored(session)
     restoring.publish_again(now_us)
     return restoring.problems
 

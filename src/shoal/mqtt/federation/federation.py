@@ -81,7 +81,7 @@ class Federation:
         """From now on say what changes."""
         self.roaming.begin_journal(journal)
         self.evacuating.journal = journal
-        self.sharing.journal = journal
+        self.sharing.begin_journal(journal)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 from zlib import crc32
 
 from shoal.matching import TopicError, TopicIndex
@@ -44,12 +45,13 @@ from shoal.mqtt.federation.controls import (
     message_of,
     shared_of,
 )
+from shoal.mqtt.federation.taking import Key, Taking
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.memory.journal_records import GroupPut, TookEnd, TookPut
+from shoal.mqtt.memory.journal_records import GroupPut, TookPut
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.rows import Where, content_of, where_of
-from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
@@ -61,8 +63,6 @@ PATIENCE_US = 5 * MICROSECONDS
 START_US = 12 * MICROSECONDS
 # How often what is open is looked at.
 CHECK_US = MICROSECONDS
-# Messages of which it is remembered that they were taken, for who asks again.
-MAX_REMEMBERED = 65_536
 
 SHARING_TIMER = "sharing"
 _CHECK, _TELL = 1, 0
@@ -91,10 +91,6 @@ class _Share:
         # When it was handed to the chosen one, and when that one must have it.
         self.handed_us = 0
         self.settled_us: int | None = None
-
-
-Key = tuple[str, int]
-_Any = TypeVar("_Any")
 
 
 class Sharing:
@@ -126,18 +122,16 @@ class Sharing:
         self._groups = TopicIndex()
         self._dirty: dict[GroupName, ClientSubscription] = {}
         self._open: dict[tuple[Key, GroupName], _Share] = {}
-        # What members here have taken, oldest first.
-        self._taken: dict[tuple[Key, GroupName], None] = {}
-        # Those of which the broker that asked may not know it yet.
-        self._untold: dict[tuple[Key, GroupName], None] = {}
-        # What was not taken here, by whether any member would have done: since somebody else has it
-        # by then, it is not taken when the question comes again.
-        self._declined: dict[tuple[Key, GroupName, bool], None] = {}
+        self.taking = Taking()
         self._is_checking = False
         self.journal: Journal | None = None
         subscriptions.at_change = self.changed
 
     # --- what happens here --------------------------------------------------------------------
+
+    def begin_journal(self, journal: Journal) -> None:
+        """From now on say what changes."""
+        self.journal = self.taking.journal = journal
 
     def changed(self, subscription: ClientSubscription) -> None:
         """A member came, connected, left or is gone."""
@@ -209,7 +203,7 @@ class Sharing:
     def restore(self, put: GroupPut | TookPut) -> None:
         """Who was in a group when the broker stopped, or what a member here had."""
         if isinstance(put, TookPut):
-            self._untold[put.key, put.group] = self._taken[put.key, put.group] = None
+            self.taking.restore(put)
             return
         self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
 
@@ -221,7 +215,7 @@ class Sharing:
             for broker, count in counts.items()
             if broker != self._broker_id
         ]
-        return [*members, *(TookPut(key, name) for key, name in self._untold)]
+        return [*members, *self.taking.puts()]
 
     def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
         return self._door.send(to, encode_control(control), now_us)
@@ -373,8 +367,8 @@ class Sharing:
                     if message.qos and took is not None:
                         answer = Took(self._broker_id, name, key, took=took, any=is_any)
                         number = self._say(broker, answer, now_us)
-                        if took:
-                            self._is_untold(key, name, number)
+                        if took and self.taking.is_untold(key, name):
+                            self._door.notice(number, partial(self._is_told, key, name))
             case Took(broker, name, key, took, is_any):
                 share = self._open.get((key, name))
                 if share is not None and share.target == broker:
@@ -391,49 +385,23 @@ class Sharing:
 
     def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool | None:
         """Give a message to a member here; whether there is one, None if that is not known yet."""
-        taken = (_key(message), name)
-        if taken in self._taken:
-            return True
-        if (*taken, is_any) in self._declined:
-            return False
+        known = self.taking.answer(_key(message), name, is_any=is_any)
+        if known is not None:
+            return known
         members = self._members(name)
         present = [each for each in members if each.session.outlet is not None]
         chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
         if not chosen:
             if is_any and members:
                 return None
-            _add(self._declined, (*taken, is_any))
+            self.taking.declined(_key(message), name, is_any=is_any)
             return False
-        _add(self._taken, taken)
+        self.taking.took(_key(message), name)
         self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
         return True
 
-    def _is_untold(self, key: Key, name: GroupName, number: int) -> None:
-        """Remember what a member here has until the broker that asked has heard it."""
-        if self.journal is None:
-            return
-        if (key, name) not in self._untold:
-            self.journal.group(TookPut(key, name))
-            if len(self._untold) >= MAX_REMEMBERED:
-                self._is_told(*next(iter(self._untold)))
-        self._untold[key, name] = None
-        self._door.notice(number, lambda _: self._is_told(key, name))
-
-    def _is_told(self, key: Key, name: GroupName) -> None:
-        if (key, name) in self._untold:
-            del self._untold[key, name]
-            if self.journal is not None:
-                self.journal.group(TookEnd(key, name))
-
-    def restored(self, session: Session) -> None:
-        """A session is here since before the broker started: what waits in it was taken."""
-        groups = {each.group for each in session.subscriptions.values() if each.shared}
-        if groups:
-            held = session.diversion.held if session.diversion is not None else ()
-            for outgoing in (*session.on_its_way(), *held):
-                key = outgoing.message.key
-                if key is not None:
-                    self._taken.update(((key, name), None) for name in groups)
+    def _is_told(self, key: Key, name: GroupName, _: int) -> None:
+        self.taking.is_told(key, name)
 
     def tell(self, broker: BrokerId, now_us: int) -> None:
         """Tell a broker that has joined what is here."""
@@ -447,12 +415,6 @@ class Sharing:
 def _key(message: Message) -> Key:
     assert message.key is not None
     return message.key
-
-
-def _add(remembered: dict[_Any, None], one: _Any) -> None:
-    remembered[one] = None
-    if len(remembered) > MAX_REMEMBERED:
-        del remembered[next(iter(remembered))]
 
 
 def _is_here(subscription: ClientSubscription) -> bool:
