@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,8 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
 from shoal.runtime.leaving import Leaving
@@ -58,6 +60,9 @@ if TYPE_CHECKING:
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
+# How long a new broker takes no clients in while it does not know what is retained.
+RETAINED_S = 10.0
+_POLL_S = 0.02
 _ANYWHERE = ("0.0.0.0", "::")
 
 _log = logging.getLogger(__name__)
@@ -79,8 +84,10 @@ class BrokerService:
         self.trace = _trace_writer(network.trace, name, clock.now_us())
         files = _journal_files(network, name)
         overlay = self._overlay = Overlay(files.folder if files is not None else None)
-        if join is not None:
-            join_once(overlay, network.neighbours(name), join, clock.now_us())
+        # Whether it comes to the network for the first time.
+        self._is_new = join is not None and join_once(
+            overlay, network.neighbours(name), join, clock.now_us()
+        )
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
         limits, has_cycles = network.bounds, system.shape.has_cycles
@@ -158,9 +165,19 @@ class BrokerService:
         if self.spools is not None:
             self.spools.start()
         self.couriers.start()
+        if self._is_new:
+            await self._hear_what_is_retained()
         for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
+
+    async def _hear_what_is_retained(self) -> None:
+        """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""
+        federation = self.door.clients.federation
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_S):
+                while federation is not None and not federation.joining.is_told:
+                    await asyncio.sleep(_POLL_S)
 
     async def _listen(self, key: str, address: Address | None) -> None:
         if address is None:

@@ -3,8 +3,9 @@
 It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, and
 nobody away who may come back, for a minute at most.  A leaf then ends its link.  An inner broker
 prepares its neighbours, one of which is the centre, stops them, and asks again in turn until
-nothing came in between: tables that answer each other are said.  Then it hands over.  Its links to
-the others end as these move, the link to the centre last.
+nothing came in between: tables that answer each other are said.  Then it hands over, and hears only
+the others until it knows of each whether it has moved: what it would say before might be old.  Its
+links to the others end as these move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
@@ -13,7 +14,7 @@ the others end as these move, the link to the centre last.
 | stopping | all have stopped, again if anything came in between | hands over: succeeding |
 | linking, stopping | refused, a link that changes, two seconds without a word | abandons: waiting |
 | succeeding | the links to the others have ended | ends the link to the centre: ending |
-| succeeding | refused, any other change of a link | begins the centre's link anew: waiting |
+| succeeding | that, or refusals, and other changes | begins the centre's link anew: waiting |
 | ending | its links have ended or failed | has left: left |
 | waiting | a while later | begins, when it is quiet |
 """
@@ -28,8 +29,11 @@ from shoal.broker.effects import (
     CancelTimer,
     Effect,
     EndLink,
+    Hold,
     Left,
+    LinkChanged,
     LinkState,
+    Release,
     ResetLink,
     Send,
     SetTimer,
@@ -89,7 +93,9 @@ class Leaver:
         self._turn = 0
         self._heard = False
         self._awaited: set[BrokerId] = set()
-        self._ended: list[BrokerId] = []
+        # While others move: what has happened to links, and whether all of them will have moved.
+        self._changes: list[LinkChanged] = []
+        self._is_whole = True
         # Neighbours whose links are down, and since when.
         self._away = dict.fromkeys(expected, 0)
 
@@ -162,8 +168,8 @@ class Leaver:
         self.state = State.SUCCEEDING
         centre, *others = self._propagation.neighbours
         self._awaited = set(others)
-        self._ended = []
-        out.append(CancelTimer(TIMER))
+        self._changes, self._is_whole = [], True
+        out += [CancelTimer(TIMER), Hold(tuple(others))]
         out.extend(Send(each, Flushed(self._attempt)) for each in others)
         rows = tuple(behind(self._propagation.tables, each) for each in others)
         out.append(Send(centre, Succeed(self._attempt, rows)))
@@ -184,13 +190,25 @@ class Leaver:
         out.extend(Send(each, abandon) for each in self._propagation.neighbours)
         self._wait(now_us, out)
 
-    def _go_back(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
-        """Not all have moved: who has is no neighbour any more, and the centre says its tables."""
-        out.append(ResetLink(self._propagation.neighbours[0]))
-        ended, self._ended = self._ended, []
+    def _resolve(
+        self, neighbour: BrokerId, succession: Succession, now_us: int, out: list[Effect]
+    ) -> None:
+        """This neighbour has moved, or stays; until all are known, tables could say what is old."""
+        self._awaited.discard(neighbour)
+        if self._awaited:
+            return
+        centre = self._propagation.neighbours[0]
+        if self._is_whole:
+            self._end([centre], out)
+            out.append(Release())
+            return
+        changes, self._changes = self._changes, []
+        if not any(change.neighbour == centre for change in changes):
+            out.append(ResetLink(centre))
         self._wait(now_us, out)
-        for neighbour in ended:
-            succession.around.relink(neighbour, LinkState.ENDED, now_us, out)
+        for change in changes:
+            succession.around.relink(change.neighbour, change.state, now_us, out)
+        out.append(Release())
 
     # --- what neighbours say ------------------------------------------------------------------
 
@@ -229,8 +247,9 @@ class Leaver:
                     self._abandon(now_us, out)
             case ((State.LINKING | State.STOPPING), Refuse()):
                 self._abandon(now_us, out)
-            case State.SUCCEEDING, Refuse():
-                self._go_back(succession, now_us, out)
+            case State.SUCCEEDING, Refuse() if neighbour in self._propagation.neighbours[1:]:
+                self._is_whole = False
+                self._resolve(neighbour, succession, now_us, out)
 
     def link(
         self,
@@ -244,14 +263,11 @@ class Leaver:
         match self.state:
             case State.LINKING | State.STOPPING:
                 self._abandon(now_us, out)
-            case State.SUCCEEDING if state is LinkState.ENDED and neighbour in self._awaited:
-                self._awaited.discard(neighbour)
-                self._ended.append(neighbour)
-                if not self._awaited:
-                    self._end([self._propagation.neighbours[0]], out)
-                return True
             case State.SUCCEEDING:
-                self._go_back(succession, now_us, out)
+                self._changes.append(LinkChanged(neighbour, state))
+                self._is_whole &= state is LinkState.ENDED
+                self._resolve(neighbour, succession, now_us, out)
+                return True
             case State.ENDING if state is LinkState.UP:
                 self._wait(now_us, out)
             case State.ENDING:

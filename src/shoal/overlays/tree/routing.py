@@ -8,10 +8,18 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
-from functools import partial
+from collections.abc import Mapping, Sized
 
-from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
+from shoal.broker.effects import (
+    Deliver,
+    Effect,
+    LinkChanged,
+    LinkState,
+    Send,
+    Started,
+    TimerFired,
+    TimerKey,
+)
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
@@ -157,7 +165,7 @@ class TreeRouting(BaseStrategy):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == LEAVING_TIMER:
             self._leaver.timer(self._succession, now_us, out)
-        elif key == EXCHANGE_TIMER and not self.defers(partial(self.timer, key)):
+        elif key == EXCHANGE_TIMER and not self.defers(TimerFired(key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
@@ -178,8 +186,8 @@ class TreeRouting(BaseStrategy):
             neighbour, state, self._succession, now_us, out
         )
 
-    def defers(self, what: Callable[[int, list[Effect]], None]) -> bool:
-        """Whether tables must not change now; then it is done when they may."""
+    def defers(self, what: LinkChanged | TimerFired) -> bool:
+        """Whether tables must not change now; then it comes when they may."""
         return self._succession.defers(what)
 
     def heard(self) -> None:

@@ -25,15 +25,17 @@ class Join(NamedTuple):
     address: Address
 
 
-def join_once(overlay: Overlay, given: Sequence[BrokerId], join: Join, now_us: int) -> None:
+def join_once(overlay: Overlay, given: Sequence[BrokerId], join: Join, now_us: int) -> bool:
     """Give a new broker its link; one that has or had links keeps to those.
 
-    `given` are its links by the network file, in whose place it joins.
+    `given` are its links by the network file, in whose place it joins.  Whether it is new.
     """
-    if not (overlay.links or overlay.ended):
-        for neighbour in given:
-            overlay.has_ended(neighbour, 0)
-        overlay.opened(join.broker, now_us, str(join.address))
+    if overlay.links or overlay.ended:
+        return False
+    for neighbour in given:
+        overlay.has_ended(neighbour, 0)
+    overlay.opened(join.broker, now_us, str(join.address))
+    return True
 
 
 def take_up(hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSettings) -> int | None:
