@@ -14,8 +14,10 @@ from shoal.overlays.publisher_relocation.grape.parameters import Parameters as G
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
 from shoal.overlays.shapes import TREE, Link, TopologyError
 
+SECOND_US = 1_000_000
 # Systems whose brokers route by last hops over a tree of links.
 TREES = tuple(name for name, system in SYSTEMS.items() if system.shape is TREE)
 
@@ -51,7 +53,16 @@ def eager(
             return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
+        case "self_organising":
+            return SelfOrganisingParameters(
+                interval_us=publications * SECOND_US, neighbourhood_hops=8, least_gain_percent=0
+            )
     return None
+
+
+def to_rest(system: str, until_us: int) -> int | None:
+    """How long a world runs until all is done: one whose brokers talk by themselves never rests."""
+    return None if SYSTEMS[system].is_quiet else until_us
 
 
 def calm(system: str) -> msgspec.Struct | None:

@@ -23,12 +23,10 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.checkers import check_deliveries
 from shoal.simulation.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.seeds.random_network import END_US, SETTLE_US, RandomNetwork
+from tests.seeds.random_network import SETTLE_US, UNTIL_US, RandomNetwork
 from tests.systems import eager
 
 pytestmark = pytest.mark.parametrize("system", SYSTEMS)
-# Systems with timers never come to rest by themselves.
-UNTIL_US = END_US + 10 * SETTLE_US
 
 
 def test_it_says_that_it_keeps_order(system: str) -> None:

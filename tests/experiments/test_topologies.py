@@ -23,6 +23,7 @@ from shoal.experiments.topologies import (
     random_tree,
     scenario_links,
     star,
+    uniform_tree,
 )
 from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
 from shoal.simulation.underlay import Coordinates, great_circle_km
@@ -55,6 +56,7 @@ def test_every_shape_is_a_tree(count: int, fan_out: int, seed: int) -> None:
         line(brokers),
         star(brokers, brokers[-1]),
         random_tree(brokers, seed),
+        uniform_tree(brokers, seed),
         minimum_spanning_tree(where),
         minimum_spanning_tree(where, max_degree=2),
         minimum_spanning_tree(where, max_degree=3),
@@ -189,3 +191,15 @@ def test_wrong_parameters() -> None:
         minimum_spanning_tree({"A": (0.0, 0.0)}, max_degree=1)
     with pytest.raises(TopologyError, match="centre: no broker 'X'"):
         star(["A"], "X")
+
+
+def test_each_tree_is_as_likely_as_any_other() -> None:
+    """Four brokers have 16 trees; of 4,800 drawn each is about 300, and never 60 off (4 sigma)."""
+    drawn = Counter(
+        frozenset(frozenset(link) for link in uniform_tree(names(4), seed)) for seed in range(4_800)
+    )
+    assert len(drawn) == 16
+    assert max(abs(count - 300) for count in drawn.values()) < 68
+    # A random tree in which brokers join one after the other prefers those with a broad centre.
+    paths = {tree for tree in drawn if max(degrees([tuple(link) for link in tree]).values()) == 2}
+    assert len(paths) == 12

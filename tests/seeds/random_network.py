@@ -17,12 +17,14 @@ from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
-from tests.systems import drawn, with_cycles
+from tests.systems import drawn, to_rest, with_cycles
 
 SECOND_US = 1_000_000
 # Above any propagation through the largest tree below, migrations and resent frames included.
 SETTLE_US = 6 * SECOND_US
 END_US = 60 * SECOND_US
+# When systems that talk by themselves are judged.
+UNTIL_US = END_US + 10 * SETTLE_US
 CLASSES = ("stock", "flight", "sport", "news")
 
 
@@ -149,7 +151,7 @@ class RandomNetwork:
     # --- judging ------------------------------------------------------------------------------
 
     def run(self) -> list[str]:
-        self.world.run()
+        self.world.run(to_rest(self.system, UNTIL_US))
         trace = self.world.trace
         problems = [f"refused: {refusal}" for refusal in trace.refused]
         if len(trace.published) != len(self.publications):

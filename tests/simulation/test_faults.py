@@ -14,7 +14,7 @@ from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.systems import TREES, eager
+from tests.systems import TREES, eager, to_rest
 
 #      B1
 #     /  \
@@ -84,7 +84,7 @@ def test_a_cut_link_divides_and_a_healed_one_joins(
     assert 0 < len(who_got(made, 1)) < len(EVERYBODY)
     made.heal(31 * SECOND_US, *edge)
     made.request(LATER_US, "P", publish(2))
-    made.run()
+    made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
     assert who_got(made, 2) == EVERYBODY
 
@@ -101,7 +101,7 @@ def test_a_crashed_broker_comes_back(
     made.restart(10 * SECOND_US + after_us, broker)
     made.request(LATER_US, "P", publish(1))
     made.request(LATER_US, "Q", publish(2, publisher="Q"))
-    made.run()
+    made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
     assert who_got(made, 1) == who_got(made, 2) == EVERYBODY
 

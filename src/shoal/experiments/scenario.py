@@ -83,6 +83,10 @@ class RandomTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="rand
     """Each broker linked to a random earlier one, by the scenario's seed."""
 
 
+class UniformTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="uniform"):
+    """Any tree, each as likely as the others, by the scenario's seed."""
+
+
 class Ring(Section, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
     """Each broker linked to the next, the last to the first; for systems that need no tree."""
 
@@ -95,7 +99,9 @@ class Star(Section, frozen=True, kw_only=True, tag_field="kind", tag="star"):
     centre: BrokerId = ""
 
 
-Topology = BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Ring | Star
+Topology = (
+    BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Ring | Star | UniformTree
+)
 
 
 class Geography(Section, frozen=True, kw_only=True, tag_field="kind", tag="geography"):

@@ -9,6 +9,7 @@ alone.
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,8 @@ def build_links(
             return star(names, section.centre or None)
         case scenario.RandomTree():
             return random_tree(names, seed)
+        case scenario.UniformTree():
+            return uniform_tree(names, seed)
         case scenario.MinimumSpanningTree():
             return minimum_spanning_tree(coordinates_of(brokers), section.max_degree or None)
         case scenario.LinksFile():
@@ -94,6 +97,29 @@ def random_tree(brokers: Sequence[BrokerId], seed: int) -> list[Link]:
     generator = random.Random(seed)
     joining = generator.sample(list(brokers), len(brokers))
     return [(joining[generator.randrange(n)], joining[n]) for n in range(1, len(joining))]
+
+
+def uniform_tree(brokers: Sequence[BrokerId], seed: int) -> list[Link]:
+    """Each tree over the brokers as likely as any other, unlike `random_tree`: by Prüfer sequence.
+
+    Source: Prüfer, "Neuer Beweis eines Satzes über Permutationen" (1918).
+    """
+    check_brokers(brokers)
+    generator = random.Random(seed)
+    count = len(brokers)
+    sequence = [generator.randrange(count) for _ in range(count - 2)]
+    degrees = [1 + sequence.count(number) for number in range(count)]
+    leaves = [number for number in range(count) if degrees[number] == 1]
+    heapq.heapify(leaves)
+    links = []
+    for inner in sequence:
+        links.append((brokers[inner], brokers[heapq.heappop(leaves)]))
+        degrees[inner] -= 1
+        if degrees[inner] == 1:
+            heapq.heappush(leaves, inner)
+    if count > 1:
+        links.append((brokers[heapq.heappop(leaves)], brokers[heapq.heappop(leaves)]))
+    return links
 
 
 def minimum_spanning_tree(

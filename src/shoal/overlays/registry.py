@@ -24,6 +24,7 @@ from shoal.model import BrokerId
 from shoal.overlays.bluedove.system import SYSTEM as BLUEDOVE
 from shoal.overlays.publisher_relocation.grape.system import SYSTEM as GRAPE
 from shoal.overlays.publisher_relocation.pop.system import SYSTEM as POP
+from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING
 from shoal.overlays.system import System
 from shoal.overlays.tree.system import SYSTEM as TREE
 
@@ -37,7 +38,7 @@ def _further() -> Iterator[System]:
 
 
 SYSTEMS: dict[str, System] = {
-    system.name: system for system in (TREE, GRAPE, POP, BLUEDOVE, *_further())
+    system.name: system for system in (TREE, GRAPE, POP, BLUEDOVE, SELF_ORGANISING, *_further())
 }
 
 

@@ -1,0 +1,86 @@
+"""What brokers say to each other to know their surroundings, and to agree on an exchange of links.
+
+Source: Cost and Interest, sections 4.3.1 and 4.3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from shoal.broker.messages import Message
+from shoal.broker.strategy import ProtocolError
+from shoal.broker.wire import Vocabulary
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.interest import Summary
+from shoal.overlays.self_organising.neighbourhood import Hop
+from shoal.overlays.self_organising.parameters import MAX_HOPS
+from shoal.overlays.self_organising.planner import Cycle
+
+
+class Broadcast(Message, frozen=True):
+    """From one neighbour to the next: what the way's first broker was interested in lately.
+
+    It goes `hops` links further, this one included.
+    """
+
+    hops: int
+    summary: Summary
+    way: tuple[Hop, ...]
+
+    def check(self, sender: BrokerId) -> None:
+        """ProtocolError unless it can have come from this neighbour."""
+        way = self.way
+        if not way or self.hops < 1 or len(way) + self.hops > MAX_HOPS + 1:
+            raise ProtocolError(f"a broadcast of {len(way)} hops, to go on for {self.hops}")
+        _check_distinct([hop.broker for hop in way])
+        if way[-1].broker != sender:
+            raise ProtocolError(f"a broadcast over {way[-1].broker} comes from {sender}")
+        _check_costs([cost for hop in way for cost in (hop.processing, hop.cost)])
+        if any(hop.shared is not None and hop.shared < 0 for hop in way):
+            raise ProtocolError("a broadcast with less than nothing shared")
+        problem = self.summary.problem()
+        if problem:
+            raise ProtocolError(f"a broadcast's summary: {problem}")
+
+
+class Proposal(Message, frozen=True):
+    """Along a cycle, from the broker that proposes its new link to the link's other end.
+
+    `vector` is what the brokers so far say that the cycle costs without each of its links.  A
+    proposer that `is_full` has as many links as it may, and must lose one of the cycle's.
+    """
+
+    cycle: Cycle
+    vector: tuple[float, ...]
+    is_full: bool = False
+
+    def check(self, sender: BrokerId, receiver: BrokerId) -> None:
+        """ProtocolError unless it can have come from this neighbour."""
+        cycle = self.cycle
+        size = len(cycle.brokers)
+        if not 3 <= size <= MAX_HOPS + 1:
+            raise ProtocolError(f"a cycle of {size} brokers")
+        _check_distinct(cycle.brokers)
+        if receiver not in cycle.brokers[1:]:
+            raise ProtocolError(f"a cycle without {receiver}")
+        if cycle.brokers[cycle.brokers.index(receiver) - 1] != sender:
+            raise ProtocolError(f"{sender} is not before {receiver} on a cycle")
+        if {len(cycle.processing), len(cycle.costs), len(self.vector)} != {size}:
+            raise ProtocolError(f"a cycle of {size} brokers without all costs")
+        if len(cycle.shared) not in (0, size) or any(count < 0 for count in cycle.shared):
+            raise ProtocolError("a cycle with less than nothing shared")
+        _check_costs([*cycle.processing, *cycle.costs, *self.vector])
+
+
+def _check_distinct(brokers: Sequence[BrokerId]) -> None:
+    if len(set(brokers)) < len(brokers):
+        raise ProtocolError("a broker is twice on one way")
+
+
+def _check_costs(costs: Iterable[float]) -> None:
+    if not all(math.isfinite(cost) and cost >= 0 for cost in costs):
+        raise ProtocolError("costs must be numbers of at least 0")
+
+
+MESSAGES: Vocabulary = (Broadcast, Proposal)

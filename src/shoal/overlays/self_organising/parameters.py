@@ -1,0 +1,118 @@
+"""Cost and Interest's constants, with the paper's section for each, and the operator's rules.
+
+The paper counts in ticks; one of ours is 100 ms.  It exchanges links for any gain, whoever they
+belong to, and always broadcasts Bloom filters; where we do otherwise, the paper's value is named.
+
+>>> Parameters(pinned=(("A", "B"),)).neighbourhood_hops
+4
+>>> Parameters(filter_hashes=0)
+Traceback (most recent call last):
+ValueError: filter_hashes: 0 is not between 1 and 32
+>>> Parameters(pinned=(("A", "B"),), forbidden=(("B", "A"),))
+Traceback (most recent call last):
+ValueError: forbidden: B - A is pinned
+
+Source: Jaeger, Parzyjegla, Mühl and Herrmann, "Self-Organizing Broker Topologies for
+Publish/Subscribe Systems" (SAC 2007), sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from shoal.model import BrokerId
+
+Pair = tuple[BrokerId, BrokerId]
+
+# A broadcast's path, and the brokers of a cycle: one broker more than this.
+MAX_HOPS = 16
+MAX_CACHE_ENTRIES = 1_000_000
+# A filter is in every broadcast; 1 MB.
+MAX_FILTER_BITS = 8_388_608
+MAX_FILTER_HASHES = 32
+# A day.
+MAX_INTERVAL_US = 86_400_000_000
+MAX_COUNT = 1_000_000
+
+
+class Heuristic(enum.Enum):
+    """What a broker weighs (5): costs and interest, or one of the two alone."""
+
+    COST_AND_INTEREST = "ci"
+    COST = "mst"
+    INTEREST = "mit"
+
+
+class Mode(enum.Enum):
+    """What comes of a decision: links are exchanged, or it is only recorded."""
+
+    EXCHANGE = "exchange"
+    ADVICE = "advice"
+
+
+class ThreeWay(enum.Enum):
+    """How the interest that three brokers share is found: by Eq. 6, or counted in two filters."""
+
+    MEAN = "mean"
+    COUNTED = "counted"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of brokers that choose their links; ValueError names one that is out of bounds.
+
+    heuristic             costs and interest (ci), or costs (mst) or interest (mit) alone (5): ci
+    mode                  exchange links, or record what would be exchanged (ours): advice
+    neighbourhood_hops    how far broadcasts go (5, eta): 4
+    interval_us           between two broadcasts (5, 250 ticks): 25 s
+    cache_entries         notifications that a broker remembers (5): 8192
+    filter_bits           size of the Bloom filter in a broadcast (5): 100,000
+    filter_hashes         hash functions of the filter (5): 5
+    exact_when_smaller    send identifiers instead of the filter when they are fewer bytes (ours):
+                          yes; the paper never does
+    three_way             the interest of three brokers: the mean (4.1, Eq. 6), or counted in two
+                          filters (ours): mean
+    least_gain_percent    how much cheaper the cycle must become (ours): 2; 0 is the paper, which
+                          exchanges for any gain
+    pinned                links that stay (ours): none
+    forbidden             pairs that are never linked (ours): none
+    max_degree            links that a broker may have (ours): 0, any number
+    exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
+    frozen                nothing is proposed or agreed to (ours): no
+    """
+
+    heuristic: Heuristic = Heuristic.COST_AND_INTEREST
+    mode: Mode = Mode.ADVICE
+    neighbourhood_hops: int = 4
+    interval_us: int = 25_000_000
+    cache_entries: int = 8_192
+    filter_bits: int = 100_000
+    filter_hashes: int = 5
+    exact_when_smaller: bool = True
+    three_way: ThreeWay = ThreeWay.MEAN
+    least_gain_percent: int = 2
+    pinned: tuple[Pair, ...] = ()
+    forbidden: tuple[Pair, ...] = ()
+    max_degree: int = 0
+    exchanges_per_hour: int = 0
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        _check("neighbourhood_hops", self.neighbourhood_hops, 1, MAX_HOPS)
+        _check("interval_us", self.interval_us, 1, MAX_INTERVAL_US)
+        _check("cache_entries", self.cache_entries, 1, MAX_CACHE_ENTRIES)
+        _check("filter_bits", self.filter_bits, 1, MAX_FILTER_BITS)
+        _check("filter_hashes", self.filter_hashes, 1, MAX_FILTER_HASHES)
+        _check("least_gain_percent", self.least_gain_percent, 0, 100)
+        _check("max_degree", self.max_degree, 0, MAX_COUNT)
+        _check("exchanges_per_hour", self.exchanges_per_hour, 0, MAX_COUNT)
+        pinned = {frozenset(pair) for pair in self.pinned}
+        for left, right in self.forbidden:
+            if {left, right} in pinned:
+                raise ValueError(f"forbidden: {left} - {right} is pinned")
+
+
+def _check(key: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{key}: {value} is not between {least} and {most}")

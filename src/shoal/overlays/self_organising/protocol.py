@@ -1,0 +1,121 @@
+"""Brokers that choose their links: a tree, decisions about it, and exchanges of its links.
+
+Routing is the tree's.  What local clients publish and get goes into the decisions' cache; what
+they decide is handed to the exchanges, or only recommended.
+
+Source: Cost and Interest, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+
+from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Started, TimerKey
+from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
+from shoal.broker.strategy import BaseStrategy, BrokerContext
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.self_organising.decisions import TIMER, Decisions
+from shoal.overlays.self_organising.exchanges import Exchanges
+from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.parameters import Parameters
+from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing_table import RoutingTable
+
+
+class SelfOrganising(BaseStrategy):
+    """One broker of such a tree: brings each part what it needs to know of the others."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self.broker = context.broker
+        self.tree = TreeRouting(context)
+        self.exchanges: Exchanges | None = None
+        self.decisions = Decisions(
+            context.broker,
+            self.tree.propagation.neighbours,
+            parameters,
+            context.random,
+            lambda: self.exchanges,
+        )
+
+    @property
+    def tables(self) -> RoutingTable:
+        return self.tree.tables
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        decisions = self.decisions
+        return {
+            **self.tree.description,
+            "known_brokers": decisions.known,
+            "remembered": decisions.remembered,
+        }
+
+    @property
+    def searched(self) -> Sized:
+        return self.tree.searched
+
+    @property
+    def is_ready(self) -> bool:
+        return self.tree.is_ready
+
+    @property
+    def keeps_order(self) -> bool:
+        return self.tree.keeps_order
+
+    # --- the strategy's inputs ----------------------------------------------------------------
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self.tree.start(started, now_us, out)
+        self.decisions.start(now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if type(message) is PublicationBatch:
+            before = len(out)
+            self.tree.receive(neighbour, message, now_us, out)
+            self._note_deliveries(out, before)
+            return
+        self.tree.check_neighbour(neighbour)
+        match message:
+            case Broadcast():
+                self.decisions.heard(neighbour, message, now_us, out)
+            case Proposal():
+                self.decisions.proposed(neighbour, message, now_us, out)
+            case _:
+                self.tree.receive(neighbour, message, now_us, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is not Publish:
+            self.tree.request(client, request, now_us, out)
+            return
+        accepted = self.tree.publishers.accept(client, request.publications, out)
+        for routed in accepted:
+            self.decisions.note(routed.publication.key)
+        before = len(out)
+        self.tree.forward(accepted, 0, None, out)
+        self._note_deliveries(out, before)
+
+    def _note_deliveries(self, out: list[Effect], before: int) -> None:
+        for effect in out[before:]:
+            if type(effect) is Deliver:
+                self.decisions.note(effect.routed.publication.key)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key == TIMER:
+            self.decisions.interval(now_us, out)
+        else:
+            self.tree.timer(key, now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self.tree.link(neighbour, state, now_us, out)
+        if state is not LinkState.UP:
+            self.decisions.relinked(self.broker, neighbour)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        self.tree.returned(neighbour, carrier, now_us, out)
+
+    def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
+        self.decisions.costs(costs)
