@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -107,7 +108,7 @@ def test_there_is_always_one_tree_and_all_notifications_are_counted(what: str, s
     # Once more, link by link: the swaps lead from the first tree to the last.
     tree = Tree(setting.brokers, first_links(setting))
     for _, cycle, remove in outcome.swaps:
-        for one, other in zip(cycle[:-1], cycle[1:], strict=True):
+        for one, other in pairwise(cycle):
             assert other in tree.neighbours[one]
         tree.exchange((cycle[remove], cycle[remove + 1]), (cycle[0], cycle[-1]))
     assert sorted(map(sorted, tree.links)) == sorted(map(sorted, outcome.links))
@@ -165,7 +166,8 @@ def test_subscriptions_are_as_many_and_as_long_as_said() -> None:
     assert published == pytest.approx(setting.types * 0.2 * setting.ticks, rel=0.05)
     members = list(workload.members)
     for _, type, old, new in workload.moves:
-        assert old in members[type] and old != workload.publishers[type]
+        assert old in members[type]
+        assert old != workload.publishers[type]
         assert new not in members[type]
         members[type] = members[type] - {old} | {new}
         assert len(members[type]) == setting.subscribers + 1

@@ -1,4 +1,4 @@
-"""What the judges look at: the runs on one kind of tree, beside the static tree on the same network.
+"""What the judges look at: the runs on one kind of tree, beside the static tree's there.
 
 >>> mean, half = mean_and_interval([1.0, 2.0, 3.0])
 >>> mean, round(half, 3)
@@ -65,9 +65,8 @@ class Evidence(NamedTuple):
     def curve(self, what: What) -> list[float]:
         """In the first experiment: a heuristic's costs as parts of the static tree's, by window."""
         ours, theirs = self.runs("adaptivity", what), self.runs("adaptivity", "static")
-        pairs = [
-            (one.windows, theirs[seed].windows) for seed, one in ours.items() if seed in theirs
-        ]
+        both = sorted(ours.keys() & theirs.keys())
+        pairs = [(ours[seed].windows, theirs[seed].windows) for seed in both]
         return [
             statistics.fmean(one[window] / other[window] for one, other in pairs)
             for window in range(min((len(one) for one, _ in pairs), default=0))

@@ -96,7 +96,7 @@ class Cell(NamedTuple):
         setting = self.setting
         if setting.what == "static":
             return 1.0
-        return setting.ticks * setting.brokers * setting.hops**1.3 / 2_000_000
+        return setting.ticks * setting.brokers * setting.hops / 1_000_000
 
 
 def grid(scale: Scale, seed: int, rtt: str = "") -> list[Cell]:

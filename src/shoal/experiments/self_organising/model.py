@@ -88,12 +88,15 @@ class _Subscribers:
         times = self._publications
         return bisect_right(times, until) - bisect_right(times, since)
 
-    def during(self, since: float, until: float) -> Iterable[tuple[int, frozenset[int]]]:
-        """Publications of a time, by who was to get them."""
+    def during(
+        self, since: float, until: float, wanted: frozenset[int]
+    ) -> Iterable[tuple[int, frozenset[int]]]:
+        """Publications of a time that all of these were to get, by who else was."""
         for start, end, members in (*self._spans, (self._since, until, self.members)):
-            low, high = max(start, since), min(end, until)
-            if low < high:
-                yield self.count(low, high), members
+            if wanted <= members:
+                low, high = max(start, since), min(end, until)
+                if low < high:
+                    yield self.count(low, high), members
 
 
 class _Interest:
@@ -108,13 +111,8 @@ class _Interest:
             return intervals[0].shared.get(self._broker, 0)
         since = max(interval.since for interval in intervals)
         until = min(interval.until for interval in intervals)
-        names = {self._broker, *(interval.shared[-1] for interval in intervals)}
-        return sum(
-            count
-            for type in self._types
-            for count, members in type.during(since, until)
-            if names <= members
-        )
+        wanted = frozenset((self._broker, *(interval.shared[-1] for interval in intervals)))
+        return sum(count for type in self._types for count, _ in type.during(since, until, wanted))
 
 
 class Model:
@@ -169,10 +167,8 @@ class Model:
             yield window * WINDOW, self._end_window, ()
         if self._heuristic is not None:
             for broker, phase in enumerate(self._phases):
-                at = phase
-                while at < setting.ticks:
-                    yield at, self._broadcast, (broker,)
-                    at += setting.interval
+                for number in range(-int((phase - setting.ticks) // setting.interval)):
+                    yield phase + number * setting.interval, self._broadcast, (broker,)
 
     # --- notifications ------------------------------------------------------------------------
 
@@ -212,11 +208,11 @@ class Model:
         """An interval of a broker ends: what others share with it, and itself under -1."""
         since, self._told[broker] = self._told[broker], at
         shared: dict[int, int] = {}
+        wanted = frozenset((broker,))
         for type in self._types:
-            for count, members in type.during(since, at):
-                if count and broker in members:
-                    for member in members:
-                        shared[member] = shared.get(member, 0) + count
+            for count, members in type.during(since, at, wanted):
+                for member in members:
+                    shared[member] = shared.get(member, 0) + count
         entries = shared.get(broker, 0)
         shared[-1] = broker
         self._entries_bytes = min(ID_BYTES * entries, FILTER_BYTES)
@@ -272,7 +268,10 @@ class Model:
         if heuristic is Heuristic.INTEREST:
             if None in way.shared:
                 return None
-            shared = (*cast(tuple[int, ...], way.shared), around.shared(way.brokers[-1]) or 0)
+            shared = (
+                *cast(tuple[int, ...], way.shared),
+                around.shared(cast(str, way.brokers[-1])) or 0,
+            )
         cycle = Cycle(
             brokers=way.brokers,  # type: ignore[arg-type]  # numbers are as good as names
             processing=way.processing,

@@ -175,7 +175,7 @@ def measured_apart(path: Path) -> Floats:
     sources, targets, rtt_ms = read_columns(path, ("src", "dst", "rtt_ms"))
     hosts = sorted({*sources, *targets}, key=str)
     number = {host: place for place, host in enumerate(hosts)}
-    found = np.full((len(hosts), len(hosts)), np.nan)
+    found: Floats = np.full((len(hosts), len(hosts)), np.nan)
     for source, target, rtt in zip(sources, targets, rtt_ms, strict=True):
         found[number[source], number[target]] = rtt
     found = np.fmin(found, found.T)
@@ -185,3 +185,12 @@ def measured_apart(path: Path) -> Floats:
         kept = np.arange(len(found)) != int(missing.argmax())
         found = found[np.ix_(kept, kept)]
     return found
+
+
+def check_measured(path: Path, brokers: int) -> None:
+    """ValueError when there are not as many hosts as brokers, before hours of work."""
+    hosts = len(measured_apart(path))
+    if hosts < brokers:
+        raise ValueError(
+            f"{path}: {hosts} hosts have a round trip to each other, and {brokers} are needed"
+        )
