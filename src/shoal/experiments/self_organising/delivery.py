@@ -5,11 +5,12 @@ costs what that one's brokers and links cost; any other message costs the link t
 the broker that takes it in.
 
 >>> tree = Tree(3, [(0, 1), (0, 2)])
->>> tree.delivery(frozenset({1, 2}), Costs([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]]))
-10.0
+>>> costs = Costs([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]])
+>>> tree.delivery(frozenset({1, 2}), costs)
+(frozenset({0, 1, 2}), 10.0)
 >>> tree.exchange((0, 1), (1, 2))
->>> tree.delivery(frozenset({1, 2}), Costs([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]]))
-8.0
+>>> tree.delivery(frozenset({1, 2}), costs)
+(frozenset({1, 2}), 8.0)
 
 Source: Cost and Interest, section 3.1 (Eq. 1).
 """
@@ -54,8 +55,8 @@ class Tree:
             self.neighbours[left].append(right)
         self._root_it()
 
-    def delivery(self, members: frozenset[int], costs: Costs) -> float:
-        """What one notification for these brokers costs (Eq. 1)."""
+    def delivery(self, members: frozenset[int], costs: Costs) -> tuple[frozenset[int], float]:
+        """Which brokers one notification for these passes, and what that costs (Eq. 1)."""
         above = self._above
         # Of each broker on a way to the first: how many of those below it are, and one of these.
         below: dict[int, int] = {}
@@ -80,7 +81,7 @@ class Tree:
             cost += costs.brokers[broker]
             if broker != top:
                 cost += costs.links[broker][above[broker]]
-        return cost
+        return frozenset(below), cost
 
     def way(self, brokers: Sequence[int], costs: Costs) -> float:
         """What a message costs that goes from the first of these brokers to the last."""

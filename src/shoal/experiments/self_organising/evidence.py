@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from shoal.experiments.self_organising.grid import Part, Scale
 from shoal.experiments.self_organising.runs import Costs
-from shoal.experiments.self_organising.setting import Shape, What
+from shoal.experiments.self_organising.setting import What
 
 # Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
 T_975 = (
@@ -35,11 +35,11 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 class Evidence(NamedTuple):
-    """The runs on one kind of tree."""
+    """The runs on one kind of tree, with one reading of what a broker's interest is."""
 
     found: Sequence[Costs]
-    shape: Shape
     scale: Scale
+    name: str
 
     def runs(
         self, part: Part, what: What, which: Callable[[Costs], bool] = lambda _: True

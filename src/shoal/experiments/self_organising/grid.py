@@ -52,8 +52,8 @@ SCALES: Mapping[ScaleName, Scale] = {
     "small": Scale(
         name="small",
         networks=3,
-        varied=2,
-        hops=(2, 3, 4, 5, 6, 8),
+        varied=1,
+        hops=(2, 3, 4, 6, 8),
         alphas=(0.0, 0.25, 0.5, 0.75, 1.0),
         small=20,
         every=(2_500, 10_000),
@@ -88,7 +88,8 @@ class Cell(NamedTuple):
             "ours": f"{'counted-' * setting.counted}least-{setting.least_gain}-",
             "frequency": f"every-{setting.changes_at[0] if setting.changes_at else 0}-",
         }[self.part]
-        return f"{self.part}/{setting.shape}/{varied}{setting.what}-{setting.seed}"
+        passing = "-passing" * setting.passing
+        return f"{self.part}/{setting.shape}/{varied}{setting.what}{passing}-{setting.seed}"
 
     @property
     def cost(self) -> float:
@@ -109,6 +110,14 @@ def grid(scale: Scale, seed: int, rtt: str = "") -> list[Cell]:
 
 
 def _cells(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
+    for cell in _as_in_the_paper(scale, seed, shape):
+        yield cell
+        # What is of interest makes no difference to the others.
+        if cell.setting.what in ("ci", "mit") and cell.part != "ours":
+            yield cell._replace(setting=msgspec.structs.replace(cell.setting, passing=True))
+
+
+def _as_in_the_paper(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
     for network in range(seed, seed + scale.networks):
         for what in EVERYTHING:
             yield Cell("adaptivity", Setting(what=what, seed=network, shape=shape))

@@ -67,21 +67,23 @@ class Interval(NamedTuple):
     shared: dict[int, int]
 
 
-class _Subscribers:
-    """Who was interested in a type of notifications, and when, as far back as needed."""
+class _Interested:
+    """Which brokers were interested in a type of notifications, and when, as far as needed."""
 
-    def __init__(self, members: frozenset[int], publications: Sequence[float], kept: float) -> None:
+    def __init__(self, publications: Sequence[float], kept: float) -> None:
         self._publications = publications
         self._kept = kept
-        self.members = members
+        self._brokers: frozenset[int] = frozenset()
         self._spans: list[tuple[float, float, frozenset[int]]] = []
         self._since = 0.0
 
-    def move(self, at: float, old: int, new: int) -> None:
-        self._spans = [span for span in self._spans if span[1] > at - self._kept]
-        self._spans.append((self._since, at, self.members))
-        self.members = self.members - {old} | {new}
-        self._since = at
+    def become(self, at: float, brokers: frozenset[int]) -> None:
+        """From now on it is these."""
+        if brokers != self._brokers:
+            self._spans = [span for span in self._spans if span[1] > at - self._kept]
+            self._spans.append((self._since, at, self._brokers))
+            self._brokers = brokers
+            self._since = at
 
     def count(self, since: float, until: float) -> int:
         """Publications after `since`, up to `until`."""
@@ -92,7 +94,7 @@ class _Subscribers:
         self, since: float, until: float, wanted: frozenset[int]
     ) -> Iterable[tuple[int, frozenset[int]]]:
         """Publications of a time that all of these were to get, by who else was."""
-        for start, end, members in (*self._spans, (self._since, until, self.members)):
+        for start, end, members in (*self._spans, (self._since, until, self._brokers)):
             if wanted <= members:
                 low, high = max(start, since), min(end, until)
                 if low < high:
@@ -102,7 +104,7 @@ class _Subscribers:
 class _Interest:
     """Counts what one broker shares, in the place of its cache."""
 
-    def __init__(self, broker: int, types: Sequence[_Subscribers]) -> None:
+    def __init__(self, broker: int, types: Sequence[_Interested]) -> None:
         self._broker = broker
         self._types = types
 
@@ -131,10 +133,8 @@ class Model:
         self._phases = phases
         self._costs = workload.costs[0]
         self._tree = Tree(setting.brokers, links)
-        self._types = [
-            _Subscribers(members, times, 4 * setting.interval)
-            for members, times in zip(workload.members, workload.publications, strict=True)
-        ]
+        self._types = [_Interested(times, 4 * setting.interval) for times in workload.publications]
+        self._members = list(workload.members)
         three_way = ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN
         self._around = [
             Neighbourhood(cast(Cache, _Interest(broker, self._types)), three_way)
@@ -180,18 +180,20 @@ class Model:
 
     def _recount(self, at: float) -> None:
         """The tree or costs have changed."""
-        for type, each in enumerate(self._types):
-            self._settle(type, at)
-            self._units[type] = self._tree.delivery(each.members, self._costs)
+        for type in range(len(self._types)):
+            self._recount_type(at, type)
+
+    def _recount_type(self, at: float, type: int) -> None:
+        self._settle(type, at)
+        members = self._members[type]
+        passed, self._units[type] = self._tree.delivery(members, self._costs)
+        self._types[type].become(at, passed if self._setting.passing else members)
 
     def _move(self, at: float, type: int, old: int, new: int) -> None:
-        self._settle(type, at)
-        self._types[type].move(at, old, new)
-        self._units[type] = self._tree.delivery(self._types[type].members, self._costs)
+        self._members[type] = self._members[type] - {old} | {new}
+        self._recount_type(at, type)
 
     def _change(self, at: float, number: int) -> None:
-        for type in range(len(self._types)):
-            self._settle(type, at)
         self._costs = self._workload.costs[number]
         self._recount(at)
 
@@ -332,8 +334,6 @@ class Model:
             + way((brokers[0], *down[: len(down) - remove - 1]), costs)
         )
         old = brokers[remove], brokers[remove + 1]
-        for type in range(len(self._types)):
-            self._settle(type, at)
         self._tree.exchange(old, (brokers[0], brokers[-1]))
         self._recount(at)
         for broker in brokers:

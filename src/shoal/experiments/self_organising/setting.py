@@ -39,6 +39,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     publication_rate  of each publisher, per tick
     end_rate          of each subscription, per tick; another begins elsewhere
     counted           what three brokers share is counted, not estimated by Eq. 6 (ours)
+    passing           a broker's interest is what passes it, not only what its clients want (ours)
     least_gain        percent by which a cycle must become cheaper (ours); 0 is the paper
     rtt               a matrix of measured round trips for the costs of links; empty: transit-stub
     """
@@ -58,6 +59,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     publication_rate: float = 0.2
     end_rate: float = 0.0004
     counted: bool = False
+    passing: bool = False
     least_gain: int = 0
     rtt: str = ""
 
