@@ -29,9 +29,9 @@ from rich.table import Table
 
 import live_load
 from live_load import Place
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packets import Packet, Publish, SubscriptionRequest
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packets import Packet, Publish, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.network_file import Network, dump_network, parse_network
 from shoal.runtime.supervisor import free_ports
 

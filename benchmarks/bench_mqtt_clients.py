@@ -15,14 +15,21 @@ import time
 import tracemalloc
 
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.connection import Connection
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.effects import Write
-from shoal.mqtt.encoder import encode
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
+    Connect,
+    Packet,
+    Puback,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.effects import Write
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Connect, Packet, Puback, Publish, Subscribe, SubscriptionRequest
-from shoal.mqtt.properties import NO_PROPERTIES, Properties
 
 RUNS = 5
 READ_MESSAGES = 250

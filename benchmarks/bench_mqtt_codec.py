@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 import mqtt5
 
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Publish
-from shoal.mqtt.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Publish
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 
 RUNS = 5
 READ_PACKETS = 500

@@ -20,7 +20,7 @@ from shoal.experiments.bluedove.grid import (
     rate_name,
 )
 from shoal.experiments.bluedove.runs import measure_rate
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 RUNS = (
     rate_name("bluedove", 5),

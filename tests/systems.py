@@ -14,6 +14,7 @@ from shoal.overlays.publisher_relocation.grape.parameters import Parameters as G
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.parameters import Mode
 from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
 from shoal.overlays.shapes import TREE, Link, TopologyError
 
@@ -55,7 +56,10 @@ def eager(
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":
             return SelfOrganisingParameters(
-                interval_us=publications * SECOND_US, neighbourhood_hops=8, least_gain_percent=0
+                mode=Mode.EXCHANGE,
+                interval_us=publications * SECOND_US,
+                neighbourhood_hops=8,
+                least_gain_percent=0,
             )
     return None
 
@@ -63,6 +67,13 @@ def eager(
 def to_rest(system: str, until_us: int) -> int | None:
     """How long a world runs until all is done: one whose brokers talk by themselves never rests."""
     return None if SYSTEMS[system].is_quiet else until_us
+
+
+def in_place(parameters: msgspec.Struct | None) -> msgspec.Struct | None:
+    """The same, but for links that stay as they are given."""
+    if isinstance(parameters, SelfOrganisingParameters):
+        return msgspec.structs.replace(parameters, mode=Mode.ADVICE)
+    return parameters
 
 
 def calm(system: str) -> msgspec.Struct | None:

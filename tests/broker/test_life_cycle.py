@@ -11,8 +11,9 @@ import pytest
 
 from shoal.broker import link_session, publisher
 from shoal.broker.life_cycle import LifeCycle
+from shoal.overlays.self_organising import quiet_ring
 
-MODULES = [publisher, link_session]
+MODULES = [publisher, link_session, quiet_ring]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

@@ -21,9 +21,9 @@ from shoal.broker.messages import (
     SubscriptionsSaid,
     Unsubscribe,
 )
-from shoal.broker.stand_in import stand_in
 from shoal.model import EVERYTHING, Advertisement, Publication
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.stand_in import stand_in
 from tests.broker.memory_disk import Disk
 from tests.broker.test_link_session import CODEC, batch
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from shoal.broker.courier_messages import ClientNotice, ClientRequest
 from shoal.broker.effects import (
+    Costs,
     Deliver,
     Effect,
     Input,
@@ -34,6 +35,7 @@ from shoal.broker.messages import (
     PingRequest,
     PingTimes,
     Pong,
+    Preface,
     PublicationBatch,
     Publish,
     Rejected,
@@ -59,10 +61,13 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.tree.messages import LeavingMessage
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
+from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
+from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
 from tests.systems import TREES, eager
 
@@ -137,37 +142,43 @@ def tuples(of: st.SearchStrategy) -> st.SearchStrategy:  # type: ignore[type-arg
     return st.lists(of, max_size=3).map(tuple)
 
 
-MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
-    Advertise: st.builds(Advertise, ADVERTISEMENTS, NUMBERS),
-    Unadvertise: st.builds(Unadvertise, NAMES),
-    Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
-    Unsubscribe: st.builds(Unsubscribe, NAMES),
-    AdvertisementsSaid: st.builds(AdvertisementsSaid),
-    SubscriptionsSaid: st.builds(SubscriptionsSaid),
-    PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), NUMBERS),
-    Publish: st.builds(Publish, tuples(PUBLICATIONS)),
-    PingRequest: st.builds(PingRequest, IDS, PATHS),
-    Ping: st.builds(Ping, IDS),
-    Pong: st.builds(Pong, IDS),
-    PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
-    Relocate: st.builds(Relocate, PATHS),
-    Paused: st.builds(Paused, PATHS, NUMBERS),
-    MigrationAdvertisement: st.builds(
-        MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS), NUMBERS
-    ),
-    Resume: st.builds(Resume, NUMBERS, st.booleans()),
-    Goodbye: st.builds(Goodbye),
-    Rejected: st.builds(Rejected, NAMES),
-    TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
-    TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
-    MigrationUpdate: st.builds(
-        MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
-    ),
-    MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
-    TraceResult: st.builds(TraceResult, IDS, NUMBERS),
-    RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
-    RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
-} | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
+MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = (
+    {
+        Advertise: st.builds(Advertise, ADVERTISEMENTS, NUMBERS),
+        Unadvertise: st.builds(Unadvertise, NAMES),
+        Subscribe: st.builds(Subscribe, SUBSCRIPTIONS),
+        Unsubscribe: st.builds(Unsubscribe, NAMES),
+        AdvertisementsSaid: st.builds(AdvertisementsSaid),
+        SubscriptionsSaid: st.builds(SubscriptionsSaid),
+        PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), NUMBERS),
+        Publish: st.builds(Publish, tuples(PUBLICATIONS)),
+        PingRequest: st.builds(PingRequest, IDS, PATHS),
+        Ping: st.builds(Ping, IDS),
+        Pong: st.builds(Pong, IDS),
+        PingTimes: st.builds(PingTimes, IDS, st.dictionaries(BROKERS, NUMBERS, max_size=4)),
+        Relocate: st.builds(Relocate, PATHS),
+        Paused: st.builds(Paused, PATHS, NUMBERS),
+        MigrationAdvertisement: st.builds(
+            MigrationAdvertisement, PATHS, tuples(ADVERTISEMENTS), NUMBERS
+        ),
+        Resume: st.builds(Resume, NUMBERS, st.booleans()),
+        Goodbye: st.builds(Goodbye),
+        Rejected: st.builds(Rejected, NAMES),
+        TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
+        TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
+        MigrationUpdate: st.builds(
+            MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
+        ),
+        MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
+        TraceResult: st.builds(TraceResult, IDS, NUMBERS),
+        RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
+        RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
+    }
+    | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
+    | self_organising_messages(BROKERS)
+    | exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+    | leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+)
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
@@ -182,6 +193,7 @@ OTHER_INPUTS = st.one_of(
         st.dictionaries(BROKERS, NOT_NEGATIVE),
         st.one_of(st.none(), NOT_NEGATIVE),
     ),
+    st.builds(Costs, st.floats(0, 9), st.dictionaries(BROKERS, st.floats(0, 9))),
 )
 
 
@@ -201,7 +213,8 @@ def test_every_message_there_is_takes_part() -> None:
         return {base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))}
 
     between_drivers = {Frame, ClientRequest, ClientNotice}
-    assert kinds(Message) - {Message, Carrier} - between_drivers == set(MESSAGES)
+    ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
+    assert ours - {Message, Carrier, Preface, LeavingMessage} - between_drivers == set(MESSAGES)
 
 
 def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effect]:

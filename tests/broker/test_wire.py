@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shoal.broker import wire
 from shoal.broker.messages import (
+    Carrier,
     Message,
     PublicationBatch,
     Publish,
@@ -228,6 +229,24 @@ PROBLEMS = {
         "the trace of 'B' has 8193 bytes of bits",
     ),
 }
+
+
+class Floating(Carrier, frozen=True):
+    """A carrier of a system of the test's own."""
+
+    towards: str
+
+
+def test_what_any_carrier_carries_is_checked() -> None:
+    codec = Codec((Floating,))
+
+    def body(attributes: object) -> bytes:
+        routed = [["P", 1, 2, attributes], ["B", "P", 1], None]
+        return frame_of(tag="Floating", fields=[[routed], "B2"])
+
+    assert codec.decode(body({"x": 1})).towards == "B2"
+    with pytest.raises(WireError, match="an attribute without a name"):
+        codec.decode(body({"": 1}))
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -289,7 +289,7 @@ def describe(message: Message) -> str:
 def _routed(routed: RoutedPublication) -> str:
     """Traced publications have a star."""
     name = "/".join(map(str, routed.publication.key))
-    return name if routed.trace_session is None else name + "*"
+    return name if routed.mark is None else name + "*"
 
 
 def _list(names: Iterable[str]) -> str:

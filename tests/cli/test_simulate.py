@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,11 @@ def short_run(monkeypatch: pytest.MonkeyPatch) -> None:
             "delivered_us": [4_000, 7_000],
             "hops": [1, 2],
         }
+        tables["links"] = {"left": ["A", "B"], "right": ["B", "C"]}
+        row = {"broker": "C", "at_us": 1, "outcome": "advised", "reason": "", "left": "A"}
+        row |= {"right": "C", "old_left": "A", "old_right": "B", "hops": 2}
+        row |= {"cost_now": 120.0, "cost_then": 80.0}
+        tables["proposals"] = {column: [value] for column, value in row.items()}
         checks = {
             "published": 2,
             "delivered": 2,
@@ -69,6 +75,17 @@ def test_a_run_is_written_and_summed_up(
     assert simulate(scenario_file, "--out", out) == 2
     assert "holds a run already" in capsys.readouterr().err
     assert simulate(scenario_file, "--out", out, "--overwrite") == 0
+
+
+@pytest.mark.usefixtures("short_run")
+def test_recommended_links_are_printed_as_a_network_file_has_them(
+    scenario_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "advised"
+    assert simulate(scenario_file, "--out", out, "--set", "system=self_organising") == 0
+    printed = capsys.readouterr().out
+    assert "# A - C instead of A - B: 33 % less over 2 links" in printed
+    assert tomllib.loads(printed[printed.index("# A - C") :]) == {"links": [["A", "C"], ["B", "C"]]}
 
 
 @pytest.mark.parametrize(

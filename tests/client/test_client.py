@@ -13,11 +13,11 @@ from shoal.client import Client, ClientError, Subscription
 from shoal.client.attributes import plain_text
 from shoal.client.client import MAX_REDIRECTIONS, MAX_UNREAD
 from shoal.language import FilterSyntaxError, read_plain_value
-from shoal.mqtt.encoder import encode
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Disconnect
+from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.limits import DEFAULT_LIMITS
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Disconnect
-from shoal.mqtt.properties import Properties
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.test_clients import LINE, MOVING
 from tests.runtime.test_mqtt_door import MqttNetwork, mqtt

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shoal.broker.trace_tables import OverlayLink
 from shoal.experiments.run_files import (
     RUN_TABLES,
     BrokerRow,
-    LinkRow,
     RunFileError,
     SubscriptionRow,
     read_columns,
@@ -106,7 +106,7 @@ def test_events_may_lie_in_parts_and_links_may_exist(tmp_path: Path) -> None:
     part = pa.Table.from_pylist([event(3, 10, dep_delay=7, cancelled=True)])
     pq.write_table(part, tmp_path / "events" / "part-1.parquet")
     workload = read_workload(tmp_path)
-    assert workload.links == [LinkRow(left="ATL", right="EWR")]
+    assert workload.links == [OverlayLink(left="ATL", right="EWR")]
     first = next(iter(workload.events))
     assert (first.sequence, first.attributes["dep_delay"]) == (3, 7)
 

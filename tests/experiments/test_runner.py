@@ -86,3 +86,39 @@ def test_a_cluster_delivers_what_a_tree_delivers(tmp_path: Path) -> None:
         )
         assert result.checks["duplicates"] == 0
     assert delivered["tree"] == delivered["bluedove"] != []
+
+
+@pytest.mark.parametrize("mode", ["advice", "exchange"])
+def test_links_are_advised_or_exchanged_around_a_broker_that_only_passes_on(
+    tmp_path: Path, mode: str
+) -> None:
+    """All is published at EWR and wanted at ORD, and ATL is between them."""
+    workload = write_workload(
+        tmp_path,
+        brokers=[{"broker": name, "rank": rank} for rank, name in enumerate(("EWR", "ATL", "ORD"))],
+        subscriptions=[{**SUBSCRIPTION, "broker": "ORD"}],
+        events=[event(number, 100_000 * number) for number in range(60)],
+    )
+    scenario = parse_scenario(
+        {
+            "name": "advised",
+            "system": "self_organising",
+            "workload": {"path": str(workload)},
+            "topology": {"kind": "line"},
+            "underlay": {"kind": "constant", "latency_us": LATENCY_US, "local_latency_us": 1},
+            "self_organising": {"mode": mode, "interval_us": 1_000_000},
+        }
+    )
+    result = run_scenario(scenario)
+    proposals, hops = result.tables["proposals"], result.tables["deliveries"]["hops"]
+    assert {*zip(proposals["left"], proposals["right"], strict=True)} <= {
+        ("EWR", "ORD"),
+        ("ORD", "EWR"),
+    }
+    if mode == "advice":
+        assert set(proposals["outcome"]) == {"advised"}
+        assert set(hops) == {2}
+    else:
+        assert proposals["outcome"][:2] == ("agreed", "done")
+        assert (hops[0], hops[-1]) == (2, 1)
+    assert (result.checks["delivered"], result.checks["duplicates"]) == (60, 0)

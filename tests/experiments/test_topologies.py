@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.broker.trace_tables import OverlayLink
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, Events, LinkRow, Workload
+from shoal.experiments.run_files import BrokerRow, Events, Workload
 from shoal.experiments.topologies import (
     build_links,
     line,
@@ -126,7 +127,7 @@ def test_a_scenarios_topology(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{"left": "B0", "right": "B1"}]), tmp_path / "l.parquet")
     from_file = scenario.LinksFile(path=str(tmp_path / "l.parquet"))
     assert build_links(from_file, rows[:2], None, 6) == [("B0", "B1")]
-    own = [LinkRow(left="B1", right="B0")]
+    own = [OverlayLink(left="B1", right="B0")]
     assert build_links(scenario.LinksFile(), rows[:2], own, 6) == [("B1", "B0")]
     with pytest.raises(TopologyError, match="workload has no links"):
         build_links(scenario.LinksFile(), rows, None, 6)
@@ -151,7 +152,7 @@ def test_a_system_has_links_of_its_shape(
     tmp_path: Path, system: str, links: list[tuple[str, str]], problem: str
 ) -> None:
     rows = [BrokerRow(broker=f"B{number}") for number in range(3)]
-    own = [LinkRow(left=one, right=two) for one, two in links]
+    own = [OverlayLink(left=one, right=two) for one, two in links]
     events = Events(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
     workload = Workload(rows, [], [], events, own)
     chosen = scenario.parse_scenario(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.bluedove.handover import Handover
+from shoal.overlays.bluedove.serving.handover import Handover
 from tests.exploration.clusters import DISPATCHER, HEIR, LEAVER, Handovers
 from tests.exploration.network import Ends
 

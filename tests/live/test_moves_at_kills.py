@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -23,7 +23,7 @@ from shoal.mqtt.packets import (
     Subscribe,
     SubscriptionRequest,
 )
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.codec.properties import Properties
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Processes, processes
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packet_types import MQTT_3_1_1
-from shoal.mqtt.packets import Connect, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1
+from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest
 from tests.live.processes import Processes, up
 from tests.runtime.live import PATIENCE_S
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from shoal.mqtt.backlog import ENTRY_BYTES, MESSAGE_BYTES
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
 
 
 def counted_again(clients: BrokerClients) -> int:
     messages = []
-    for session in clients._sessions:
+    for session in clients.sessions:
         messages += [each.message for each in session.on_its_way()]
         if session.diversion is not None:
             messages += [each.message for each in session.diversion.held]

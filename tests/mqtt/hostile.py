@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.fields import MAX_SKIPPED, write_string, write_variable
-from shoal.mqtt.limits import DEFAULT_LIMITS
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.fields import MAX_SKIPPED, write_string, write_variable
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
     Auth,
     Connack,
     Connect,
@@ -34,8 +33,9 @@ from shoal.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from shoal.mqtt.properties import MAX_USER_PROPERTIES, Properties
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.properties import MAX_USER_PROPERTIES, Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.limits import DEFAULT_LIMITS
 
 # Room for what surrounds what is large.
 PACKET_BYTES = DEFAULT_LIMITS.maximum_packet_size - 200

@@ -17,13 +17,10 @@ from typing import Any
 
 from shoal.mqtt.access import Access
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.connection import Connection
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.limits import Limits
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -40,8 +37,11 @@ from shoal.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from shoal.mqtt.properties import NO_PROPERTIES, Properties
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.limits import Limits
 
 SECOND = 1_000_000
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
+from shoal.mqtt.codec.packets import (
     Auth,
     Connack,
     Connect,
@@ -29,8 +29,8 @@ from shoal.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from shoal.mqtt.properties import NO_PROPERTIES, TABLE, Properties
-from shoal.mqtt.reason_codes import (
+from shoal.mqtt.codec.properties import NO_PROPERTIES, TABLE, Properties
+from shoal.mqtt.codec.reason_codes import (
     ALLOWED_REASON_CODES,
     REASON_CODES_BY_RETURN_CODE,
     ReasonCode,

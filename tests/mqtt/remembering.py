@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.controls import row_of
-from shoal.mqtt.journal_records import read_records
-from shoal.mqtt.network import write_body
+from shoal.mqtt.door.network import write_body
+from shoal.mqtt.federation.controls import row_of
+from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.mqtt.session import Session
+from shoal.mqtt.sessions.session import Session
 from tests.mqtt.house import House
 
 
@@ -50,7 +50,7 @@ def all_that_lasts(clients: BrokerClients, now_us: int) -> dict[str, Any]:
     """What must be there again if the broker is killed now."""
     sessions = {
         session.client_id: _session(session, now_us)
-        for session in clients._sessions
+        for session in clients.sessions
         if session.expiry_interval_s or session.will is not None
     }
     retained = {

@@ -10,6 +10,7 @@ from shoal.language import parse
 from shoal.model import EVERYTHING, Attributes, check_attributes
 from shoal.mqtt import content
 from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import (
     ContentFilterError,
     FilterQuotaError,
@@ -20,7 +21,6 @@ from shoal.mqtt.content import (
 )
 from shoal.mqtt.limits import DEFAULT_LIMITS, Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.properties import Properties
 from tests.mqtt.house import House
 
 

@@ -4,12 +4,13 @@ from itertools import pairwise
 
 import pytest
 
-from shoal.mqtt import content, subscribing
+from shoal.mqtt import content
 from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest, Unsubscribe
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import _RANGES, Limits
-from shoal.mqtt.packets import Connect, Subscribe, SubscriptionRequest, Unsubscribe
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.sessions import subscribing
 from tests.mqtt.house import House
 
 

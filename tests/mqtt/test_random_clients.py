@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from shoal.matching import topic_matches
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.properties import Properties
 from tests.mqtt.backlogs import counted_again
 from tests.mqtt.house import Client, House
 

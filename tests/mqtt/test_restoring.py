@@ -9,8 +9,13 @@ import pytest
 
 from shoal.language import parse
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.controls import SubscriptionState, item_of
-from shoal.mqtt.journal_records import (
+from shoal.mqtt.codec.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.door.network import TO_ATTRIBUTE
+from shoal.mqtt.door.repeats import Repeats
+from shoal.mqtt.federation.controls import SubscriptionState, item_of
+from shoal.mqtt.memory.journal_records import (
     HeardPut,
     ItemPut,
     MessagePut,
@@ -20,13 +25,8 @@ from shoal.mqtt.journal_records import (
     read_records,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import TO_ATTRIBUTE
-from shoal.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
-from shoal.mqtt.repeats import Repeats
 from shoal.mqtt.restoring import Remembered, restore
-from shoal.mqtt.session import Outgoing
+from shoal.mqtt.sessions.session import Outgoing
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 from tests.mqtt.remembering import RememberingHouse
@@ -126,15 +126,15 @@ def test_sessions_go_on_expiring() -> None:
     house.after(400)
     house = house.killed(after_s=300)
     house.after(1)
-    assert not house.clients.is_kept("gone")
-    assert house.clients.is_kept("there")
-    assert not house.clients.is_kept("short")
+    assert not house.clients.sessions.is_kept("gone")
+    assert house.clients.sessions.is_kept("there")
+    assert not house.clients.sessions.is_kept("short")
     # Whoever was connected left when the broker did, as far as anyone knows.
     house = house.killed()
     house.after(598)
-    assert house.clients.is_kept("there")
+    assert house.clients.sessions.is_kept("there")
     house.after(2)
-    assert not house.clients.is_kept("there")
+    assert not house.clients.sessions.is_kept("there")
     assert house.killed().clients.statistics.sessions == 0
 
 
@@ -239,7 +239,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there() -> None:
     problems = restore(clients, found, 0)
     assert len(problems) == 2
     assert "message 5, retained at 'x'" in problems[0]
-    assert clients.is_kept("c")
+    assert clients.sessions.is_kept("c")
 
 
 # --- while nothing can be written -----------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_a_session_is_found_elsewhere(
     network.after(30)
     network["B2"].connect("q").publish("a", b"y", qos=1)
     assert b"y" in client.take_payloads()
-    assert not network["B1"].clients.is_kept("c")
+    assert not network["B1"].clients.sessions.is_kept("c")
 
 
 def test_a_broker_that_is_not_there_yet_is_waited_for(memory: Memory) -> None:
@@ -383,10 +383,10 @@ def test_a_session_that_is_elsewhere_by_now_does_not_come_back(memory: Memory) -
     (connack,) = client.take()
     assert not connack.session_present
     memory.restart("B1")
-    assert network["B1"].clients.is_kept("c")
+    assert network["B1"].clients.sessions.is_kept("c")
     network.after(20)
-    assert not network["B1"].clients.is_kept("c")
-    assert network["B3"].clients.is_kept("c")
+    assert not network["B1"].clients.sessions.is_kept("c")
+    assert network["B3"].clients.sessions.is_kept("c")
 
 
 def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
@@ -399,7 +399,7 @@ def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
     assert [each.payload for each in client.take()] == [b"x"]
     network.after(10)
     memory.restart(*NAMES)
-    assert [name for name in NAMES if network[name].clients.is_kept("c")] == ["B3"]
+    assert [name for name in NAMES if network[name].clients.sessions.is_kept("c")] == ["B3"]
     client = network["B3"].connect("c", clean_start=False, properties=KEPT)
     assert client.take_payloads() == [b"x"]
 
@@ -424,22 +424,22 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
     network.after(6)
     publisher.publish("a", b"5", qos=2)
     assert client.take_payloads() == [b"1", b"2", b"3", b"4", b"5"]
-    assert not network["B3"].clients._federation.roaming.arriving._moves  # type: ignore[union-attr]
+    assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
     memory.restart("B3")
-    assert not network["B3"].clients._federation.roaming.arriving._moves  # type: ignore[union-attr]
+    assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
 
 
 def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> None:
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
     network["B3"].connect("c", clean_start=False, properties=KEPT)
-    roaming = network["B3"].clients._federation.roaming
+    roaming = network["B3"].clients.federation.roaming
     (journey,) = roaming.arriving._moves
     memory.restart("B3")
     site = network["B3"]
     message = Message("a", b"late", "p", site.now_us, 2)
     item = item_of(Outgoing(message, 2, False, ()), journey, site.now_us)
-    site.clients._federation.roaming.hear(item, site.now_us)
+    site.clients.federation.roaming.hear(item, site.now_us)
     client = site.connect("c", clean_start=False, properties=KEPT)
     assert client.take_payloads() == [b"late"]
 
@@ -453,7 +453,7 @@ def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> 
         assert client.connack.session_present
     network.after(10)
     memory.restart(*NAMES)
-    assert [name for name in NAMES if network[name].clients.is_kept("c")] == ["B1"]
+    assert [name for name in NAMES if network[name].clients.sessions.is_kept("c")] == ["B1"]
     client = network["B1"].connect("c", clean_start=False, properties=KEPT)
     network["B2"].connect("p").publish("a", b"x", qos=1)
     assert client.take_payloads() == [b"x"]

@@ -8,9 +8,9 @@ import pytest
 
 from shoal.mqtt.access import Admission, Credentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.packets import Connect
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.restoring import restore
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
@@ -111,12 +111,12 @@ def test_of_two_users_at_brokers_that_do_not_know_of_each_other_the_first_stays(
 ) -> None:
     alice = network["B1"].connect("c", username="alice", **KEPT)
     network.is_slow = True
-    network["B3"].clients._federation.roaming.homes.pop("c")
+    network["B3"].clients.federation.roaming.homes.pop("c")
     bob = network["B3"].connect("c", username="bob", **KEPT)
     network.settle()
     assert bob.closed
     assert not alice.closed
-    assert "c" not in network["B3"].clients._sessions
+    assert "c" not in network["B3"].clients.sessions
     network.is_slow = False
     alice = network["B3"].connect("c", username="alice", **KEPT)
     assert alice.connack.session_present

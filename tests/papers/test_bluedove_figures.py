@@ -6,9 +6,9 @@ from random import Random
 
 from shoal.language import parse
 from shoal.matching.segments import Dimension
-from shoal.overlays.bluedove.forwarding import Candidate, Load, Policy, choose, processing_s
-from shoal.overlays.bluedove.members import Member, MemberTable
-from shoal.overlays.bluedove.planner import copies, initial_segments, ranges_of
+from shoal.overlays.bluedove.cluster.forwarding import Candidate, Load, Policy, choose, processing_s
+from shoal.overlays.bluedove.cluster.members import Member, MemberTable
+from shoal.overlays.bluedove.cluster.planner import copies, initial_segments, ranges_of
 
 # Figure 2: three dimensions of six segments, one of each for the matchers A to F.
 LONGITUDE = Dimension(attribute="longitude", low=-180, high=180)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from shoal.broker.trace_tables import BrokerPlace
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.workloads.places import (
-    BrokerPlace,
     airport_brokers,
     listed_brokers,
     numbered_brokers,

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from shoal.broker.trace_tables import BrokerPlace
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.pipeline.ingest import ingest_quotes
 from shoal.pipeline.sources.synthetic_quotes import write_synthetic_quotes
-from shoal.pipeline.workloads.places import BrokerPlace, numbered_brokers
+from shoal.pipeline.workloads.places import numbered_brokers
 from shoal.pipeline.workloads.study_workloads import StudyOptions, Variant, write_study
 from shoal.pipeline.workloads.workload import WorkloadError
 

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.broker.trace_tables import BrokerPlace
 from shoal.cli.main import main
 from shoal.language import parse
 from shoal.matching import covers, matches
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.tables import TableError
 from shoal.pipeline.truth import expected_deliveries, write_truth
-from shoal.pipeline.workloads.places import BrokerPlace
 from shoal.pipeline.workloads.publisher_workload import Derivation
 from shoal.pipeline.workloads.windows import Window
 from shoal.pipeline.workloads.workload import (

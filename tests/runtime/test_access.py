@@ -13,7 +13,7 @@ from shoal.cli.main import main
 from shoal.client import Client, ClientError
 from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.access import Admission, Credentials
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError, NetworkAccess, Rules
 from shoal.runtime.doors.passwords import check_password, parse_passwords, password_line

@@ -11,11 +11,20 @@ from random import Random
 
 import pytest
 
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Connack, Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from shoal.mqtt.properties import Properties
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
+    Connack,
+    Connect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+)
+from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.network_file import Network, dump_network, parse_network
 from shoal.runtime.supervisor import StartError, Supervisor, free_ports, get_json
 from tests.runtime.live import PATIENCE_S

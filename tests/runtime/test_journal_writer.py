@@ -21,8 +21,8 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.storage import journal_files, journal_writer
 from shoal.runtime.storage.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
+from tests.mqtt.memory.test_journal import Life, states
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts
-from tests.mqtt.test_journal import Life, states
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.test_broker_service import network
 

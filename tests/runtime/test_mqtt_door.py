@@ -15,11 +15,10 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from shoal.broker.machine import Broker
 from shoal.model import BrokerId
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.limits import DEFAULT_LIMITS
-from shoal.mqtt.packet_types import MQTT_3_1_1, MQTT_5
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
+from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -29,6 +28,7 @@ from shoal.mqtt.packets import (
     Publish,
     Will,
 )
+from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
@@ -354,7 +354,7 @@ async def test_what_is_due_at_once_is_not_put_off(monkeypatch: pytest.MonkeyPatc
             await member.subscribe("$share/g/t", qos=1)
 
         def members(broker: str) -> int:
-            federation = network.doors[broker].clients._federation
+            federation = network.doors[broker].clients.federation
             assert federation is not None
             return len(federation.sharing._counts.get("$share/g/t", ()))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from shoal.client import Client
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import Connect
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Connect
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors import password_checks
 from shoal.runtime.doors.password_checks import (

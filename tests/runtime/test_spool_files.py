@@ -12,8 +12,8 @@ from shoal.broker.custody import Custody
 from shoal.broker.link_controls import CONTROLS
 from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import SpoolRecord
-from shoal.broker.stand_in import stand_in
 from shoal.broker.wire import COMMON, Codec
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.clock import Clock
 from shoal.runtime.node import Node
 from shoal.runtime.storage import spool_files
@@ -105,8 +105,10 @@ def test_for_whom_something_waits_is_known(tmp_path: Path) -> None:
 
 def spools(folder: Path, **settings: Any) -> Spools:
     return Spools(
-        Node(Machine(lambda input: []), Clock()), SpoolSettings(folder=folder, **settings)
-    )  # type: ignore[arg-type]
+        Node(Machine(lambda input: []), Clock()),  # type: ignore[arg-type]
+        SpoolSettings(folder=folder, **settings),
+        stand_in,
+    )
 
 
 @on_loop
@@ -137,7 +139,7 @@ async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
     """Its tables are not known until it has said them, though it was here."""
     monkeypatch.setattr(spool_files, "STAND_IN_US", -1)
     machine = Machine(lambda input: [])
-    both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path))  # type: ignore[arg-type]
+    both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path), stand_in)  # type: ignore[arg-type]
     codec = Codec(COMMON + CONTROLS)
     here = LinkSession("n", "B1", "B2", 1, codec, is_graceful=True, spool=both.of("B2"))
     there = LinkSession("n", "B2", "B1", 2, codec, is_graceful=True)

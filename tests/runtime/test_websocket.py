@@ -18,10 +18,10 @@ from wsproto.events import (
     Request,
 )
 
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -34,8 +34,8 @@ from shoal.mqtt.packets import (
     Subscribe,
     SubscriptionRequest,
 )
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.websocket import SUBPROTOCOL, WebSocket, is_same_host
 from tests.runtime.live import ANYWHERE, PATIENCE_S, on_loop, until

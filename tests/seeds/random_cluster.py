@@ -14,7 +14,7 @@ from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.matching.segments import Dimension
 from shoal.model import Publication, Subscription
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 from shoal.overlays.bluedove.messages import Leave
 from shoal.overlays.bluedove.parameters import Order, Parameters
 from shoal.overlays.bluedove.protocol import Bluedove

@@ -30,12 +30,12 @@ from shoal.broker.link_session import LinkSession, State
 from shoal.broker.link_spool import Spool
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
-from shoal.broker.stand_in import stand_in
 from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
-from shoal.mqtt.repeats import Repeats
+from shoal.mqtt.door.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.tree.stand_in import stand_in
 from shoal.runtime.batches import joined
 from tests.broker.memory_disk import Disk
 

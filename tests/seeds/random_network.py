@@ -15,6 +15,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
 from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
+from shoal.simulation.nodes import Published
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
 from tests.systems import drawn, to_rest, with_cycles
@@ -41,8 +42,16 @@ class SeededUnderlay:
 
 class RandomNetwork:
     def __init__(
-        self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
+        self,
+        seed: int,
+        *,
+        system: str,
+        lossy: bool = False,
+        patient: bool = False,
+        interval_us: int = 400_000,
     ) -> None:
+        """Publishers publish in at most this interval, on average."""
+        self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
         size = random.randint(2, 14)
         self.brokers = [f"B{number}" for number in range(size)]
@@ -65,6 +74,7 @@ class RandomNetwork:
             link_faults=LinkFaults(loss=0.05, jitter_us=40_000) if lossy else None,
             is_patient=patient,
         )
+        self.homes = self._homes()
         self.publications: list[Publication] = []
         self.interests: list[tuple[TimedSubscription, str]] = []
         self.kept_advertisements: list[Advertisement] = []
@@ -76,11 +86,15 @@ class RandomNetwork:
 
     # --- clients ------------------------------------------------------------------------------
 
+    def _homes(self) -> list[str]:
+        """The brokers that clients are at."""
+        return self.brokers
+
     def _add_publisher(self, client: str) -> None:
         """Advertisements that come and go; a stream of publications that they promise."""
         random = self.random
         self.publishers.append(client)
-        self.world.add_publisher(client, random.choice(self.brokers), f"place of {client}")
+        self.world.add_publisher(client, random.choice(self.homes), f"place of {client}")
         spans = []
         for number in range(random.randint(1, 3)):
             name, limit = random.choice(CLASSES), random.choice([30, 60, 100])
@@ -97,7 +111,7 @@ class RandomNetwork:
             else:
                 self.kept_advertisements.append(advertisement)
             spans.append((from_us + SETTLE_US, until_us, name, limit))
-        interval_us = random.randint(20_000, 400_000)
+        interval_us = random.randint(self.interval_us // 20, self.interval_us)
         now_us, sequence = SETTLE_US, 0
         while now_us < END_US - SECOND_US:
             promised = [span for span in spans if span[0] <= now_us < span[1]]
@@ -121,7 +135,7 @@ class RandomNetwork:
             subscription = Subscription(
                 id=f"{client}.S{number}", client=client, filter=parse(self._filter_text())
             )
-            broker = random.choice(self.brokers)
+            broker = random.choice(self.homes)
             from_us = random.choice([0, random.randint(0, 40 * SECOND_US)])
             until_us = None
             if random.random() < 0.4:
@@ -161,11 +175,17 @@ class RandomNetwork:
             [interest for interest, _ in self.interests],
             sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us),
             SETTLE_US,
+            handed={row.publication.key: row for row in trace.published},
+            excused=self.is_excused,
         )
         self.required = verdict.required
         if not verdict:
             problems.append(str(verdict))
         return problems + self.table_problems()
+
+    def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
+        """Whether this delivery need not be made."""
+        return False
 
     def table_problems(self) -> list[str]:
         """What the system's oracle finds."""
@@ -173,13 +193,13 @@ class RandomNetwork:
         if oracle is None:
             return []
         picture = Picture(
-            self.links,
+            self.world.links or self.links,
             [
                 (advertisement, self.world.publisher_broker(advertisement.publisher))
                 for advertisement in self.kept_advertisements
             ],
             [
-                (interest.subscription, home)
+                (interest.subscription, self.world.broker_for(home))
                 for interest, home in self.interests
                 if interest.until_us is None
             ],

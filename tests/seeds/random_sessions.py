@@ -34,11 +34,8 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Publish as PublishRequest
 from shoal.broker.messages import Subscribe as SubscribeRequest
 from shoal.broker.wire import COMMON, Codec
-from shoal.mqtt.arriving import ARRIVING_US
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.effects import Ask, ClientEffect, Write
-from shoal.mqtt.journal_records import read_records
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Puback,
@@ -50,8 +47,11 @@ from shoal.mqtt.packets import (
     Subscribe,
     SubscriptionRequest,
 )
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.repeats import Repeats
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.connection.effects import Ask, ClientEffect, Write
+from shoal.mqtt.door.repeats import Repeats
+from shoal.mqtt.federation.arriving import ARRIVING_US
+from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.batches import joined

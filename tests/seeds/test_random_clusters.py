@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
-from shoal.overlays.bluedove.handover import Handover
-from shoal.overlays.bluedove.home import Home
-from shoal.overlays.bluedove.lines import Lines, Pending
-from shoal.overlays.bluedove.outbox import Outbox
+from shoal.overlays.bluedove.dispatching.home import Home
+from shoal.overlays.bluedove.dispatching.lines import Lines, Pending
+from shoal.overlays.bluedove.dispatching.outbox import Outbox
 from shoal.overlays.bluedove.parameters import Order
 from shoal.overlays.bluedove.records import DeathRecord, ServedRecord
+from shoal.overlays.bluedove.serving.handover import Handover
 from tests.seeds.random_cluster import RandomCluster, Trouble
 from tests.seeds.random_network import SECOND_US
 from tests.seeds.test_random_networks import CHOSEN, _seeds
@@ -152,5 +152,5 @@ def test_second_copies_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         self._delivered.clear()
 
     monkeypatch.setattr(Home, "matched", forgetful)
-    monkeypatch.setattr("shoal.overlays.bluedove.home.MAX_REMEMBERED", 0)
+    monkeypatch.setattr("shoal.overlays.bluedove.dispatching.home.MAX_REMEMBERED", 0)
     assert "twice: " in problems(Trouble.NONE, 1)

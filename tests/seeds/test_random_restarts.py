@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.overlays.bluedove.absences import Absences
-from shoal.overlays.bluedove.handover import Handover
+from shoal.overlays.bluedove.serving.handover import Handover
 from tests.seeds.random_restarts import play
 
 SOAK = range(1_000, 1_600)

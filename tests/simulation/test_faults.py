@@ -14,7 +14,7 @@ from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.systems import TREES, eager, to_rest
+from tests.systems import TREES, eager, in_place, to_rest
 
 #      B1
 #     /  \
@@ -35,7 +35,7 @@ EVERYBODY = sorted(asked.client for asked, _ in SUBSCRIPTIONS)
 def world(system: str = "tree", faults: LinkFaults | None = None) -> World:
     made = World(
         TREE,
-        strategy_factory(system, eager(system, 4)),
+        strategy_factory(system, in_place(eager(system, 4))),
         ConstantUnderlay(5_000),
         costs=ServiceCosts(processing_us=20, matching_us=20, transmission_us=10),
         link_faults=faults,

@@ -64,7 +64,7 @@ def is_assured(message: Message) -> bool:
 def repeated(carrier: Carrier) -> Carrier:
     """Those of the publications that somebody waits for, marked as sent before.
 
-    The others are sent at most once; and none is traced a second time.
+    The others are sent at most once; and what their first broker has marked is marked no more.
     """
     return carrier.with_publications(
         tuple(

@@ -63,7 +63,7 @@ from shoal.broker.link_controls import (
 from shoal.broker.link_inbox import Debt, LinkInbox
 from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
 from shoal.broker.link_spool import Spool
-from shoal.broker.messages import EXCHANGE, Carrier, Message
+from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import (
     LENGTH_BYTES,
     Codec,
@@ -374,7 +374,7 @@ class LinkSession:
         """
         if self.state is State.IDLE:
             return True
-        passes = isinstance(message, EXCHANGE)
+        passes = message.introduces
         for frame in self._frames(message):
             self._outbox.put(frame, custody, passes=passes)
         return not self._outbox.is_overfull

@@ -11,7 +11,7 @@ client library speaks it; what only the brokers of one system say is in that sys
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -27,7 +27,12 @@ from shoal.model import (
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Base of all messages; on a wire a list of its tag and its fields."""
+    """Base of all messages; on a wire a list of its tag and its fields.
+
+    What `introduces` is said when a link has come up, before publications may go over it.
+    """
+
+    introduces: ClassVar[bool] = False
 
 
 # --- between brokers and from clients ---------------------------------------------------------
@@ -36,19 +41,27 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Advertise(Message, frozen=True):
     """`moves` counts the publisher's moves so far: of two words about it the later one holds."""
 
+    introduces = True
+
     advertisement: Advertisement
     moves: int = 0
 
 
 class Unadvertise(Message, frozen=True):
+    introduces = True
+
     advertisement_id: AdvertisementId
 
 
 class Subscribe(Message, frozen=True):
+    introduces = True
+
     subscription: Subscription
 
 
 class Unsubscribe(Message, frozen=True):
+    introduces = True
+
     subscription_id: SubscriptionId
 
 
@@ -58,6 +71,8 @@ class Unsubscribe(Message, frozen=True):
 class AdvertisementsSaid(Message, frozen=True):
     """To a neighbour: all advertisements from elsewhere are said, those not said are gone."""
 
+    introduces = True
+
 
 class SubscriptionsSaid(Message, frozen=True):
     """To a neighbour, who has said its advertisements: so are all subscriptions that follow them.
@@ -65,16 +80,13 @@ class SubscriptionsSaid(Message, frozen=True):
     It may send publications from now on.
     """
 
+    introduces = True
 
-# What neighbours say when a link has come up, before they send each other anything else.
-EXCHANGE = (
-    Advertise,
-    Unadvertise,
-    Subscribe,
-    Unsubscribe,
-    AdvertisementsSaid,
-    SubscriptionsSaid,
-)
+
+class Preface(Message, frozen=True):
+    """Base of what a system's brokers say about a link itself, which waits for no tables."""
+
+    introduces = True
 
 
 # --- publications -----------------------------------------------------------------------------
@@ -83,13 +95,12 @@ EXCHANGE = (
 class RoutedPublication(msgspec.Struct, frozen=True, array_like=True):
     """A publication with the headers its first broker gave it.
 
-    `trace_session` is the message ID of the first publication of the trace session this one
-    belongs to, None when it is not traced (relocation paper, 4.1).
+    `mark` is what that broker's system says of it to the brokers on the way, None for most.
     """
 
     publication: Publication
     message_id: MessageId
-    trace_session: MessageId | None = None
+    mark: MessageId | None = None
 
 
 class Carrier(Message, frozen=True):

@@ -14,7 +14,12 @@ from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import MigrationRecord, RefusalRecord, SelectionRecord
+from shoal.broker.records import (
+    MigrationRecord,
+    ProposalRecord,
+    RefusalRecord,
+    SelectionRecord,
+)
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
 Kind = Literal["text", "integer", "double"]
@@ -27,9 +32,9 @@ class BrokerPlace(msgspec.Struct, frozen=True):
     """A broker, and where it is on the map, as far as that is known."""
 
     broker: BrokerId
-    latitude: float | None
-    longitude: float | None
-    name: str | None
+    latitude: float | None = None
+    longitude: float | None = None
+    name: str | None = None
 
 
 class OverlayLink(msgspec.Struct, frozen=True):
@@ -78,6 +83,7 @@ class LoadRow(msgspec.Struct, frozen=True):
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "selections": SelectionRecord,
     "migrations": MigrationRecord,
+    "proposals": ProposalRecord,
     "refusals": RefusalRecord,
 }
 

@@ -31,6 +31,7 @@ import msgspec
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
+    Carrier,
     Goodbye,
     Message,
     MigrationAdvertisement,
@@ -134,6 +135,8 @@ class Codec:
                 kinds.append(entry.written)
             else:
                 kinds.append(entry)
+                if issubclass(entry, Carrier):
+                    self._read.setdefault(entry, _check_carrier)
         self._encode = msgspec.msgpack.Encoder(enc_hook=_write_filter).encode
         self._known = frozenset(kinds)
         self._decode = msgspec.msgpack.Decoder(
@@ -290,9 +293,14 @@ def _check_predicates(expression: Expression) -> None:
 def _check_batch(message: PublicationBatch) -> PublicationBatch:
     if not 0 <= message.hops < MAX_HOPS:
         raise WireError(f"{message.hops} is no number of hops")
-    for routed in message.publications:
-        _check_attributes(routed.publication.attributes)
+    _check_carrier(message)
     return message
+
+
+def _check_carrier(carrier: Carrier) -> Carrier:
+    for routed in carrier.publications:
+        _check_attributes(routed.publication.attributes)
+    return carrier
 
 
 def check_publish(message: Publish) -> Publish:

@@ -37,12 +37,12 @@ from shoal.client.subscription import Message, Subscription
 from shoal.language import parse
 from shoal.matching.topics.filters import check_topic
 from shoal.model import Value, check_attributes
-from shoal.mqtt.connecting import FOLLOW
+from shoal.mqtt.codec.packet_readers import check_topic_filter
+from shoal.mqtt.codec.packets import Connect, Publish, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connecting import FOLLOW
 from shoal.mqtt.content import ADVERTISE
-from shoal.mqtt.packet_readers import check_topic_filter
-from shoal.mqtt.packets import Connect, Publish, SubscriptionRequest
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
 
 CONNECT_TIMEOUT_S = 10.0
 FIRST_PAUSE_S = 0.1

@@ -21,12 +21,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.mqtt.connecting import FOLLOW
-from shoal.mqtt.content import WHERE
-from shoal.mqtt.decoder import Decoder
-from shoal.mqtt.encoder import encode
-from shoal.mqtt.packet_types import MQTT_5
-from shoal.mqtt.packets import (
+from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -44,8 +42,10 @@ from shoal.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from shoal.mqtt.properties import Properties
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connecting import FOLLOW
+from shoal.mqtt.content import WHERE
 
 # Packet identifiers are numbers of two bytes, 0 is none.
 _LAST_ID = 65_535

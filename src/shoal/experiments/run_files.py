@@ -23,13 +23,13 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-from shoal.broker.trace_tables import TRACE_TABLES
+from shoal.broker.trace_tables import TRACE_TABLES, OverlayLink
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
 from shoal.pipeline.checks.provenance import write_note
 from shoal.runtime.operations.trace_files import schema_of
 
-Row = TypeVar("Row", bound="TableRow")
+Row = TypeVar("Row", bound=msgspec.Struct)
 
 # Events turned into Python at once; a few megabytes.
 EVENT_BATCH_ROWS = 8_192
@@ -70,11 +70,6 @@ class SubscriptionRow(TableRow, frozen=True, kw_only=True):
     filter: str
     # The broker beside which the subscriber stands; without one, the broker it subscribes at.
     place: BrokerId = ""
-
-
-class LinkRow(TableRow, frozen=True, kw_only=True):
-    left: BrokerId
-    right: BrokerId
 
 
 class Event(NamedTuple):
@@ -145,7 +140,7 @@ class Workload(NamedTuple):
     publishers: list[PublisherRow]
     subscriptions: list[SubscriptionRow]
     events: Events
-    links: list[LinkRow] | None
+    links: list[OverlayLink] | None
 
 
 def read_workload(path: Path) -> Workload:
@@ -168,7 +163,7 @@ def read_workload(path: Path) -> Workload:
         publishers=publishers,
         subscriptions=subscriptions,
         events=events,
-        links=read_rows(links, LinkRow) if links.exists() else None,
+        links=read_rows(links, OverlayLink) if links.exists() else None,
     )
     _check_workload(path, workload)
     return workload

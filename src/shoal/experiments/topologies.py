@@ -15,8 +15,9 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from shoal.broker.trace_tables import OverlayLink
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, LinkRow, Workload, read_rows
+from shoal.experiments.run_files import BrokerRow, Workload, read_rows
 from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
@@ -43,7 +44,7 @@ def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
 def build_links(
     section: scenario.Topology,
     brokers: Sequence[BrokerRow],
-    workload_links: Sequence[LinkRow] | None,
+    workload_links: Sequence[OverlayLink] | None,
     seed: int,
 ) -> list[Link]:
     """The links that a scenario's `[topology]` asks for; TopologyError when there are none."""
@@ -64,7 +65,7 @@ def build_links(
         case scenario.MinimumSpanningTree():
             return minimum_spanning_tree(coordinates_of(brokers), section.max_degree or None)
         case scenario.LinksFile():
-            rows = read_rows(Path(section.path), LinkRow) if section.path else workload_links
+            rows = read_rows(Path(section.path), OverlayLink) if section.path else workload_links
             if rows is None:
                 raise TopologyError("topology.path: the workload has no links; name a table")
             return [(row.left, row.right) for row in rows]

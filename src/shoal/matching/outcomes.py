@@ -70,7 +70,8 @@ class Outcomes(Generic[Outcome]):
         """
         place = start = self._start
         get = attributes.get
-        for first, values_of, table in self._index.scan:  # as `FiledFilters` walks through them
+        # As in `FiledFilters`: what finds the buckets, shared by both, takes `of` a third longer.
+        for first, values_of, table in self._index.scan:
             values: Any = ()
             if first is not None:
                 values = get(first)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.mqtt.reason_codes import ReasonCode
+from shoal.mqtt.codec.reason_codes import ReasonCode
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ Pure like the broker machine beside it: drivers bring bytes and the time, and ca
 By itself it is a whole MQTT broker.  In a network it hands what its clients publish and subscribe
 to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever it was published.
 
->>> from shoal.mqtt.encoder import encode
->>> from shoal.mqtt.packets import Connect, Publish, Subscribe, SubscriptionRequest
+>>> from shoal.mqtt.codec.encoder import encode
+>>> from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest
 >>> clients = BrokerClients("B1", now_us=0)
 >>> connection = clients.open(now_us=0)
 >>> hello = encode(Connect("me", version=4), 4)
@@ -25,30 +25,30 @@ from collections.abc import Callable, Iterable, Iterator
 from shoal.broker.effects import Deliver
 from shoal.model import BrokerId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
-from shoal.mqtt.backlog import Backlog
-from shoal.mqtt.connecting import Terms
-from shoal.mqtt.connection import Connection
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.content import Json
-from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.fan_out import FanOut
-from shoal.mqtt.federation import Federation
-from shoal.mqtt.homes import Home, Homes
-from shoal.mqtt.incoming import Owed
-from shoal.mqtt.journal import CANNOT_WRITE, Journal
-from shoal.mqtt.journal_records import GroupPut, TookPut
-from shoal.mqtt.leaving import LEAVING_TIMER, Leaving
+from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
+from shoal.mqtt.door.owed import Owed
+from shoal.mqtt.federation.federation import Federation
+from shoal.mqtt.federation.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
+from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.packets import Connect
-from shoal.mqtt.patience import PATIENCE_TIMER, Patience
-from shoal.mqtt.reason_codes import ReasonCode
-from shoal.mqtt.retained import RetainedStore
-from shoal.mqtt.session import Outgoing, Session
-from shoal.mqtt.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
+from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.patience import PATIENCE_TIMER, Patience
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
+from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
+from shoal.mqtt.sessions.subscribing import Subscribing
+from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.subscribing import Subscribing
-from shoal.mqtt.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
 
 # Why publications above QoS 0 are refused while they would have to wait.
@@ -88,7 +88,7 @@ class BrokerClients:
         # Why the disk has publications above QoS 0 refused; empty while it does not.
         self.refusal = ""
         # What is on its way to all clients.
-        self.backlog = Backlog(limits.maximum_all_queued_bytes, self._backlog_changed)
+        self.backlog = Backlog(limits.maximum_all_queued_bytes)
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
@@ -99,11 +99,20 @@ class BrokerClients:
         self._access = access or Everyone()
         self._timers = Timers()
         self._leaving = Leaving(self.subscriptions, self._timers)
-        self._sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._forget)
-        self._federation: Federation | None = None
+        self.sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._leaving)
+        self.federation: Federation | None = None
         if self.door is not None:
-            hand = self._fan_out.hand
-            self._federation = Federation(self, self.door, self._timers, hand, now_us)
+            self.federation = Federation(
+                broker_id,
+                self.sessions,
+                self.subscriptions,
+                self.retained,
+                self.problems,
+                self.door,
+                self._timers,
+                self._fan_out.hand,
+                now_us,
+            )
         # Whether the network keeps publishers' order: then the last of each says what came before.
         self.keeps_order = True
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
@@ -111,8 +120,6 @@ class BrokerClients:
         # Neighbours whose links were given up and have not come back.
         self._apart: set[BrokerId] = set()
         self._assigned = 0
-        # Publications that sessions which have ended could not keep.
-        self._dropped = 0
         self._started_us = now_us
         if limits.statistics_interval_s:
             self._timers.set((_STATISTICS_TIMER,), now_us)
@@ -123,10 +130,16 @@ class BrokerClients:
         self, now_us: int, *, certificate: str | None = None, address: str | None = None
     ) -> Connection:
         """A network connection was accepted; `certificate` is the name its peer has proved."""
-        connection = Connection(self, now_us, certificate, address)
+        connection = Connection(self, self.touched, now_us, certificate, address)
         deadline_us = now_us + self.limits.connect_timeout_s * MICROSECONDS
         self._timers.set((_SILENCE_TIMER, connection), deadline_us)
         return connection
+
+    def connection(self, client_id: str) -> Connection | None:
+        """The connection of a client that is here."""
+        session = self.sessions.get(client_id)
+        connection = session.outlet.connection if session is not None and session.outlet else None
+        return connection if isinstance(connection, Connection) else None
 
     def refuse(self, refusal: str) -> None:
         """Refuse publications above QoS 0 for this reason, or with an empty text do not."""
@@ -141,20 +154,16 @@ class BrokerClients:
                 return self.refusal
         if self.backlog.is_full:
             return QUEUES_ARE_FULL
-        if self._federation is not None:
-            broker = self._federation.crowding.full(now_us)
+        if self.federation is not None:
+            broker = self.federation.crowding.full(now_us)
             if broker is not None:
                 return f"{QUEUES_ARE_FULL} at {broker}"
         return ""
 
-    def _backlog_changed(self) -> None:
-        if self._federation is not None:
-            self._federation.crowding.changed()
-
     @property
     def patience(self) -> Patience:
         """Who waits for clients that are behind."""
-        return self._sessions.patience
+        return self.sessions.patience
 
     @property
     def deadline_us(self) -> int | None:
@@ -175,13 +184,13 @@ class BrokerClients:
                 case (str(kind), Connection() as connection) if kind == PATIENCE_TIMER:
                     self.patience.go_on(connection, now_us)
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
-                    self._sessions.end(self._sessions[client_id], now_us)
+                    self.sessions.end(self.sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
-                    self._sessions.publish_will(self._sessions[client_id], now_us)
+                    self.sessions.publish_will(self.sessions[client_id], now_us)
                 case (str(kind),) if kind == LEAVING_TIMER:
                     self._leaving.due(now_us)
-                case (str(kind), about) if self._federation is not None:
-                    self._federation.due(kind, about, now_us)
+                case (str(kind), about) if self.federation is not None:
+                    self.federation.due(kind, about, now_us)
                 case _:
                     self._publish_statistics(now_us)
         return self.take_effects()
@@ -193,12 +202,12 @@ class BrokerClients:
 
         What a client was told when it connected holds as long as it is connected.
         """
-        self.limits = self.subscribing.limits = self._sessions.limits = limits
+        self.limits = self.subscribing.limits = self.sessions.limits = limits
         self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
         self._access = access
-        for session in list(self._sessions):
+        for session in list(self.sessions):
             session.limits = limits
             connection = session.outlet.connection if session.outlet is not None else None
             if connection is not None and not stays(connection.credentials):
@@ -212,7 +221,7 @@ class BrokerClients:
 
     def shut_down(self, now_us: int) -> list[ClientEffect]:
         """Say goodbye to every client; wills are published, sessions stay."""
-        for session in list(self._sessions):
+        for session in list(self.sessions):
             if session.outlet is not None:
                 connection = session.outlet.connection
                 reason = "the broker shuts down"
@@ -248,7 +257,7 @@ class BrokerClients:
         while True:
             self._assigned += 1
             client_id = f"{self.broker_id}-{self._started_us}-{self._assigned}"
-            if client_id not in self._sessions:
+            if client_id not in self.sessions:
                 return client_id
 
     def admit(self, credentials: Credentials) -> Admission | None:
@@ -257,20 +266,20 @@ class BrokerClients:
             return Admission(ReasonCode.QUOTA_EXCEEDED, reason="too many connections")
         return self._access.admit(credentials)
 
-    def enter(
-        self, connection: Connection, connect: Connect, client_id: str, terms: Terms, now_us: int
-    ) -> bool:
-        """A client is let in; whether its session was there before."""
-        session, present = self._sessions.enter(connect, client_id, terms.session_expiry_s, now_us)
-        connection.session = session
-        session.user = connection.user
+    def enter(self, guest: Guest, now_us: int) -> tuple[Session, bool]:
+        """Let a client in; its session, and whether it was there before."""
+        connection, terms = guest.outlet.connection, guest.terms
+        session, present = self.sessions.enter(
+            guest.connect, guest.client_id, terms.session_expiry_s, now_us
+        )
+        session.user = guest.user
         if self.door is not None:
-            self.door.advertise(client_id, connection.promises)
-        if self._federation is not None:
-            self._federation.roaming.entered(session, now_us)
+            self.door.advertise(guest.client_id, guest.promises)
+        if self.federation is not None:
+            self.federation.roaming.entered(session, now_us)
         if self.journal is not None:
             self.journal.entered(session)
-        session.outlet = connection.outlet
+        session.outlet = guest.outlet
         self.subscriptions.presence_changed(session)
         if terms.keep_alive_us:
             self._timers.set((_SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
@@ -279,118 +288,48 @@ class BrokerClients:
         statistics = self.statistics
         statistics.connected += 1
         statistics.connected_maximum = max(statistics.connected, statistics.connected_maximum)
-        return present
+        return session, present
 
-    def left(self, connection: Connection, now_us: int, with_will: bool) -> None:
-        """A connection ended."""
+    def left(
+        self, connection: ClientConnection, session: Session | None, now_us: int, with_will: bool
+    ) -> None:
+        """A connection ended; it has a session if its client was let in."""
         self._timers.cancel((_SILENCE_TIMER, connection))
         self.patience.left(connection, now_us)
-        session = connection.session
         if session is not None:
             self.statistics.connected -= 1
             if self.door is not None:
                 self.door.unadvertise(session.client_id)
-            self._sessions.left(session, now_us, with_will=with_will)
+            self.sessions.left(session, now_us, with_will=with_will)
             self.subscriptions.presence_changed(session)
-
-    def _forget(self, session: Session, now_us: int) -> None:
-        self._dropped += session.dropped
-        session.forget_all()
-        if self._federation is not None:
-            self._federation.roaming.ended(session, now_us)
-        self._leaving.add(session)
 
     # --- sessions move between brokers --------------------------------------------------------
 
     def must_wait(
-        self, connection: Connection, connect: Connect, admission: Admission, now_us: int
+        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
     ) -> bool:
         """Whether the client's session has to come from another broker first."""
-        return self._federation is not None and self._federation.roaming.must_wait(
+        return self.federation is not None and self.federation.roaming.must_wait(
             connection, connect, admission, now_us
         )
 
-    def redirected(self, connection: Connection, now_us: int) -> bool:
+    def redirected(self, connection: ClientConnection, session: Session, now_us: int) -> bool:
         """A client was sent to another broker; whether what it still says matters."""
-        if self._federation is None or not self.is_kept(connection.client_id or ""):
+        if self.federation is None or not self.sessions.is_kept(session.client_id):
             return False
-        self._federation.roaming.redirecting.add(connection, now_us)
+        self.federation.roaming.redirecting.add(session, connection, now_us)
         return True
 
-    def hung_up(self, connection: Connection, now_us: int) -> None:
+    def hung_up(self, session: Session, now_us: int) -> None:
         """It has said all, or takes too long."""
-        if self._federation is not None:
-            self._federation.roaming.redirecting.ended(connection, now_us)
-
-    def is_kept(self, client_id: str) -> bool:
-        """Whether a client has a session here that outlives its connection."""
-        session = self._sessions.get(client_id)
-        return session is not None and session.expiry_interval_s > 0
-
-    def is_anothers(self, client_id: str, user: str) -> bool:
-        """Whether a session here goes by that name, and is another user's."""
-        session = self._sessions.get(client_id)
-        return session is not None and not session.is_only_a_will and session.user != user
-
-    def session(self, client_id: str) -> Session | None:
-        return self._sessions.get(client_id)
-
-    def adopt(self, client_id: str) -> Session:
-        """A session for what another broker has sent, or the journal says."""
-        return self._sessions.add(client_id)
-
-    def let_go(
-        self,
-        client_id: str,
-        now_us: int,
-        code: ReasonCode = ReasonCode.SESSION_TAKEN_OVER,
-        reason: str = "the client connected again elsewhere",
-    ) -> Session | None:
-        """Close a client's connection, if there is one; its session, if that outlives it."""
-        session = self._sessions.get(client_id)
-        if session is not None and session.outlet is not None:
-            session.outlet.connection.disconnect(code, reason, now_us)
-            session = self._sessions.get(client_id)
-        return session
-
-    def end(self, session: Session, now_us: int) -> None:
-        """A session is over."""
-        self._sessions.end(session, now_us)
-
-    def suspend(self, session: Session) -> None:
-        """A session was sent to another broker: nothing of it is due here for now."""
-        self._sessions.suspend(session)
-
-    def resume(self, session: Session, now_us: int) -> None:
-        """It stays here after all; its client is away."""
-        self._sessions.restored(session, now_us)
-
-    def drop(self, session: Session, *, had: bool) -> None:
-        """Another broker has the session; `had`: it is remembered that it was here."""
-        self._dropped += session.dropped
-        session.forget_all()
-        self._leaving.add(session)
-        self._sessions.drop(session)
-        if self.journal is not None:
-            self.journal.ended(session)
-        if had and self._federation is not None:
-            self._federation.roaming.dropped(session)
+        if self.federation is not None:
+            self.federation.roaming.redirecting.ended(session.client_id, now_us)
 
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
-        self.journal = self._sessions.journal = self.retained.journal = journal
-        self.homes.journal = journal
-        if self._federation is not None:
-            self._federation.sharing.journal = journal
-
-    def restored(self, session: Session, now_us: int) -> None:
-        """A session is here since before the broker started; its client is away."""
-        if session.expiry_interval_s:
-            session.journal = self.journal
-            if self._federation is not None:
-                self._federation.roaming.restored(session, now_us)
-        if session.going is None:
-            self._sessions.restored(session, now_us)
+        self.journal = self.sessions.journal = self.retained.journal = journal
+        if self.federation is not None:
+            self.federation.begin_journal(journal)
 
     def may_publish_again(self, key: tuple[str, int]) -> bool:
         """Whether a publication can go out a second time: nobody but the door may have sent it."""
@@ -399,26 +338,10 @@ class BrokerClients:
     def restate(self) -> Iterator[int]:
         """Say all again to the journal, a bit at each step (see `Journal.restate`)."""
         assert self.journal is not None
-        groups = self._federation.sharing.puts if self._federation is not None else list
-        return self.journal.restate(self._sessions, self.retained, self.homes, groups)
-
-    @property
-    def homes(self) -> Homes:
-        """Where the sessions of clients are that are not here."""
-        return self._federation.roaming.homes if self._federation is not None else Homes()
-
-    def restore_home(self, client_id: str, home: Home) -> None:
-        """A session was elsewhere when the broker stopped."""
-        if self._federation is not None:
-            self._federation.roaming.restore_home(client_id, home)
-
-    def remember(
-        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
-    ) -> None:
-        """What a session that had just come when the broker stopped has got, and what was held."""
-        if self._federation is not None:
-            self._federation.roaming.arriving.remember(session, came, held)
-            self._federation.sharing.restored(session)
+        federation = self.federation
+        homes = federation.roaming.homes.puts if federation is not None else Homes().puts
+        groups = federation.sharing.puts if federation is not None else list
+        return self.journal.restate(self.sessions, self.retained, homes, groups)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""
@@ -434,9 +357,9 @@ class BrokerClients:
         self.statistics.publications_received += 1
         if message.retain:
             self.retained.date(message)
-        if self.door is not None and self._federation is not None:
+        if self.door is not None and self.federation is not None:
             self.door.publish(message)
-            self._federation.sharing.share(message, now_us)
+            self.federation.sharing.share(message, now_us)
             return 1
         if message.retain:
             self.retained.keep(message)
@@ -451,15 +374,10 @@ class BrokerClients:
             else:
                 self.door.publish_again(each)
                 messages.append(each.message)
-        if self._federation is not None:
+        if self.federation is not None:
             # Behind all of these, which have lower numbers than what is said now.
             for message in messages:
-                self._federation.sharing.share_again(message, now_us)
-
-    def restore_group(self, put: GroupPut | TookPut) -> None:
-        """Who was in a group when the broker stopped, or what a member here had."""
-        if self._federation is not None:
-            self._federation.sharing.restore(put)
+                self.federation.sharing.share_again(message, now_us)
 
     def publish_soon(self, message: Message, now_us: int) -> None:
         """As `publish`, for what nobody waits for; with what comes next, until `settle`."""
@@ -481,14 +399,14 @@ class BrokerClients:
     def stored(self, subscription_id: SubscriptionId) -> None:
         """No publication misses this subscription of the door any more."""
         assert self.door is not None
-        assert self._federation is not None
+        assert self.federation is not None
         if self.door.stored(subscription_id):
-            self._federation.stored(subscription_id)
+            self.federation.stored(subscription_id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
         """The machine delivers to this broker's door."""
         assert self.door is not None
-        assert self._federation is not None
+        assert self.federation is not None
         journal = self.journal
         for delivery in deliveries:
             publication = delivery.routed.publication
@@ -497,7 +415,7 @@ class BrokerClients:
             if TO_ATTRIBUTE in publication.attributes:
                 if publication.publisher != self.door.client:
                     self.settle()
-                    self._federation.hear(publication.body, now_us)
+                    self.federation.hear(publication.body, now_us)
                 continue
             message = self.door.message(publication, now_us)
             if message is not None:
@@ -513,28 +431,28 @@ class BrokerClients:
             return
         if self.journal is not None:
             self.journal.linked(neighbour)
-        if neighbour in self._apart and self._federation is not None:
+        if neighbour in self._apart and self.federation is not None:
             self._apart.discard(neighbour)
-            self._federation.joining.rejoin(now_us)
+            self.federation.joining.rejoin(now_us)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""
-        if self._federation is None:
+        if self.federation is None:
             answer(now_us)
         else:
-            self._federation.when_known(answer, now_us)
+            self.federation.when_known(answer, now_us)
 
     # --- statistics ---------------------------------------------------------------------------
 
     @property
     def dropped(self) -> int:
         """Publications that sessions could not keep."""
-        return self._dropped + sum(session.dropped for session in self._sessions)
+        return self.sessions.dropped
 
     def _publish_statistics(self, now_us: int) -> None:
         """Publish the $SYS topics, which stay on this broker."""
         statistics = self.statistics
-        statistics.sessions = len(self._sessions)
+        statistics.sessions = len(self.sessions)
         statistics.publications_dropped = self.dropped
         statistics.subscriptions = self.subscriptions.count
         statistics.retained = len(self.retained)

@@ -9,7 +9,7 @@ are null, lists or objects, and names that begin with `$`, are no attributes.
 
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> from shoal.mqtt.messages import Message
->>> from shoal.mqtt.properties import Properties
+>>> from shoal.mqtt.codec.properties import Properties
 >>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
 >>> payload = b'{"dep_delay": 41}'
 >>> attributes_of(Message("flights", payload, publisher="", published_us=0, properties=sent))
@@ -47,9 +47,9 @@ from shoal.model import (
     Value,
 )
 from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.properties import UserProperties
 
 TOPIC_ATTRIBUTE = "$topic"
 LEVELS_ATTRIBUTE = "$levels"

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from shoal.model import Attributes
-from shoal.mqtt.encoder import encode_publish_halves
+from shoal.mqtt.codec.encoder import encode_publish_halves
+from shoal.mqtt.codec.packets import Publish, Will
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.packets import Publish, Will
-from shoal.mqtt.properties import NO_PROPERTIES, Properties
 
 Halves = tuple[bytes, bytes]
 

@@ -4,13 +4,13 @@
 from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
 begins its journal, so that what happens from then on is written down.
 
->>> from shoal.mqtt.journal_records import SessionPut
+>>> from shoal.mqtt.memory.journal_records import SessionPut
 >>> remembered = Remembered()
 >>> remembered.apply([SessionPut("c", 60, None, 5, None)])
 >>> clients = BrokerClients("B1", now_us=7)
 >>> restore(clients, remembered, now_us=7)
 []
->>> clients.is_kept("c")
+>>> clients.sessions.is_kept("c")
 True
 """
 
@@ -20,11 +20,12 @@ from collections.abc import Iterable
 
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.controls import SubscriptionState, subscription_of
-from shoal.mqtt.homes import Home
-from shoal.mqtt.incoming import Owed, owed_to_nobody
-from shoal.mqtt.journal import Journal
-from shoal.mqtt.journal_records import (
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.door.network import read_body
+from shoal.mqtt.door.owed import Owed
+from shoal.mqtt.federation.homes import Home
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal_records import (
     CamePut,
     GroupPut,
     HeardPut,
@@ -47,8 +48,9 @@ from shoal.mqtt.journal_records import (
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.network import read_body
-from shoal.mqtt.session import Outgoing, Session
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
+from shoal.mqtt.sessions.session import Session
 
 
 class RememberedSession:
@@ -154,23 +156,57 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
         if message is not None and not message.has_expired(now_us):
             clients.retained.keep(message)
     sessions = [restoring.session(each) for each in remembered.sessions.values()]
-    for home in remembered.homes.values():
-        where = Home(home.broker, home.at_us, home.user, home.had_us)
-        clients.restore_home(home.client_id, where)
+    federation = clients.federation
+    if federation is not None:
+        for home in remembered.homes.values():
+            where = Home(home.broker, home.at_us, home.user, home.had_us)
+            federation.roaming.restore_home(home.client_id, where)
     journal = Journal(remembered.last_serial, remembered.last_message)
     journal.heard.update(remembered.heard)
     journal.neighbours.update(remembered.neighbours)
     clients.begin_journal(journal)
-    for group in remembered.groups.values():
-        clients.restore_group(group)
-    for took in remembered.took.values():
-        clients.restore_group(took)
+    if federation is not None:
+        for group in remembered.groups.values():
+            federation.sharing.restore(group)
+        for took in remembered.took.values():
+            federation.sharing.restore(took)
     for session in sessions:
-        clients.restored(session, now_us)
-        came = tuple(remembered.sessions[session.client_id].came)
-        clients.remember(session, came, restoring.held.get(session.client_id, []))
+        if session.expiry_interval_s:
+            session.journal = journal
+            if federation is not None:
+                federation.roaming.restored(session, now_us)
+        if session.going is None:
+            clients.sessions.restored(session, now_us)
+        if federation is not None:
+            came = tuple(remembered.sessions[session.client_id].came)
+            held = restoring.held.get(session.client_id, [])
+            federation.roaming.arriving.remember(session, came, held)
+            federation.sharing.restored(session)
     restoring.publish_again(now_us)
     return restoring.problems
+
+
+class _Nobody:
+    """In the place of a connection: the client was not here since the broker started."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def settled(self, owed: Owed) -> None:
+        """When the client asks again, it is answered at once."""
+        self._session.unsettled.pop(owed.packet_id, None)
+        self._session.has_received(owed.packet_id)
+
+    def note(self, owed: Owed) -> None:
+        self._session.note_unsettled(owed)
+
+
+def _owed_to_nobody(session: Session, packet_id: int, message: Message) -> Owed:
+    """A publication of QoS 2 from before the broker started, which is still under way."""
+    owed = Owed(_Nobody(session), 2, packet_id, ReasonCode.SUCCESS, message.topic)
+    owed.message = message
+    session.unsettled[packet_id] = owed
+    return owed
 
 
 class _Restoring:
@@ -198,7 +234,7 @@ class _Restoring:
 
     def session(self, known: RememberedSession) -> Session:
         put = known.put
-        session = self._clients.adopt(put.client_id)
+        session = self._clients.sessions.add(put.client_id)
         session.expiry_interval_s = put.expiry_interval_s
         session.entered_us, session.left_us = put.entered_us, put.left_us
         session.will, session.arriving_us = put.will, put.arriving_us
@@ -231,7 +267,7 @@ class _Restoring:
             if message is not None:
                 message.shares = unsettled.shares
                 session.received.add(packet_id)
-                self._unsettled.append(owed_to_nobody(session, packet_id, message))
+                self._unsettled.append(_owed_to_nobody(session, packet_id, message))
         return session
 
     def publish_again(self, now_us: int) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
+from shoal.broker.effects import Input
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
@@ -67,6 +68,10 @@ class Oracle(Protocol):
     def __call__(self, picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]: ...
 
 
+# Inputs for the second broker, whose neighbour, the first, is away.
+StandIn = Callable[[BrokerId, BrokerId], list[Input]]
+
+
 def _as_they_are(parameters: Any, brokers: Sequence[BrokerId]) -> Any:
     return parameters
 
@@ -86,7 +91,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     size           how large a new network is
     complete       parameters for just these brokers, where they do not name them themselves
     takes_clients  whether clients connect to a broker, by the parameters
-    stores         what is for a neighbour that is away may be acknowledged once it is on disk
+    stand_in       what is said in the place of a neighbour that is away since before the broker
+                   started; with it, what is for who is away may be acknowledged once it is on disk
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
@@ -100,7 +106,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     size: type[Size] = Brokers
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
-    stores: bool = False
+    stand_in: StandIn | None = None
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None
+
+    @property
+    def stores(self) -> bool:
+        """Whether what is for a neighbour that is away may be acknowledged once it is on disk."""
+        return self.stand_in is not None

@@ -258,6 +258,7 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
+            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
         }
 
 
@@ -298,7 +299,7 @@ def _spools(
         maximum_bytes=storage.maximum_absent_bytes,
         keep_us=storage.absent_s * 1_000_000,
     )
-    return Spools(node, settings)
+    return Spools(node, settings, SYSTEMS[network.system].stand_in)
 
 
 def _trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:

@@ -29,8 +29,8 @@ from shoal.broker.strategy import StrategyFactory
 from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.mqtt.content import Json
+from shoal.mqtt.door.network import travels_in
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.network import travels_in
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import TopologyError
 from shoal.runtime.addresses import Address, read_address

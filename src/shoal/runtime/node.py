@@ -60,6 +60,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
+from shoal.broker.records import ProposalRecord
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.admission import Admission
@@ -72,6 +73,7 @@ from shoal.runtime.pauses import Alarm
 MONITOR_INTERVAL_S = 1.0
 
 _MICROSECONDS = 1_000_000
+_PROPOSALS_KEPT = 100
 _log = logging.getLogger(__name__)
 
 
@@ -150,6 +152,8 @@ class Node:
         self.clock = clock
         self.links: Links | None = None
         self.counts: Counter[str] = Counter()
+        # The last ones; what became of links that were proposed.
+        self.proposals: deque[ProposalRecord] = deque(maxlen=_PROPOSALS_KEPT)
         self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
         self.at_hold: list[Callable[[bool], None]] = []
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
@@ -361,6 +365,8 @@ class Node:
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
         self.counts[type(row).__name__] += 1
+        if type(row) is ProposalRecord:
+            self.proposals.append(row)
         if self._trace is not None:
             self._trace.record(row)
 

@@ -390,10 +390,28 @@ class PublisherNode:
         self._trace = trace
         self._brokers = brokers
         self._client_latency_us = client_latency_us
+        self._kept: list[Message] | None = None
 
     def request(self, now_us: int, request: Message) -> None:
         """The application asks."""
-        self.carry_out(self.machine.request(request, now_us), now_us)
+        if self._kept is not None:
+            self._kept.append(request)
+        else:
+            self.carry_out(self.machine.request(request, now_us), now_us)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._kept is not None
+
+    def pause(self) -> None:
+        """Keep what the application asks."""
+        self._kept = []
+
+    def resume(self, now_us: int) -> None:
+        """Ask what was kept, and go on."""
+        kept, self._kept = self._kept or [], None
+        for request in kept:
+            self.request(now_us, request)
 
     def notified(self, now_us: int, argument: tuple[BrokerId, Message]) -> None:
         broker, message = argument

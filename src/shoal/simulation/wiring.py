@@ -144,8 +144,9 @@ class Wiring:
     def crash(self, broker: BrokerId, *, is_told: bool) -> None:
         """A broker is gone, and with it what is in its links."""
         for neighbour in list(self._brokers[broker].links):
-            is_ending = _either_way((broker, neighbour)) in self._ending
-            self._sever((broker, neighbour), is_told=is_told or is_ending)
+            ends = broker, neighbour
+            comes_back = self._is_lasting(ends) and _either_way(ends) not in self._ending
+            self._sever(ends, is_told=is_told or not comes_back)
         self._drop_arrivals(broker, lambda input: True)
 
     def restart(self, now_us: int, broker: BrokerId) -> None:

@@ -19,11 +19,11 @@ from random import Random
 
 from shoal.broker.effects import Costs, Leave, Requested, Started
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise
 from shoal.broker.publisher import Publisher
 from shoal.broker.strategy import StrategyFactory
 from shoal.broker.trace_tables import LoadRow
-from shoal.model import Advertisement, BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links import ReliableBroker
@@ -35,6 +35,7 @@ from shoal.simulation.nodes import (
     Trace,
 )
 from shoal.simulation.overlay_link import Link
+from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.underlay import Underlay
 from shoal.simulation.wiring import Ends, Wiring
@@ -87,13 +88,13 @@ class World:
         self._places: dict[str, Place] = dict(places or {})
         self._latency_us = _ClientLatencies(underlay, self._places)
         self._publishers: dict[ClientId, PublisherNode] = {}
-        self._subscriptions: dict[BrokerId, dict[SubscriptionId, Subscription]] = {}
         self.brokers: dict[BrokerId, BrokerNode] = {}
         self.departures: dict[BrokerId, int] = {}
         self._meters: list[Meter] = []
         self._message_costs = message_costs
         self._window_us = window_us
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
+        self._refuge = Refuge(self.queue, self._publishers, self._wiring.neighbours, self._ask)
         given = list(links)
         for ends in given:
             self._wiring.make_lasting(ends)
@@ -192,13 +193,15 @@ class World:
             self._wiring.open(broker, link, is_lasting=True)
 
     def remove_broker(self, at_us: int, broker: BrokerId) -> None:
-        """Ask a broker to leave; its clients must have gone.  `departures` says when it has."""
+        """Send a broker's clients elsewhere, and ask it to leave; see `departures`."""
         self.queue.push(at_us, self._ask_to_leave, broker)
 
     def _ask_to_leave(self, now_us: int, broker: BrokerId) -> None:
         node = self.brokers.get(broker)
         if node is not None:
+            self._refuge.empty(now_us, broker)
             node.bring(now_us, Leave())
+            self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
 
     def left(self, broker: BrokerId) -> None:
         self.queue.push(self.queue.now_us, self._left, broker)
@@ -228,6 +231,15 @@ class World:
         """The broker the publisher is attached to (the source's, while it moves)."""
         return self._publishers[client].machine.broker
 
+    @property
+    def refuges(self) -> Mapping[BrokerId, BrokerId]:
+        """Where clients of brokers that leave go."""
+        return self._refuge.chosen
+
+    def broker_for(self, broker: BrokerId) -> BrokerId:
+        """Where subscribers of this broker are: there, unless it leaves."""
+        return self._refuge.of(broker)
+
     def request(self, at_us: int, publisher: ClientId, request: Message) -> None:
         """The publisher's application asks: Advertise, Unadvertise or Publish."""
         self.queue.push(at_us, self._publishers[publisher].request, request)
@@ -248,22 +260,14 @@ class World:
         node.leave(now_us)
 
     def subscribe(self, at_us: int, broker: BrokerId, subscription: Subscription) -> None:
-        self.queue.push(at_us, self._subscribe, (broker, subscription))
+        self.queue.push(at_us, self._refuge.subscribe, (broker, subscription))
 
     def unsubscribe(self, at_us: int, broker: BrokerId, subscription: Subscription) -> None:
-        self.queue.push(at_us, self._unsubscribe, (broker, subscription))
-
-    def _subscribe(self, now_us: int, argument: tuple[BrokerId, Subscription]) -> None:
-        broker, subscription = argument
-        self._subscriptions.setdefault(broker, {})[subscription.id] = subscription
-        self._ask(now_us, broker, subscription.client, Subscribe(subscription))
-
-    def _unsubscribe(self, now_us: int, argument: tuple[BrokerId, Subscription]) -> None:
-        broker, subscription = argument
-        del self._subscriptions[broker][subscription.id]
-        self._ask(now_us, broker, subscription.client, Unsubscribe(subscription.id))
+        self.queue.push(at_us, self._refuge.unsubscribe, (broker, subscription))
 
     def _ask(self, now_us: int, broker: BrokerId, client: ClientId, request: Message) -> None:
+        if broker in self.departures:
+            return
         at_us = now_us + self._latency_us[broker, client]
         self.queue.push(at_us, self.brokers[broker].receive, Requested(client, request))
 
@@ -308,7 +312,7 @@ class World:
         self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)
 
     def _reconnect_clients(self, now_us: int, broker: BrokerId) -> None:
-        for subscription in self._subscriptions.get(broker, {}).values():
+        for subscription in self._refuge.subscriptions(broker):
             self._ask(now_us, broker, subscription.client, Subscribe(subscription))
         for publisher in self._publishers.values():
             publisher.reconnected(now_us, broker)

@@ -56,8 +56,8 @@ from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion
 from shoal.matching.segments import Dimension
 from shoal.matching.semantics import matches
-from shoal.overlays.bluedove.forwarding import Policy
-from shoal.overlays.bluedove.members import MemberTable
+from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.bluedove.cluster.members import MemberTable
 from shoal.report.study import read_study
 from shoal.report.study_pages import write_pages
 

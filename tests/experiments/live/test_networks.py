@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
+from shoal.broker.strategy import BrokerContext
 from shoal.experiments.live import networks
 from shoal.experiments.live.networks import running, scenario_network
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.scenario import parse_scenario
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.runtime.network_file import dump_network, load_network, problems
 from shoal.runtime.supervisor import StartError
@@ -45,8 +47,9 @@ def test_a_cluster_has_no_links(tmp_path: Path) -> None:
     data = scenario_of(path, system="bluedove", bluedove={"dimensions": dimensions})
     network = scenario_network(parse_scenario(data))
     assert network.links == ()
-    assert isinstance(network.system_parameters, BluedoveParameters)
-    assert network.system_parameters.matchers == ("ATL", "EWR")
+    for name in ("ATL", "EWR"):
+        broker: Any = network.factory(BrokerContext(name, (), Random(1)))
+        assert None not in (broker.dispatcher, broker.matcher)
     assert problems(network) == []
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
-from shoal.overlays.bluedove.forwarding import Load
-from shoal.overlays.bluedove.members import Age, Member, Segment, Status
+from shoal.overlays.bluedove.cluster.forwarding import Load
+from shoal.overlays.bluedove.cluster.members import Age, Member, Segment, Status
 from shoal.overlays.bluedove.messages import (
     Answer,
     Digest,

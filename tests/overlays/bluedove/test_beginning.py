@@ -9,7 +9,7 @@ import pytest
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Requested, Started
 from shoal.broker.messages import Subscribe
-from shoal.overlays.bluedove.lines import LINE_US
+from shoal.overlays.bluedove.dispatching.lines import LINE_US
 from shoal.overlays.bluedove.messages import Match, Remove, Results, Store
 from tests.broker.transcript import subscription
 from tests.overlays.bluedove.cluster import SECOND_US, TWO, Cluster, parameters

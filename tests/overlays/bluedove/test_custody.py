@@ -14,8 +14,8 @@ from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish, Subscribe, Unsubscribe
 from shoal.matching.semantics import matches
 from shoal.model import Publication, Subscription
+from shoal.overlays.bluedove.dispatching.outbox import Outbox
 from shoal.overlays.bluedove.messages import Answer, Receipt, Results, Stored
-from shoal.overlays.bluedove.outbox import Outbox
 from shoal.overlays.bluedove.parameters import Order
 from tests.broker.transcript import subscription
 from tests.overlays.bluedove.cluster import Cluster, parameters
@@ -84,7 +84,7 @@ def test_what_is_sent_to_another_matcher_is_settled_there(order: Order) -> None:
 
 
 def test_a_full_dispatcher_takes_what_somebody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.overlays.bluedove.dispatcher.MAX_KEPT", 1)
+    monkeypatch.setattr("shoal.overlays.bluedove.dispatching.dispatcher.MAX_KEPT", 1)
     waiting = Waiting()
     cluster = waiting.cluster
     cluster.ask("D2", "C", Subscribe(subscription("s", "x >= 0", "C")))

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from shoal.overlays.bluedove.forwarding import Candidate, Load, Policy, choose, has_changed
+from shoal.overlays.bluedove.cluster.forwarding import Candidate, Load, Policy, choose, has_changed
 
 
 def load(queue: int = 0, arrival: float = 0.0, matching: float = 1.0, size: int = 1) -> Load:

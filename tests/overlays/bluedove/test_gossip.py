@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.overlays.bluedove.gossip import (
+from shoal.overlays.bluedove.cluster.gossip import (
     choose_partners,
     compare,
     digest,
@@ -17,7 +17,7 @@ from shoal.overlays.bluedove.gossip import (
     paper_bytes_per_s,
     silent,
 )
-from shoal.overlays.bluedove.members import NOTHING, WHOLE, Member, MemberTable, Status
+from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, Member, MemberTable, Status
 
 
 def tables(count: int) -> dict[str, MemberTable]:

@@ -9,7 +9,7 @@ import pytest
 from shoal.broker.effects import Received
 from shoal.broker.messages import Subscribe
 from shoal.matching.segments import LOWEST, Dimension
-from shoal.overlays.bluedove.members import NOTHING, Member, Segment
+from shoal.overlays.bluedove.cluster.members import NOTHING, Member, Segment
 from shoal.overlays.bluedove.messages import Hello, Leave, Match, News, NotServed, Welcome
 from shoal.overlays.bluedove.parameters import full_replication
 from tests.broker.transcript import subscription

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.matching.segments import HIGHEST, LOWEST, Range
-from shoal.overlays.bluedove.members import (
+from shoal.overlays.bluedove.cluster.members import (
     NOTHING,
     WHOLE,
     Member,

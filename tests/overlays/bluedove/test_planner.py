@@ -11,9 +11,9 @@ from shoal.language import parse
 from shoal.matching.segments import LOWEST, Dimension
 from shoal.matching.semantics import matches
 from shoal.model import Filter
-from shoal.overlays.bluedove.forwarding import Load
-from shoal.overlays.bluedove.members import NOTHING, WHOLE, Member, MemberTable, Segment
-from shoal.overlays.bluedove.planner import (
+from shoal.overlays.bluedove.cluster.forwarding import Load
+from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, Member, MemberTable, Segment
+from shoal.overlays.bluedove.cluster.planner import (
     Controller,
     Elasticity,
     Scale,

@@ -17,8 +17,8 @@ from shoal.broker.messages import (
 )
 from shoal.matching.segments import Dimension
 from shoal.model import MessageId
-from shoal.overlays.bluedove.members import NOTHING, Segment
-from shoal.overlays.bluedove.membership import State
+from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
+from shoal.overlays.bluedove.cluster.planner import Elasticity
 from shoal.overlays.bluedove.messages import (
     Answer,
     Leave,
@@ -37,8 +37,8 @@ from shoal.overlays.bluedove.messages import (
     Yours,
 )
 from shoal.overlays.bluedove.parameters import Order, full_replication, peer_to_peer
-from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
+from shoal.overlays.bluedove.serving.membership import State
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.bluedove.cluster import Cluster, parameters
 
@@ -220,7 +220,7 @@ def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> N
 
 
 def test_what_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.overlays.bluedove.dispatcher.MAX_KEPT", 2)
+    monkeypatch.setattr("shoal.overlays.bluedove.dispatching.dispatcher.MAX_KEPT", 2)
     cluster = made()
     cluster.held[Match] = []
     for number in (1, 2, 3):

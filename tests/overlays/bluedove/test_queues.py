@@ -9,9 +9,9 @@ import pytest
 from shoal.broker.messages import RoutedPublication
 from shoal.matching.segments import Dimension
 from shoal.model import MessageId
-from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.cluster.members import Segment
 from shoal.overlays.bluedove.messages import Row
-from shoal.overlays.bluedove.queues import DimensionQueue, SubscriptionSet, Turns, Waiting
+from shoal.overlays.bluedove.serving.queues import DimensionQueue, SubscriptionSet, Turns, Waiting
 from tests.broker.transcript import publication, subscription
 
 SECOND_US = 1_000_000

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+
+Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 def simulate(
@@ -53,6 +56,27 @@ def simulate(
     for remark in remarks(written_form(scenario), result.checks):
         console.print(remark, soft_wrap=True, highlight=False)
     console.print(f"run written to {out}", soft_wrap=True, highlight=False)
+    advice = _advice(scenario.parameters, result.tables)
+    if advice:
+        print(advice)
+
+
+def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
+    """The links that brokers recommend, as TOML; empty when they recommend none."""
+    from shoal.broker.records import ProposalRecord
+    from shoal.overlays.self_organising.advice import as_toml, recommend
+    from shoal.overlays.self_organising.parameters import Parameters
+
+    if not isinstance(parameters, Parameters):
+        return ""
+    columns = tables["proposals"]
+    rows = [
+        ProposalRecord(**dict(zip(columns, values, strict=True)))
+        for values in zip(*columns.values(), strict=True)
+    ]
+    links = zip(tables["links"]["left"], tables["links"]["right"], strict=True)
+    advice = recommend(links, rows, 2 * parameters.interval_us)
+    return as_toml(advice) if advice.exchanges else ""
 
 
 class _VirtualTime:
@@ -84,9 +108,7 @@ class _VirtualTime:
         self._progress.update(self._task, completed=now_us / 1_000_000, total=total)
 
 
-def _summary(
-    name: str, tables: Mapping[str, Mapping[str, Sequence[Any]]], checks: Mapping[str, Any]
-) -> Table:
+def _summary(name: str, tables: Tables, checks: Mapping[str, Any]) -> Table:
     """What the run itself knows; `shoal summarise` compares it with the truth."""
     table = Table(title=name, show_header=False, title_justify="left")
     table.add_column(style="dim")

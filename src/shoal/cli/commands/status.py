@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,13 @@ from rich.table import Table
 from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
+    from shoal.broker.records import ProposalRecord
     from shoal.runtime.network_file import Network
 
 # Every broker of a network answers with one of these; None when it does not answer.
 Statuses = dict[str, dict[str, Any] | None]
+
+PROPOSALS_SHOWN = 10
 
 
 def status(
@@ -28,6 +32,9 @@ def status(
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="All there is, as one JSON object.")
+    ] = False,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="The links its brokers recommend, as TOML.")
     ] = False,
 ) -> None:
     """Ask every broker of a network what it is doing: links, clients, tables, who moved.
@@ -41,7 +48,9 @@ def status(
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
     statuses = asyncio.run(_ask(network))
-    if as_json:
+    if advise:
+        print(_advice(network, statuses))
+    elif as_json:
         print(json.dumps(statuses, indent=2))
     else:
         console = Console()
@@ -49,8 +58,10 @@ def status(
         for text in _disks(statuses):
             console.print(text, soft_wrap=True, highlight=False)
         moved = _moved(statuses)
-        if moved.row_count:
-            console.print(moved)
+        proposed = _proposed(statuses)
+        for further in (moved, proposed):
+            if further.row_count:
+                console.print(further)
     if not all(each is not None and each["ready"] for each in statuses.values()):
         raise typer.Exit(1)
 
@@ -127,3 +138,54 @@ def _moved(statuses: Statuses) -> Table:
                 place = f"{row['broker']} (moving)" if row["is_moving"] else row["broker"]
                 table.add_row(row["publisher"], row["door"], place, f"{row['moved']:,}")
     return table
+
+
+def _proposals(statuses: Statuses) -> list[ProposalRecord]:
+    """What became of links that were proposed, in order."""
+    from shoal.broker.records import ProposalRecord
+
+    found = [row for each in statuses.values() for row in (each or {}).get("proposals", ())]
+    return sorted((ProposalRecord(**row) for row in found), key=lambda row: row.at_us)
+
+
+def _proposed(statuses: Statuses) -> Table:
+    """The last links that were proposed, and what became of them."""
+    table = Table(title="links that were proposed", title_justify="left")
+    for column in ("at", "new link", "instead of", "outcome", "cost", "said by"):
+        table.add_column(column)
+    for row in _proposals(statuses)[-PROPOSALS_SHOWN:]:
+        old = f"{row.old_left} - {row.old_right}" if row.old_left else ""
+        table.add_row(
+            datetime.fromtimestamp(row.at_us / 1_000_000).strftime("%H:%M:%S"),
+            f"{row.left} - {row.right}",
+            old,
+            f"{row.outcome}: {row.reason}" if row.reason else row.outcome,
+            _cost(row),
+            row.broker,
+        )
+    return table
+
+
+def _cost(row: ProposalRecord) -> str:
+    if not row.cost_now or row.cost_then is None:
+        return ""
+    return f"{100 * (row.cost_now - row.cost_then) / row.cost_now:.0f} % less"
+
+
+def _advice(network: Network, statuses: Statuses) -> str:
+    from shoal.overlays.registry import SYSTEMS
+    from shoal.overlays.self_organising.advice import as_toml, recommend
+    from shoal.overlays.self_organising.parameters import Parameters
+
+    parameters = network.system_parameters or SYSTEMS[network.system].parameters()
+    if not isinstance(parameters, Parameters):
+        raise UserError(
+            f"{network.name}: {network.system} recommends no links; self_organising does"
+        )
+    links = {
+        (min(name, link["neighbour"]), max(name, link["neighbour"]))
+        for name, found in statuses.items()
+        for link in (found or {}).get("links", ())
+    }
+    advice = recommend(links, _proposals(statuses), 2 * parameters.interval_us)
+    return as_toml(advice)

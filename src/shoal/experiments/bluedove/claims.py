@@ -34,8 +34,8 @@ from shoal.experiments.studies.claims import (
     share_of_at_most,
     within,
 )
-from shoal.overlays.bluedove.forwarding import Policy
-from shoal.overlays.bluedove.gossip import paper_bytes_per_s
+from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.bluedove.cluster.gossip import paper_bytes_per_s
 from shoal.report.study import Finding
 
 LINEAR, ENGINE = "linear index, ranges moved inside", "our engine"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from shoal.experiments.bluedove.grid import Scale, policy_name, prefixed, rate_name, reports_name
 from shoal.experiments.bluedove.runs import Result, Series
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 
 class Evidence(NamedTuple):

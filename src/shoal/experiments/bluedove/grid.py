@@ -17,7 +17,7 @@ from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, ClusterRun, Kin
 from shoal.experiments.bluedove.testbed import Setting
 from shoal.experiments.bluedove.workload import Drawing
 from shoal.experiments.studies.study import ScaleName
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 BLUEDOVE, PEERS, FULL = SYSTEMS = ("bluedove", "peer-to-peer", "full replication")
 DIMENSIONS = 4

@@ -16,7 +16,7 @@ from shoal.experiments.bluedove.grid import (
     rate_name,
 )
 from shoal.experiments.studies.claims import Outcome
-from shoal.overlays.bluedove.gossip import paper_bytes_per_s
+from shoal.overlays.bluedove.cluster.gossip import paper_bytes_per_s
 
 Judge = Callable[[Evidence], Outcome | None]
 Name = Callable[[Evidence], str]

@@ -24,7 +24,7 @@ import numpy as np
 from shoal.broker.effects import Work
 from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.forwarding import Policy
+from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 # The first part of a trial, while queues fill, is not looked at.
 WINDOWS, SKIPPED = 12, 3

@@ -33,13 +33,13 @@ from shoal.experiments.bluedove.workload import (
 )
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId, Publication, Subscription
-from shoal.overlays.bluedove.forwarding import Policy
-from shoal.overlays.bluedove.gossip import encoded_bytes
+from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.bluedove.cluster.gossip import encoded_bytes
+from shoal.overlays.bluedove.cluster.planner import Elasticity
 from shoal.overlays.bluedove.messages import Answer, Digest, LoadReport, News, Pull
 from shoal.overlays.bluedove.parameters import Order, Parameters, full_replication, peer_to_peer
-from shoal.overlays.bluedove.planner import Elasticity
 from shoal.overlays.bluedove.protocol import Bluedove
-from shoal.overlays.bluedove.queues import Index
+from shoal.overlays.bluedove.serving.queues import Index
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World

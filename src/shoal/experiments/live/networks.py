@@ -16,7 +16,6 @@ import msgspec
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
-from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.network_file import Network, TraceSection, dump_network, load_network
 from shoal.runtime.supervisor import (
     START_TIMEOUT_S,
@@ -46,10 +45,14 @@ def scenario_network(
     if workload is None:
         workload = read_workload(Path(scenario.workload.path))
     names = [row.broker for row in workload.brokers]
-    parameters = SYSTEMS[scenario.system].complete(scenario.parameters, names)
-    links = scenario_links(scenario, workload)
     network = local_brokers(
-        names, links, scenario.system, parameters, host=host, port=port, websockets=websockets
+        names,
+        scenario_links(scenario, workload),
+        scenario.system,
+        scenario.parameters,
+        host=host,
+        port=port,
+        websockets=websockets,
     )
     return msgspec.structs.replace(network, seed=scenario.seed, trace=TRACE)
 

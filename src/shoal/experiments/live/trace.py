@@ -19,7 +19,7 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.live.judge import Key
 from shoal.model import BrokerId, ClientId, SubscriptionId
-from shoal.mqtt.connecting import RESERVED_CLIENT_IDS
+from shoal.mqtt.door.network import RESERVED_CLIENT_IDS
 from shoal.overlays.shapes import Link
 
 _PUBLICATION = ("publisher", "sequence")

@@ -14,8 +14,11 @@ import msgspec
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.wire import Form, Vocabulary
 from shoal.model import BrokerId, MessageId, Subscription, SubscriptionId, check_attributes
-from shoal.overlays.bluedove.forwarding import Load
-from shoal.overlays.bluedove.members import Age, Member, Segment
+from shoal.overlays.bluedove.cluster.forwarding import Load
+from shoal.overlays.bluedove.cluster.members import Age, Member, Segment
+
+# Rows in one message; more travel in several.
+ROWS_PER_MESSAGE = 1_000
 
 # --- from and to clients ----------------------------------------------------------------------
 
@@ -239,6 +242,21 @@ class Rows(Message, frozen=True):
     rows: tuple[Row, ...]
     is_last: bool
     number: int = 0
+
+
+def in_messages(dimension: int, segment: Segment, rows: list[Row], number: int = 0) -> list[Rows]:
+    """Rows in messages of bounded size, the last one marked; one at least."""
+    starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
+    return [
+        Rows(
+            dimension,
+            segment,
+            tuple(rows[start : start + ROWS_PER_MESSAGE]),
+            start + ROWS_PER_MESSAGE >= len(rows),
+            number,
+        )
+        for start in starts
+    ]
 
 
 class Ready(Message, frozen=True):

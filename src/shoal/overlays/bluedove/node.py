@@ -17,10 +17,10 @@ from shoal.broker.strategy import BrokerContext
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.absences import Absences
-from shoal.overlays.bluedove.members import Member, MemberTable
+from shoal.overlays.bluedove.cluster.members import Member, MemberTable
+from shoal.overlays.bluedove.cluster.planner import initial_segments
 from shoal.overlays.bluedove.messages import News
 from shoal.overlays.bluedove.parameters import Parameters
-from shoal.overlays.bluedove.planner import initial_segments
 
 # Messages that wait for a link; a publication among them is sent elsewhere when it takes too long.
 MAX_WAITING = 100_000

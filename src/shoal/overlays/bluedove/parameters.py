@@ -27,8 +27,8 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.forwarding import Policy
-from shoal.overlays.bluedove.planner import Elasticity
+from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.bluedove.cluster.planner import Elasticity
 
 _AT_LEAST_ONE = (
     "cores", "publications_per_job", "rate_window_us", "load_interval_us", "gossip_interval_us",

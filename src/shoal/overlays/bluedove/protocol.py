@@ -26,9 +26,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.bluedove.dispatcher import Dispatcher
-from shoal.overlays.bluedove.matcher import Matcher
-from shoal.overlays.bluedove.membership import Membership
+from shoal.overlays.bluedove.dispatching.dispatcher import Dispatcher
 from shoal.overlays.bluedove.messages import (
     Digest,
     Donors,
@@ -49,7 +47,9 @@ from shoal.overlays.bluedove.messages import (
 )
 from shoal.overlays.bluedove.node import Node
 from shoal.overlays.bluedove.parameters import Order, Parameters
-from shoal.overlays.bluedove.queues import Index
+from shoal.overlays.bluedove.serving.matcher import Matcher
+from shoal.overlays.bluedove.serving.membership import Membership
+from shoal.overlays.bluedove.serving.queues import Index
 
 
 class Bluedove(BaseStrategy):

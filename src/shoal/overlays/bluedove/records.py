@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.members import Segment
+from shoal.overlays.bluedove.cluster.members import Segment
 
 
 class ServedRecord(msgspec.Struct, frozen=True, kw_only=True):

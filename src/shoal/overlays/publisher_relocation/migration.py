@@ -190,6 +190,11 @@ class Migrations:
         """At the source: whether the publisher was told to go and may still have words for us."""
         return publisher in self._sent_away
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a publisher is on its way through here, or may still come back."""
+        return bool(self._passing or self._sent_away or self._held)
+
     def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
         """The neighbour wants this subscription (again): it is no longer taken back."""
         self._retractions.undo(neighbour, subscription_id)
@@ -223,7 +228,7 @@ class Migrations:
             if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
                 row.last_hop, row.adopted, row.has_turned = None, True, True
                 self._hold(row.advertisement.publisher, now_us, out)
-        self._tree.link(neighbour, state, now_us, out)
+        self._tree.relink(neighbour, state, now_us, out)
         self._retractions.forget(neighbour)
         for publisher, move in list(self._passing.items()):
             if neighbour == self._hop(move.path, -1):

@@ -7,6 +7,7 @@ Who routes over the same tree in another way, too, takes the same parts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
+from functools import partial
 
 from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import (
@@ -30,6 +31,8 @@ from shoal.overlays.publisher_relocation.messages import MigrationComplete, Migr
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
+from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
+from shoal.overlays.tree.messages import LeavingMessage
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
@@ -44,6 +47,7 @@ class Relocation(BaseStrategy):
         self.tree = tree
         self.migrations = migrations
         self.tracer = tracer
+        tree.surround(self)
 
     @property
     def tables(self) -> RoutingTable:
@@ -79,10 +83,14 @@ class Relocation(BaseStrategy):
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        self.tree.check_neighbour(neighbour)
+        self.tree.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
             self._forward(message.publications, message.hops, neighbour, now_us, out)
             return
+        if isinstance(message, LeavingMessage):
+            self.tree.receive(neighbour, message, now_us, out)
+            return
+        self.tree.heard()
         match message:
             case MigrationUpdate():
                 self.migrations.update(neighbour, message, now_us, out)
@@ -138,19 +146,43 @@ class Relocation(BaseStrategy):
                 self.tracer.request(client, request, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        self.migrations.link(neighbour, state, now_us, out)
-        self.tracer.link(neighbour, state is LinkState.UP, self._advertised(), now_us, out)
+        if not self.tree.takes_link(neighbour, state, now_us, out):
+            self.relink(neighbour, state, now_us, out)
 
     def measured(self, measured: Measured) -> None:
         self.tracer.measured(measured)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key == EXCHANGE_TIMER:
+        if key in (EXCHANGE_TIMER, LEAVING_TIMER):
             self.tree.timer(key, now_us, out)
+        elif self.tree.defers(partial(self.timer, key)):
+            return
         elif key[0] != TIMER:
             self.tracer.timer(key, now_us, out)
         elif self.migrations.timer(key[1], out):
             self.tracer.left(key[1], out)  # it was told to go and stays
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.leave(now_us, out)
+
+    # --- links that change --------------------------------------------------------------------
+
+    @property
+    def is_moving(self) -> bool:
+        return self.migrations.is_moving
+
+    def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        """A link came up, failed or ended, as links do."""
+        self.migrations.link(neighbour, state, now_us, out)
+        self.tracer.link(neighbour, state is LinkState.UP, self._advertised(), now_us, out)
+
+    def replaced(
+        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """The tracer asks those that there are."""
+        self.tracer.link(old, False, self._advertised(), now_us, out)
+        for neighbour in new:
+            self.tracer.link(neighbour, True, self._advertised(), now_us, out)
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -165,7 +197,7 @@ class Relocation(BaseStrategy):
         before = len(out)
         self.tree.forward(publications, hops, upstream, out)
         for routed in publications:
-            if routed.trace_session is not None:
+            if routed.mark is not None:
                 self.tracer.note(publications, out[before:], upstream, now_us, out)
                 return
 

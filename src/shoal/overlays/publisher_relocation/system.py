@@ -13,8 +13,10 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.tracer import TracerFactory
 from shoal.overlays.system import System
+from shoal.overlays.tree.messages import LEAVING
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.stand_in import stand_in
 
 
 def relocating(
@@ -37,8 +39,8 @@ def relocating(
         name=name,
         strategy=at_broker,
         parameters=parameters,
-        messages=(*MESSAGES, *messages),
-        stores=True,
+        messages=(*LEAVING, *MESSAGES, *messages),
+        stand_in=stand_in,
         decides_after=decides_after,
         oracle=table_problems,
     )

@@ -16,12 +16,13 @@ nobody proposes before it knows what messages cost (`Costs`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
 import msgspec
 
 from shoal.broker.effects import Costs, Effect, Record, Send, SetTimer, TimerKey, WatchCosts
+from shoal.broker.records import ProposalRecord
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
 from shoal.overlays.self_organising.interest import (
@@ -42,7 +43,6 @@ from shoal.overlays.self_organising.planner import (
     decide,
     evaluate,
 )
-from shoal.overlays.self_organising.records import Outcome, ProposalRecord
 from shoal.overlays.self_organising.rules import Rules
 
 TIMER: TimerKey = ("interval",)
@@ -61,7 +61,7 @@ class Decisions:
         neighbours: Collection[BrokerId],
         parameters: Parameters,
         random: Random,
-        exchanges: Callable[[], Exchanges | None],
+        exchanges: Exchanges | None,
     ) -> None:
         self._broker = broker
         self._neighbours = neighbours
@@ -176,7 +176,8 @@ class Decisions:
         if reason:
             self._record("refused", reason, cycle, now_us, out)
             return
-        proposal = Proposal(cycle, vector, self._rules.is_full(len(self._neighbours)))
+        is_full = self._rules.is_full(len(self._neighbours))
+        proposal = Proposal(cycle, vector, is_full, is_advice=self._exchanges is None)
         out.append(Send(cycle.brokers[1], proposal))
 
     # --- proposals ----------------------------------------------------------------------------
@@ -197,7 +198,8 @@ class Decisions:
             self._record("refused", reason, cycle, now_us, out)
             return
         vector = tuple(a + b for a, b in zip(proposal.vector, mine, strict=True))
-        further = Proposal(cycle, vector, proposal.is_full)
+        is_advice = proposal.is_advice or self._exchanges is None
+        further = Proposal(cycle, vector, proposal.is_full, is_advice)
         if cycle.brokers[-1] == self._broker:
             self._decide(further, now_us, out)
         else:
@@ -215,7 +217,7 @@ class Decisions:
         place = brokers.index(self._broker)
         beside = [brokers[n] for n in (place - 1, place + 1) if 0 <= n < len(brokers)]
         gone = [broker for broker in beside if broker not in self._neighbours]
-        exchanges = self._exchanges()
+        exchanges = self._exchanges
         return (
             self._rules.against_link(brokers[0], brokers[-1])
             or (f"{self._broker} has no link to {gone[0]}" if gone else "")
@@ -238,8 +240,8 @@ class Decisions:
             if decision.remove == len(cycle.brokers) - 1:
                 self._record("refused", reason, cycle, now_us, out)
                 return
-        exchanges = self._exchanges()
-        outcome: Outcome = "advised" if exchanges is None else "agreed"
+        exchanges = None if proposal.is_advice else self._exchanges
+        outcome = "advised" if exchanges is None else "agreed"
         self._record(outcome, "", cycle, now_us, out, decision)
         if exchanges is not None:
             exchange = LinkExchange(
@@ -282,12 +284,14 @@ class Decisions:
 
     def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
         """All links are as they were."""
+        if exchange.cycle[-1] != self._broker:
+            return
         row = self._row("failed", reason, exchange.cycle, now_us, exchange.old_link)
         out.append(Record(row))
 
     def _record(
         self,
-        outcome: Outcome,
+        outcome: str,
         reason: str,
         cycle: Cycle,
         now_us: int,
@@ -312,7 +316,7 @@ class Decisions:
 
     def _row(
         self,
-        outcome: Outcome,
+        outcome: str,
         reason: str,
         brokers: tuple[BrokerId, ...],
         now_us: int,

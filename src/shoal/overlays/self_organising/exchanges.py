@@ -11,7 +11,6 @@ from typing import Protocol
 import msgspec
 
 from shoal.broker.effects import Effect
-from shoal.broker.messages import Message
 from shoal.model import BrokerId
 
 
@@ -52,11 +51,6 @@ class Exchanges(Protocol):
 
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """Carry it out; this broker is the cycle's last.  It may be refused on the way."""
-
-    def receive(
-        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
-    ) -> bool:
-        """A message came; whether it was one of an exchange.  ProtocolError as for any other."""
 
 
 class Listener(Protocol):

@@ -5,7 +5,6 @@ Source: Cost and Interest, sections 4.3.1 and 4.3.2.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from shoal.broker.messages import Message
@@ -16,6 +15,11 @@ from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.neighbourhood import Hop
 from shoal.overlays.self_organising.parameters import MAX_HOPS
 from shoal.overlays.self_organising.planner import Cycle
+
+# What a notification may cost at one place, and all that are shared on a cycle: nothing that is
+# computed of these is infinite.
+MAX_COST = 1e15
+MAX_SUM = 1e30
 
 
 class Broadcast(Message, frozen=True):
@@ -48,12 +52,14 @@ class Proposal(Message, frozen=True):
     """Along a cycle, from the broker that proposes its new link to the link's other end.
 
     `vector` is what the brokers so far say that the cycle costs without each of its links.  A
-    proposer that `is_full` has as many links as it may, and must lose one of the cycle's.
+    proposer that `is_full` has as many links as it may, and must lose one of the cycle's.  Where
+    one of them only recommends links (`is_advice`), nothing more comes of it.
     """
 
     cycle: Cycle
     vector: tuple[float, ...]
     is_full: bool = False
+    is_advice: bool = False
 
     def check(self, sender: BrokerId, receiver: BrokerId) -> None:
         """ProtocolError unless it can have come from this neighbour."""
@@ -70,7 +76,8 @@ class Proposal(Message, frozen=True):
             raise ProtocolError(f"a cycle of {size} brokers without all costs")
         if len(cycle.shared) not in (0, size) or any(count < 0 for count in cycle.shared):
             raise ProtocolError("a cycle with less than nothing shared")
-        _check_costs([*cycle.processing, *cycle.costs, *self.vector])
+        _check_costs([*cycle.processing, *cycle.costs])
+        _check_costs(self.vector, MAX_SUM)
 
 
 def _check_distinct(brokers: Sequence[BrokerId]) -> None:
@@ -78,9 +85,9 @@ def _check_distinct(brokers: Sequence[BrokerId]) -> None:
         raise ProtocolError("a broker is twice on one way")
 
 
-def _check_costs(costs: Iterable[float]) -> None:
-    if not all(math.isfinite(cost) and cost >= 0 for cost in costs):
-        raise ProtocolError("costs must be numbers of at least 0")
+def _check_costs(costs: Iterable[float], most: float = MAX_COST) -> None:
+    if not all(0 <= cost <= most for cost in costs):  # which is false of what is no number
+        raise ProtocolError(f"costs must be between 0 and {most:g}")
 
 
 MESSAGES: Vocabulary = (Broadcast, Proposal)

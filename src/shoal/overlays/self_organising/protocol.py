@@ -1,7 +1,7 @@
-"""Brokers that choose their links: a tree, decisions about it, and exchanges of its links.
+"""Brokers that choose their links: a tree whose links can be exchanged, and decisions about them.
 
-Routing is the tree's.  What local clients publish and get goes into the decisions' cache; what
-they decide is handed to the exchanges, or only recommended.
+What local clients publish and get goes into the decisions' cache; what they decide is handed to the
+overlay, which exchanges links, or only recommended.
 
 Source: Cost and Interest, section 4.
 """
@@ -15,10 +15,10 @@ from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.decisions import TIMER, Decisions
-from shoal.overlays.self_organising.exchanges import Exchanges
+from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.parameters import Parameters
-from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.self_organising.overlay import Overlay
+from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
@@ -27,14 +27,14 @@ class SelfOrganising(BaseStrategy):
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         self.broker = context.broker
-        self.tree = TreeRouting(context)
-        self.exchanges: Exchanges | None = None
+        self.overlay = Overlay(context, self)
+        self.tree = self.overlay.tree
         self.decisions = Decisions(
             context.broker,
             self.tree.propagation.neighbours,
             parameters,
             context.random,
-            lambda: self.exchanges,
+            self.overlay if parameters.mode is Mode.EXCHANGE else None,
         )
 
     @property
@@ -65,7 +65,7 @@ class SelfOrganising(BaseStrategy):
     # --- the strategy's inputs ----------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self.tree.start(started, now_us, out)
+        self.overlay.start(started, now_us, out)
         self.decisions.start(now_us, out)
 
     def receive(
@@ -76,14 +76,15 @@ class SelfOrganising(BaseStrategy):
             self.tree.receive(neighbour, message, now_us, out)
             self._note_deliveries(out, before)
             return
-        self.tree.check_neighbour(neighbour)
         match message:
             case Broadcast():
+                self.tree.check_neighbour(neighbour)
                 self.decisions.heard(neighbour, message, now_us, out)
             case Proposal():
+                self.tree.check_neighbour(neighbour)
                 self.decisions.proposed(neighbour, message, now_us, out)
             case _:
-                self.tree.receive(neighbour, message, now_us, out)
+                self.overlay.receive(neighbour, message, now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is not Publish:
@@ -105,10 +106,10 @@ class SelfOrganising(BaseStrategy):
         if key == TIMER:
             self.decisions.interval(now_us, out)
         else:
-            self.tree.timer(key, now_us, out)
+            self.overlay.timer(key, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        self.tree.link(neighbour, state, now_us, out)
+        self.overlay.link(neighbour, state, now_us, out)
         if state is not LinkState.UP:
             self.decisions.relinked(self.broker, neighbour)
 
@@ -117,5 +118,16 @@ class SelfOrganising(BaseStrategy):
     ) -> None:
         self.tree.returned(neighbour, carrier, now_us, out)
 
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self.tree.leave(now_us, out)
+
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
         self.decisions.costs(costs)
+
+    # --- what the overlay says of exchanges ---------------------------------------------------
+
+    def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
+        self.decisions.done(exchange, now_us, out)
+
+    def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
+        self.decisions.refused(exchange, reason, now_us, out)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from shoal.overlays.self_organising.messages import MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.overlays.self_organising.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.system import System
+from shoal.overlays.tree.messages import LEAVING
 from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.stand_in import stand_in
 
 SYSTEM = System(
     name="self_organising",
     strategy=SelfOrganising,
     parameters=Parameters,
-    messages=MESSAGES,
-    stores=True,
+    messages=(*LEAVING, *MESSAGES, *RING_MESSAGES),
+    stand_in=stand_in,
     is_quiet=False,
     oracle=table_problems,
 )

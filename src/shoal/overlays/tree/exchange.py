@@ -57,6 +57,19 @@ class Exchange:
         """Whether all who were waited for have said their tables."""
         return not self._unheard_subscriptions
 
+    def is_settled(self, neighbour: BrokerId) -> bool:
+        """Whether this broker and the neighbour have said each other all."""
+        return not any(
+            neighbour in unsaid
+            for unsaid in (
+                self._unheard_subscriptions,
+                self._owes_advertisements,
+                self._owes_subscriptions,
+                self._stale_advertisements,
+                self._stale_subscriptions,
+            )
+        )
+
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts."""
         self._former = started.former
@@ -77,6 +90,16 @@ class Exchange:
     def _pass_over(self, neighbour: BrokerId) -> None:
         self._unheard_advertisements.pop(neighbour, None)
         self._unheard_subscriptions.pop(neighbour, None)
+
+    def began_anew(self, neighbour: BrokerId) -> None:
+        """The neighbour has forgotten all: nothing is owed to it before it is linked again."""
+        self._owes_advertisements.pop(neighbour, None)
+        self._owes_subscriptions.pop(neighbour, None)
+
+    def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A broker that was expected is no neighbour any more."""
+        self._pass_over(neighbour)
+        self.say(out)
 
     def linked(
         self,
@@ -102,6 +125,12 @@ class Exchange:
         self._stale_subscriptions.pop(neighbour, None)
         self._owes_advertisements.pop(neighbour, None)
         self._owes_subscriptions.pop(neighbour, None)
+
+    def replaced(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
+        """These neighbours, which know all, have taken the place of one, if any."""
+        if old is not None:
+            self.unlinked(old)
+        self._linked.update(new)
 
     def heard_advertisement(self, neighbour: BrokerId, id: AdvertisementId) -> bool:
         """The neighbour said this one; whether it was stale."""

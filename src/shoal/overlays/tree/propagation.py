@@ -190,6 +190,16 @@ class Propagation:
 
     # --- links --------------------------------------------------------------------------------
 
+    def has_link(self, broker: BrokerId) -> bool:
+        return broker in self.neighbours
+
+    def relink(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
+        """These neighbours have taken the place of one, if any; the tables have turned."""
+        if old is not None:
+            self.neighbours.remove(old)
+        for neighbour in new:
+            insort(self.neighbours, neighbour)
+
     def unlink(self, neighbour: BrokerId) -> None:
         """The neighbour has been told nothing: what was forwarded to it no longer counts."""
         if neighbour in self.neighbours:

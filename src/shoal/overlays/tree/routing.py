@@ -3,12 +3,13 @@
 Advertisements flood the tree, subscriptions follow those they overlap back to the publishers
 (`propagation.py` keeps the tables that way), and publications follow matching subscriptions
 down.  What a neighbour or client says is checked here first; brokers whose link has come up tell
-each other their tables (`exchange.py`).
+each other their tables (`exchange.py`), and take the place of one that leaves (`leaving.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
+from functools import partial
 
 from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
 from shoal.broker.messages import (
@@ -37,7 +38,12 @@ from shoal.model import (
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
+from shoal.overlays.tree.leaving import Leaver
+from shoal.overlays.tree.messages import LeavingMessage, Prepared, Refuse, Stopped, Succeeded
 from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.succession import Around, Succession
+from shoal.overlays.tree.turning import Turn, turn_tables
 
 
 class TreeRouting(BaseStrategy):
@@ -55,6 +61,10 @@ class TreeRouting(BaseStrategy):
         self.tables = self.propagation.tables
         self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
+        self._leaver = Leaver(context.random, self.propagation, self._exchange)
+        self._succession = Succession(
+            self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
+        )
 
     # --- the strategy's inputs ----------------------------------------------------------------
 
@@ -82,10 +92,14 @@ class TreeRouting(BaseStrategy):
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour not in self._neighbours:
-            self.check_neighbour(neighbour)
+            self.check_sender(neighbour, message)
         if type(message) is PublicationBatch:
             self.forward(message.publications, message.hops, neighbour, out)
             return
+        if isinstance(message, LeavingMessage):
+            self._leaves(neighbour, message, now_us, out)
+            return
+        self._leaver.heard()
         match message:
             case Advertise(advertisement, moves):
                 _check_filter(advertisement.filter, "advertisement", advertisement.id)
@@ -142,10 +156,60 @@ class TreeRouting(BaseStrategy):
                 raise unexpected(request, f"client {client}")
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key == EXCHANGE_TIMER:
+        if key == LEAVING_TIMER:
+            self._leaver.timer(self._succession, now_us, out)
+        elif key == EXCHANGE_TIMER and not self.defers(partial(self.timer, key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        if not self.takes_link(neighbour, state, now_us, out):
+            self.relink(neighbour, state, now_us, out)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def surround(self, around: Around) -> None:
+        """Another system routes over this tree, and looks after its links."""
+        self._succession.around = around
+
+    def takes_link(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> bool:
+        """Whether a link that has changed is not, or not now, to be taken as one of the tree's."""
+        return self._succession.link(neighbour, state, now_us, out) or self._leaver.link(
+            neighbour, state, self._succession, now_us, out
+        )
+
+    def defers(self, what: Callable[[int, list[Effect]], None]) -> bool:
+        """Whether tables must not change now; then it is done when they may."""
+        return self._succession.defers(what)
+
+    def heard(self) -> None:
+        """A neighbour has said something of another system's that may change tables."""
+        self._leaver.heard()
+
+    @property
+    def is_moving(self) -> bool:
+        """Nothing of a plain tree's needs links to stay."""
+        return False
+
+    def replaced(
+        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """The tables have turned, and that is all."""
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """Its neighbours take its place."""
+        self._leaver.leave(self._succession, now_us, out)
+
+    def _leaves(
+        self, neighbour: BrokerId, message: LeavingMessage, now_us: int, out: list[Effect]
+    ) -> None:
+        if isinstance(message, Prepared | Refuse | Stopped):
+            self._leaver.receive(neighbour, message, self._succession, now_us, out)
+        else:
+            self._succession.receive(neighbour, message, now_us, out)
+
+    def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """Forget what a lost neighbour said; tell a found one what is known.
 
         What one that has come back had said is stale until it has said its tables again.
@@ -162,6 +226,36 @@ class TreeRouting(BaseStrategy):
         else:
             self._exchange.say(out)
 
+    def began_anew(self, neighbour: BrokerId) -> None:
+        """A neighbour's link is up again, and it is not known yet whether it stays one."""
+        self._exchange.began_anew(neighbour)
+
+    def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Wait no more for a broker that was expected, and is no neighbour after all."""
+        self._exchange.dismiss(neighbour, out)
+
+    # --- exchanging links ---------------------------------------------------------------------
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all neighbours have said each other their tables, and none is about to leave."""
+        is_settled = all(map(self._exchange.is_settled, self._neighbours))
+        is_leaving = self._leaver.is_engaged or not self._succession.is_free
+        return self.is_ready and is_settled and not is_leaving
+
+    def turn(
+        self, turn: Turn, before: BrokerId, behind: BrokerId, *, opens: bool, ends: bool
+    ) -> None:
+        """Turn the tables (`turning.py`), silently.
+
+        The link to `behind` is new if it `opens`, and `before` is no neighbour after that if it
+        `ends`.
+        """
+        old, new = before if ends else None, (behind,) if opens else ()
+        turn_tables(self.propagation, turn, before, behind)
+        self.propagation.relink(old, new)
+        self._exchange.replaced(old, new)
+
     # --- what is refused ----------------------------------------------------------------------
 
     def is_neighbour(self, broker: BrokerId) -> bool:
@@ -172,6 +266,14 @@ class TreeRouting(BaseStrategy):
         """ProtocolError unless there is a link to this broker."""
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+
+    def check_sender(self, neighbour: BrokerId, message: Message) -> None:
+        """ProtocolError unless the message may come over this link.
+
+        Over a new one somebody says that it has become the tree's, before it is that here.
+        """
+        if type(message) is not Succeeded:
+            self.check_neighbour(neighbour)
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
         """ProtocolError unless the advertisement, and one known by its id, are the publisher's."""

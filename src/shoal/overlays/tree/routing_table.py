@@ -9,7 +9,7 @@ of the entries that match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from shoal.matching import Outcomes, overlaps
@@ -18,6 +18,7 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
+    Filter,
     Subscription,
     SubscriptionId,
 )
@@ -84,6 +85,10 @@ class SubscriptionEntry:
         """Whether an advertisement from this neighbour asks for the subscription."""
         return any(row.last_hop == hop for row in self.overlapping)
 
+    def is_wanted_beyond(self, hop: BrokerId) -> bool:
+        """Whether an advertisement from anywhere but this neighbour asks for the subscription."""
+        return any(row.last_hop != hop for row in self.overlapping)
+
 
 class Route(NamedTuple):
     """Where a publication goes: the neighbours, and the local clients with their subscriptions.
@@ -127,6 +132,10 @@ class RoutingTable:
             _meet(row, entry)
         return row
 
+    def candidates(self, filter: Filter) -> Collection[AdvertisementEntry]:
+        """The advertisements that may overlap the filter."""
+        return self._rows.of(filter)
+
     def remove_advertisement(self, row: AdvertisementEntry) -> None:
         del self.advertisements[row.advertisement.id]
         self._rows.remove(row, row.advertisement.filter)
@@ -144,6 +153,19 @@ class RoutingTable:
         for row in self._rows.of(subscription.filter):
             _meet(row, entry)
         return entry
+
+    def turn_subscription(self, entry: SubscriptionEntry, last_hop: BrokerId | None) -> None:
+        """The subscription comes from elsewhere now: in a new row, as routes depend on rows."""
+        filter, row = entry.subscription.filter, SubscriptionEntry(entry.subscription, last_hop)
+        row.forwarded_to = entry.forwarded_to
+        self.subscriptions[entry.id] = row
+        self.routes.remove(entry)
+        self.routes.add(row, filter)
+        self._entries.remove(entry, filter)
+        self._entries.add(row, filter)
+        for advertised in entry.overlapping:
+            del advertised.overlapping[entry]
+            advertised.overlapping[row] = row.overlapping[advertised] = None
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.broker.trace_tables import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file
@@ -28,15 +28,6 @@ from shoal.pipeline.spelling import did_you_mean
 # The planners' largest network; more would be a mistyped number.
 MAX_BROKERS = 10_000
 BROKER_COLUMNS = ("broker", "latitude", "longitude", "name")
-
-
-class BrokerPlace(msgspec.Struct, frozen=True):
-    """A broker and, where known, its place in degrees and its name."""
-
-    broker: str
-    latitude: float | None = None
-    longitude: float | None = None
-    name: str | None = None
 
 
 def numbered_brokers(count: int) -> list[BrokerPlace]:

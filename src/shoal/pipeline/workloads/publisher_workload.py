@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql.types import DoubleType, LongType
 
+from shoal.broker.trace_tables import BrokerPlace
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, And, Filter, Operator, Predicate, Value, predicate
 from shoal.pipeline.schemas import PUBLISHERS, SUBSCRIPTIONS, arrow_schema
 from shoal.pipeline.workloads.aiming import Numbers, aim
-from shoal.pipeline.workloads.places import BrokerPlace
 
 NUMERIC_TYPES = (LongType, DoubleType)
 SELECTIVITY = {"low": 0.1, "medium": 0.5, "high": 1.0}

@@ -31,6 +31,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
+from shoal.broker.trace_tables import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
@@ -48,7 +49,6 @@ from shoal.pipeline.tables import (
     write_table,
 )
 from shoal.pipeline.workloads.places import (
-    BrokerPlace,
     airport_brokers,
     listed_brokers,
     numbered_brokers,

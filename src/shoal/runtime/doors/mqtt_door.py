@@ -22,11 +22,12 @@ from shoal.broker.messages import Message, Publish, Subscribe
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 from shoal.mqtt.access import Access, Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.connection import Connection
+from shoal.mqtt.connection.connection import Connection
+from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.content import Json
-from shoal.mqtt.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.publishers import LivePublishers
@@ -119,16 +120,16 @@ class MqttDoor:
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
         self._repeats: Taker = Repeats(heard) if node.machine.keeps_order else UnorderedRepeats()
-        self._sockets: dict[Connection, Socket] = {}
+        self._sockets: dict[ClientConnection, Socket] = {}
         # Those of clients that were sent away, which may still say what they got.
-        self._half_closed: dict[Connection, Socket] = {}
+        self._half_closed: dict[ClientConnection, Socket] = {}
         # Clients from which nothing is read until they are let in, or not.
         self._waiting: dict[Connection, None] = {}
         # Those that hold something which may not be taken yet.
         self._holding: dict[Connection, None] = {}
         self._admissions: set[asyncio.Task[None]] = set()
         # How much was still to be written to clients that are behind, and when that was seen.
-        self._unwritten: dict[Connection, int] = {}
+        self._unwritten: dict[ClientConnection, int] = {}
         self._seen_us = 0
         # Whether the log knows that the queues are full.
         self._is_full = False
@@ -257,7 +258,7 @@ class MqttDoor:
                 if socket is not None:
                     self._close(socket.close)
 
-    def _forget(self, connection: Connection) -> Socket | None:
+    def _forget(self, connection: ClientConnection) -> Socket | None:
         return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
 
     def _close(self, close: Callable[[], None]) -> None:
@@ -311,28 +312,26 @@ class MqttDoor:
 
     def _slow_down(self, client: ClientId, wait: bool) -> None:
         """A client's publisher cannot go on for now, or can again."""
-        for connection in self._sockets:
-            if connection.client_id == client:
-                connection.is_held = wait
+        connection = self.clients.connection(client)
+        if connection is not None:
+            connection.is_held = wait
         self.node.schedule_flush()
 
     def _follows(self, client: ClientId, broker: BrokerId) -> bool:
-        return broker in self._elsewhere and any(
-            connection.client_id == client and connection.terms and connection.terms.follows
-            for connection in self._sockets
-        )
+        connection = self.clients.connection(client)
+        terms = connection.terms if connection is not None else None
+        return broker in self._elsewhere and terms is not None and terms.follows
 
     def _owes(self, client: ClientId) -> bool:
-        return any(
-            connection.client_id == client and connection.owes for connection in self._sockets
-        )
+        connection = self.clients.connection(client)
+        return connection is not None and connection.owes
 
     def _send_on(self, client: ClientId, broker: BrokerId) -> None:
-        for connection in list(self._sockets):
-            if connection.client_id == client:
-                self.node.counts["sent_on"] += 1
-                now_us = self.node.clock.now_us()
-                self.carry_out(connection.redirect(self._elsewhere[broker], now_us))
+        connection = self.clients.connection(client)
+        if connection is not None:
+            self.node.counts["sent_on"] += 1
+            now_us = self.node.clock.now_us()
+            self.carry_out(connection.redirect(self._elsewhere[broker], now_us))
 
     # --- admission ----------------------------------------------------------------------------
 

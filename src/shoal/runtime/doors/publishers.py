@@ -1,7 +1,7 @@
 """The publishers of a door's clients on a live broker: their requests go where they publish.
 
-`shoal.mqtt.publishers` decides; this asks this broker's own machine or, over couriers, a distant
-one, brings back what brokers tell, and slows down clients whose publisher is held up.
+`shoal.mqtt.door.publishers` decides; this asks this broker's own machine or, over couriers, a
+distant one, brings back what brokers tell, and slows down clients whose publisher is held up.
 
 A client that follows is sent after its publisher: it is read no more until its new broker has
 handled all that it had published, and then told to go there.
@@ -21,7 +21,7 @@ from shoal.broker.effects import Deliver, Record, Requested
 from shoal.broker.messages import Message, Publish
 from shoal.broker.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, Publication
-from shoal.mqtt.publishers import AskBroker, DoorEffect, Publishers
+from shoal.mqtt.door.publishers import AskBroker, DoorEffect, Publishers
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.node import Node, Phase
 

@@ -22,7 +22,7 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from shoal.mqtt.connection import Connection
+from shoal.mqtt.connection.connection import Connection
 from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.mqtt_door import WRITE_BUFFER_BYTES, MqttDoor
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.journal_records import read_records
+from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalError, JournalFiles, Sync

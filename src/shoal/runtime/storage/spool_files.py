@@ -23,8 +23,8 @@ import msgspec
 
 from shoal.broker.link_session import LinkSession, State
 from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
-from shoal.broker.stand_in import stand_in
 from shoal.model import BrokerId
+from shoal.overlays.system import StandIn
 from shoal.runtime.node import Node, Phase
 from shoal.runtime.storage.journal_files import HEAD_BYTES, Sync, batch_at, framed, is_torn
 
@@ -186,10 +186,11 @@ class Spools:
     `at_full` is told when no more can be kept, and why, or with an empty text that it can again.
     """
 
-    def __init__(self, node: Node, settings: SpoolSettings) -> None:
+    def __init__(self, node: Node, settings: SpoolSettings, stand_in: StandIn | None) -> None:
         self.at_full: Callable[[str], None] = _nobody_is_told
         self._node = node
         self._settings = settings
+        self._stand_in = stand_in
         self._files: dict[BrokerId, SpoolFiles] = {}
         self._spools: dict[BrokerId, Spool] = {}
         self._refusal = ""
@@ -237,12 +238,14 @@ class Spools:
 
     def stand_in(self) -> None:
         """Speak for neighbours that were waited for long enough, and are away."""
+        if self._stand_in is None:
+            return
         now_us = self._node.clock.now_us()
         for neighbour, (session, since_us) in list(self._expected.items()):
             if now_us - since_us > STAND_IN_US and session.state is State.AWAY:
                 del self._expected[neighbour]
                 _log.warning("away since the start", extra={"neighbour": neighbour})
-                for input in stand_in(neighbour, self._node.id):
+                for input in self._stand_in(neighbour, self._node.id):
                     self._node.bring(input)
 
     def size(self, neighbour: BrokerId) -> int:

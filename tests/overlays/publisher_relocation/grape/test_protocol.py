@@ -310,7 +310,7 @@ def test_figure_3_sessions_start_where_the_counter_is() -> None:
     stage.ask("B1", "P", *map(publish, range(10)))
     stage.settle()
     batches = [message for _, _, message in stage.sent(PublicationBatch)]
-    (session,) = {row.trace_session for batch in batches for row in batch.publications}  # type: ignore[attr-defined]
+    (session,) = {row.mark for batch in batches for row in batch.publications}  # type: ignore[attr-defined]
     assert session == MessageId("B1", "P", 212)
     (answer,) = [row for row in stage.sent(TraceInformationAnswer) if row[0] == "B3"]
     assert [row.bits for row in answer[2].traces] == [0b10010011]  # type: ignore[attr-defined]

@@ -112,7 +112,7 @@ def test_a_window_bounds_what_is_traced_and_its_first_is_always() -> None:
     def traced(first: int) -> list[bool]:
         stage.ask("B1", "P", *(publish(number) for number in range(first, first + 200)))
         sent = [message for _, _, message in stage.sent(PublicationBatch)]
-        return [message.publications[0].trace_session is not None for message in sent][first:]
+        return [message.publications[0].mark is not None for message in sent][first:]
 
     one = traced(0)
     stage.now_us = 20_000
@@ -251,7 +251,7 @@ def test_the_same_randomness_traces_the_same_publications() -> None:
             RoutedPublication(publication(number), MessageId("B1", "P", number))
             for number in range(100)
         )
-        return [routed.trace_session is not None for routed in pop.mark("P", rows, 0)]
+        return [routed.mark is not None for routed in pop.mark("P", rows, 0)]
 
     assert marks() == marks()
     assert 20 < sum(marks()) < 50

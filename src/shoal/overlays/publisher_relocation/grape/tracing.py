@@ -1,8 +1,9 @@
 """Tracing publications: what each broker notes of a trace session (relocation paper, 4.1).
 
-A broker that handles a traced publication notes whether it delivered it (one bit), to how many
-local subscribers, and to which neighbours it went.  When the first broker asks, the request
-follows the same neighbours down, and the answers come back up joined, one message per link.
+A traced publication is marked with the message ID of the first of its session; a broker that
+handles it notes whether it delivered it (one bit), to how many local subscribers, and to which
+neighbours it went.  When the first broker asks, the request follows the same neighbours down, and
+the answers come back up joined, one message per link.
 
 Only the newest session of a publisher is kept, so what tracing holds is bounded by the number
 of publishers, whatever becomes of a session's first broker.
@@ -89,7 +90,7 @@ class Tracing:
         for effect in effects:
             if type(effect) is Deliver:
                 routed = effect.routed
-                session = routed.trace_session
+                session = routed.mark
                 if session is not None:
                     trace = self._trace(session)
                     offset = routed.message_id.number - session.number
@@ -98,7 +99,7 @@ class Tracing:
                     trace.deliveries += 1
             elif type(effect) is Send and type(effect.message) is PublicationBatch:
                 for routed in effect.message.publications:
-                    session = routed.trace_session
+                    session = routed.mark
                     if session is not None:
                         self._trace(session).downstream.add(effect.neighbour)
 
@@ -117,7 +118,8 @@ class Tracing:
 
         With an `upstream` the joined answer is sent there, and None returned.
         """
-        waiting = self._trace(session).downstream - {upstream}
+        # Who is no neighbour any more cannot answer.
+        waiting = self._trace(session).downstream & self._output_us.keys() - {upstream}
         retrieval = _Retrieval(session, upstream, waiting)
         self._retrievals[session.publisher] = retrieval
         out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))

@@ -1,9 +1,10 @@
 """What one broker does about traced publications: counts, waits for results, passes them up.
 
-A traced publication's effects say to how many local subscribers it went and to which neighbours;
-each of those answers with a result, and when all have, their sum goes to the neighbour it came
-from and into the publisher's profile.  A result that does not come in time, because a broker or
-a link died, ends the trace here; whoever waits for it above gives it up as well.
+A traced publication is marked with its own message ID.  Its effects say to how many local
+subscribers it went and to which neighbours; each of those answers with a result, and when all
+have, their sum goes to the neighbour it came from and into the publisher's profile.  A result that
+does not come in time, because a broker or a link died, ends the trace here; whoever waits for it
+above gives it up as well.
 
 Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 """
@@ -80,7 +81,7 @@ class Tracing:
         """Publications came from upstream; the effects say what became of them."""
         started: dict[MessageId, _Trace] = {}
         for routed in publications:
-            if routed.trace_session is not None:
+            if routed.mark is not None:
                 deadline_us = now_us + self._parameters.answer_timeout_us
                 started[routed.message_id] = _Trace(upstream, deadline_us)
         for effect in effects:

@@ -1,0 +1,304 @@
+"""Bytes to MQTT packets, in whatever pieces they come, for both versions by one code.
+
+A decoder without a version waits for a CONNECT and learns it there.  The first thing the standard
+does not allow ends the decoding: `feed` returns the packets before it, and `failure` says what it
+was.  PUBLISH, which is nearly all traffic, is read straight from the bytes, and the topics seen
+last are known by their bytes, so that they are not checked again and again.
+
+>>> decoder = Decoder()
+>>> hello = bytes.fromhex("100e 0004 4d515454 05 02 003c 00 0001 61")
+>>> decoder.feed(hello[:5])
+[]
+>>> connect, publication = decoder.feed(hello[5:] + bytes.fromhex("3006 0003 612f62 00"))
+>>> connect.client_id, publication.topic, decoder.version, decoder.failure
+('a', 'a/b', 5, None)
+
+Source: MQTT Version 5.0, sections 1.5, 2.1 and 3.3.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from shoal.matching import TopicError, check_topic
+from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
+from shoal.mqtt.codec.fields import (
+    MAX_VARIABLE,
+    REMEMBERED_TOPIC_BYTES,
+    REMEMBERED_TOPICS,
+    Reader,
+    read_name,
+)
+from shoal.mqtt.codec.packet_readers import (
+    READERS,
+    REQUEST_READERS,
+    UnsupportedVersionError,
+    is_3_1,
+    read_connect,
+    read_connect_version,
+)
+from shoal.mqtt.codec.packet_types import MQTT_5, RESERVED_FLAGS, PacketType
+from shoal.mqtt.codec.packets import Packet, Puback, Publish
+from shoal.mqtt.codec.properties import NO_PROPERTIES, read_publish_properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+
+# The largest that the remaining length can say, with its four bytes and the first.
+MAX_PACKET_BYTES = MAX_VARIABLE + 5
+
+# Of larger publications the bytes that they came in are not kept beside what they say.
+MAX_WRITTEN_BYTES = 4_096
+
+_PUBLISH = int(PacketType.PUBLISH) << 4
+_PUBACK = int(PacketType.PUBACK) << 4
+# What a client may send; AUTH only where extended authentication is offered, which is nowhere.
+_FROM_CLIENTS = frozenset(
+    (
+        PacketType.CONNECT, PacketType.PUBLISH, PacketType.PUBACK, PacketType.PUBREC,
+        PacketType.PUBREL, PacketType.PUBCOMP, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE,
+        PacketType.PINGREQ, PacketType.DISCONNECT,
+    )
+)  # fmt: skip
+
+
+class Decoder:
+    """One direction of one connection.
+
+    `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
+    A packet that is larger than `maximum_packet_size` fails as soon as its length is known, one
+    that only a server sends, to a server, as soon as it begins.  Of a request no more than
+    `maximum_topic_filters` are read.
+    """
+
+    __slots__ = (
+        "_is_server",
+        "_maximum_topic_filters",
+        "_needed",
+        "_pieces",
+        "_size",
+        "failure",
+        "maximum_packet_size",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int | None = None,
+        maximum_packet_size: int = MAX_PACKET_BYTES,
+        maximum_topic_filters: int = MAX_PACKET_BYTES,
+    ) -> None:
+        self.version = version
+        self._is_server = version is None
+        self.maximum_packet_size = maximum_packet_size
+        self._maximum_topic_filters = maximum_topic_filters
+        self.failure: MqttError | None = None
+        # The beginning of a packet whose end has not come yet, and how long it will be.
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._needed = 0
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """The packets that are complete now."""
+        packets: list[Packet] = []
+        if self.failure is not None:
+            return packets
+        if self._pieces:
+            self._pieces.append(data)
+            self._size += len(data)
+            if self._size < self._needed:
+                return packets
+            data = b"".join(self._pieces)
+            self._pieces = []
+        try:
+            self._read_all(data, packets)
+        except MqttError as error:
+            self.failure = error
+        return packets
+
+    def _read_all(self, data: bytes, packets: list[Packet]) -> None:
+        position, end, version = 0, len(data), self.version
+        maximum = self.maximum_packet_size
+        while position + 2 <= end:
+            first = data[position]
+            length = data[position + 1]
+            body = position + 2
+            if length > 127:
+                if body < end and 0 < data[body] < 128:  # two bytes, as most that are not one
+                    length = length & 127 | data[body] << 7
+                    body += 1
+                else:
+                    self._check_kind(first)
+                    length, body = _long_length(data, position + 1, end, version)
+                    if not body:
+                        break
+            stop = body + length
+            if stop - position > maximum:
+                self._check_kind(first)
+                raise MqttError(
+                    ReasonCode.PACKET_TOO_LARGE,
+                    f"a packet of {stop - position} bytes; at most {maximum} are accepted",
+                )
+            if stop > end:
+                self._keep(data[position:], stop - position)
+                return
+            if first & 0xF0 == _PUBLISH and version is not None:
+                packets.append(_read_publish(first & 15, data, body, stop, version))
+            elif (
+                first == _PUBACK
+                and length == 2
+                and version is not None
+                and data[body:stop] != b"\0\0"
+            ):
+                packets.append(Puback(data[body] << 8 | data[body + 1]))
+            else:
+                packets.append(self._read(first, data, position, body, stop))
+                version = self.version
+            position = stop
+        if position < end:
+            self._keep(data[position:], 0)
+
+    def _check_kind(self, first: int) -> PacketType:
+        """The type of a packet by its first byte, if such a packet may come."""
+        kind = first >> 4
+        if kind == 0:
+            raise protocol_error("packet type 0 is forbidden")
+        packet_type = PacketType(kind)
+        if not self._is_server:
+            return packet_type
+        if self.version is None and packet_type is not PacketType.CONNECT:
+            raise protocol_error(f"{packet_type.name} before CONNECT [MQTT-3.1.0-1]")
+        if packet_type is PacketType.AUTH:
+            raise protocol_error("AUTH, but CONNECT named no authentication method [MQTT-4.12.0-6]")
+        if packet_type not in _FROM_CLIENTS:
+            raise protocol_error(f"only a server sends {packet_type.name}")
+        return packet_type
+
+    def _keep(self, rest: bytes, needed: int) -> None:
+        self._check_kind(rest[0])
+        self._pieces = [rest]
+        self._size = len(rest)
+        self._needed = needed
+
+    def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
+        """Any packet but those of the fast path, which PUBLISH is when the version is known."""
+        packet_type = self._check_kind(first)
+        # 3.1 gives these flags of a CONNECT no meaning, and clients of its time set them.
+        is_old = packet_type is PacketType.CONNECT and is_3_1(data, body)
+        if first & 15 != RESERVED_FLAGS[packet_type] and not is_old:
+            raise malformed(f"{packet_type.name}: the reserved flags are wrong [MQTT-2.1.3-1]")
+        reader = Reader(data, packet_type.name, body, stop)
+        if packet_type is PacketType.CONNECT:
+            if self.version is not None:
+                raise protocol_error("a second CONNECT [MQTT-3.1.0-2]")
+            try:
+                self.version = read_connect_version(reader)
+            except UnsupportedVersionError as error:
+                self.version = error.version
+                raise
+            if self.version == MQTT_5 and body - start > 2:
+                _check_shortest(data[body - 1])
+            packet: Packet = read_connect(reader, self.version, is_lenient=is_old)
+        else:
+            assert self.version is not None
+            read_request = REQUEST_READERS.get(packet_type)
+            if read_request is not None:
+                packet = read_request(reader, self.version, self._maximum_topic_filters)
+            else:
+                packet = READERS[packet_type](reader, self.version)
+        return packet
+
+
+def decode_publish(data: bytes, position: int, version: int) -> Publish:
+    """The one PUBLISH that stands at the end of these bytes; MqttError for anything else."""
+    end = len(data)
+    if position + 2 > end or data[position] & 0xF0 != _PUBLISH:
+        raise malformed("no PUBLISH")
+    length, body = data[position + 1], position + 2
+    if length > 127:
+        if body < end and 0 < data[body] < 128:
+            length = length & 127 | data[body] << 7
+            body += 1
+        else:
+            length, body = _long_length(data, position + 1, end, version)
+    if not body or body + length != end:
+        raise malformed("more or less than one PUBLISH")
+    return _read_publish(data[position] & 15, data, body, end, version)
+
+
+def _long_length(data: bytes, position: int, end: int, version: int | None) -> tuple[int, int]:
+    """A remaining length of more than one byte, and where the body begins; 0 if not yet known."""
+    value = 0
+    for shift in (0, 7, 14, 21):
+        if position >= end:
+            return 0, 0
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if version == MQTT_5:
+                _check_shortest(byte)
+            return value, position
+    raise malformed("the remaining length is longer than four bytes")
+
+
+def _check_shortest(last: int) -> None:
+    """5.0 demands the shortest form; 3.1.1 does not, and small devices reserve all four bytes."""
+    if not last:
+        raise malformed("the remaining length is written longer than needed [MQTT-1.5.5-1]")
+
+
+def _read_publish(flags: int, data: bytes, position: int, stop: int, version: int) -> Publish:
+    start = position + 2
+    if start > stop:
+        raise malformed("PUBLISH ends within its topic")
+    position = start + (data[position] << 8 | data[position + 1])
+    if position > stop:
+        raise malformed("PUBLISH ends within its topic")
+    read_topic = _known_topic if position - start <= REMEMBERED_TOPIC_BYTES else _read_topic
+    topic = read_topic(data[start - 2 : position])
+    qos = flags >> 1 & 3
+    packet_id = 0
+    if qos:
+        if qos == 3:
+            raise malformed("PUBLISH: the QoS is 3 [MQTT-3.3.1-4]")
+        if position + 2 > stop:
+            raise malformed("PUBLISH ends within its packet identifier")
+        packet_id = data[position] << 8 | data[position + 1]
+        if not packet_id:
+            raise protocol_error("PUBLISH: the packet identifier is 0 [MQTT-2.2.1-3]")
+        position += 2
+    elif flags & 8:
+        raise malformed("PUBLISH: DUP is set at QoS 0 [MQTT-3.3.1-2]")
+    properties, written = NO_PROPERTIES, None
+    if version == MQTT_5:
+        if position < stop and not data[position]:
+            position += 1
+        else:
+            if stop - position <= MAX_WRITTEN_BYTES:
+                written = data[position:stop]
+            properties, position = read_publish_properties(data, position, stop)
+    if not topic and properties.topic_alias is None:
+        raise protocol_error("PUBLISH with neither topic nor topic alias")
+    return Publish(
+        topic,
+        data[position:stop],
+        qos,
+        flags & 1 == 1,
+        flags & 8 == 8,
+        packet_id,
+        properties,
+        written,
+    )
+
+
+def _read_topic(data: bytes) -> str:
+    """The topic, from its length on; the empty one too, which a topic alias may stand for."""
+    topic, _ = read_name(data, 0, len(data), "topic")
+    if topic:
+        try:
+            check_topic(topic)
+        except TopicError as error:
+            raise malformed(f"PUBLISH: {error}") from None
+    return topic
+
+
+_known_topic = lru_cache(REMEMBERED_TOPICS)(_read_topic)

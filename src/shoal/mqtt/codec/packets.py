@@ -1,0 +1,164 @@
+"""MQTT packets as values, the same for both versions; what 3.1.1 lacks keeps its default.
+
+A packet identifier of 0 means that there is none.
+
+>>> Publish("flights/UA", b"late").qos, Suback(7, (ReasonCode.GRANTED_QOS_1,)).properties
+(0, Properties())
+
+Source: MQTT Version 5.0, section 3.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+
+
+class Packet(msgspec.Struct, frozen=True, gc=False):
+    """Base of all packets."""
+
+
+class Will(msgspec.Struct, frozen=True, gc=False):
+    """What to publish when a client goes away without saying so."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = NO_PROPERTIES
+
+
+class Connect(Packet, frozen=True, gc=False):
+    client_id: str = ""
+    clean_start: bool = True
+    keep_alive_s: int = 0
+    version: int = MQTT_5
+    username: str | None = None
+    password: bytes | None = None
+    will: Will | None = None
+    properties: Properties = NO_PROPERTIES
+
+
+class Connack(Packet, frozen=True, gc=False):
+    reason_code: ReasonCode = ReasonCode.SUCCESS
+    session_present: bool = False
+    properties: Properties = NO_PROPERTIES
+
+
+class Publish(Packet, frozen=True, gc=False):
+    """`written` are properties and payload as MQTT 5 writes them, where they came in these bytes.
+
+    What goes on as it came need not be written anew; a packet's value does not depend on it.
+    """
+
+    topic: str
+    payload: bytes = b""
+    qos: int = 0
+    retain: bool = False
+    duplicate: bool = False
+    packet_id: int = 0
+    properties: Properties = NO_PROPERTIES
+    written: bytes | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Publish and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    @property
+    def _value(self) -> tuple[object, ...]:
+        return (
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.duplicate,
+            self.packet_id,
+            self.properties,
+        )
+
+
+class Acknowledgement(Packet, frozen=True, gc=False):
+    """Base of the four packets that acknowledge a PUBLISH, or each other."""
+
+    packet_id: int
+    reason_code: ReasonCode = ReasonCode.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+class Puback(Acknowledgement, frozen=True, gc=False):
+    """QoS 1: received."""
+
+
+class Pubrec(Acknowledgement, frozen=True, gc=False):
+    """QoS 2: received."""
+
+
+class Pubrel(Acknowledgement, frozen=True, gc=False):
+    """QoS 2: I know that you received it."""
+
+
+class Pubcomp(Acknowledgement, frozen=True, gc=False):
+    """QoS 2: done."""
+
+
+class SubscriptionRequest(msgspec.Struct, frozen=True, gc=False):
+    """One topic filter of a SUBSCRIBE with its options (section 3.8.3.1)."""
+
+    topic_filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+
+
+class Subscribe(Packet, frozen=True, gc=False):
+    """`beyond`: how many more topic filters there were than are read, to be refused."""
+
+    packet_id: int
+    requests: tuple[SubscriptionRequest, ...]
+    properties: Properties = NO_PROPERTIES
+    beyond: int = 0
+
+
+class Suback(Packet, frozen=True, gc=False):
+    packet_id: int
+    reason_codes: tuple[ReasonCode, ...]
+    properties: Properties = NO_PROPERTIES
+
+
+class Unsubscribe(Packet, frozen=True, gc=False):
+    """`beyond`: as in SUBSCRIBE."""
+
+    packet_id: int
+    topic_filters: tuple[str, ...]
+    properties: Properties = NO_PROPERTIES
+    beyond: int = 0
+
+
+class Unsuback(Packet, frozen=True, gc=False):
+    packet_id: int
+    reason_codes: tuple[ReasonCode, ...] = ()
+    properties: Properties = NO_PROPERTIES
+
+
+class Pingreq(Packet, frozen=True, gc=False):
+    """Are you there?"""
+
+
+class Pingresp(Packet, frozen=True, gc=False):
+    """Yes."""
+
+
+class Disconnect(Packet, frozen=True, gc=False):
+    reason_code: ReasonCode = ReasonCode.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+class Auth(Packet, frozen=True, gc=False):
+    reason_code: ReasonCode = ReasonCode.SUCCESS
+    properties: Properties = NO_PROPERTIES

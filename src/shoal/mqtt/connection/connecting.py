@@ -1,0 +1,154 @@
+"""What client and broker agree on when a CONNECT is accepted, and the CONNACK that says so.
+
+>>> from shoal.mqtt.limits import DEFAULT_LIMITS
+>>> connect = Connect(client_id="c", keep_alive_s=30, properties=Properties(receive_maximum=5))
+>>> terms = agree(connect, DEFAULT_LIMITS)
+>>> terms.window, terms.keep_alive_us, terms.session_expiry_s
+(5, 45000000, 0)
+>>> connack_properties(connect, "c", terms, DEFAULT_LIMITS).receive_maximum
+1024
+
+Source: MQTT Version 5.0, sections 3.1 and 3.2; for 3.1.1, what it says in its own words there.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.matching import TopicError, check_topic
+from shoal.model import Filter
+from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
+from shoal.mqtt.codec.errors import MqttError, malformed
+from shoal.mqtt.codec.fields import CONTROL_CHARACTERS
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Connect, Will
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.content import ContentFilterError, FilterQuotaError, read_advertisements
+from shoal.mqtt.door.network import RESERVED_CLIENT_IDS
+from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
+from shoal.mqtt.sessions.delivery import MAX_PACKET_ID
+
+# The user property of a CONNECT that says that the client goes where it is sent (0x9C).
+FOLLOW = "$follow"
+# Limits that a CONNACK has no property for.
+_SAID = ("maximum_topic_filters", "maximum_filter_bytes", "maximum_filter_tests")
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds on one connection."""
+
+    # Publications above QoS 0 that may be on their way to the client at once.
+    window: int
+    # The largest packet the client takes, and how many topics it lets us shorten.
+    maximum_packet_size: int
+    topic_aliases: int
+    # How long it may be silent, 0 for ever; one and a half times its keep alive [MQTT-3.1.2-22].
+    keep_alive_us: int
+    keep_alive_s: int
+    session_expiry_s: int
+    # Whether it wants reasons in words with packets other than CONNACK and DISCONNECT.
+    with_reasons: bool
+    # Whether it may be sent to another broker.
+    follows: bool = False
+
+
+def agree(connect: Connect, limits: Limits) -> Terms:
+    """The terms of a connection."""
+    properties = connect.properties
+    keep_alive_s = connect.keep_alive_s
+    if connect.version == MQTT_5:
+        expiry_s = properties.session_expiry_interval_s or 0
+        longest_s = limits.server_keep_alive_s
+        if longest_s and (keep_alive_s == 0 or keep_alive_s > longest_s):
+            keep_alive_s = longest_s
+    else:
+        # A 3.1.1 session without clean start is kept until it is thrown away.
+        expiry_s = 0 if connect.clean_start else NEVER_S
+    return Terms(
+        window=min(properties.receive_maximum or MAX_PACKET_ID, limits.maximum_inflight),
+        maximum_packet_size=properties.maximum_packet_size or MAX_PACKET_BYTES,
+        topic_aliases=min(properties.topic_alias_maximum or 0, limits.outgoing_topic_aliases),
+        keep_alive_us=keep_alive_s * MICROSECONDS * 3 // 2,
+        keep_alive_s=keep_alive_s,
+        session_expiry_s=min(expiry_s, limits.maximum_session_expiry_s),
+        with_reasons=properties.request_problem_information != 0,
+        follows=any(name == FOLLOW for name, _ in properties.user_properties),
+    )
+
+
+def connack_properties(
+    connect: Connect, client_id: str, terms: Terms, limits: Limits
+) -> Properties:
+    """What a successful CONNACK tells a client of MQTT 5; what is as it asked is not said."""
+    asked_s = connect.properties.session_expiry_interval_s or 0
+    return Properties(
+        session_expiry_interval_s=None
+        if terms.session_expiry_s == asked_s
+        else terms.session_expiry_s,
+        receive_maximum=limits.receive_maximum,
+        maximum_packet_size=limits.maximum_packet_size,
+        topic_alias_maximum=limits.topic_alias_maximum or None,
+        assigned_client_identifier=None if connect.client_id else client_id,
+        server_keep_alive_s=None
+        if terms.keep_alive_s == connect.keep_alive_s
+        else terms.keep_alive_s,
+        response_information=_response_information(connect, client_id),
+        user_properties=tuple((f"${name}", str(getattr(limits, name))) for name in _SAID),
+    )
+
+
+def _response_information(connect: Connect, client_id: str) -> str | None:
+    """A place for answers that is this client's alone, as long as all keep to it (4.10.1)."""
+    if connect.properties.request_response_information != 1:
+        return None
+    topic = f"responses/{client_id}/"
+    try:
+        # Below it there must be room for at least one level more.
+        check_topic(topic + "x")
+    except TopicError:
+        return None
+    return topic
+
+
+def check_connect(connect: Connect) -> None:
+    """MqttError with a code of CONNACK for what is readable, but cannot be granted."""
+    if connect.properties.authentication_method is not None:
+        raise MqttError(
+            ReasonCode.BAD_AUTHENTICATION_METHOD,
+            "no extended authentication here; connect with user name and password [MQTT-4.12.0-1]",
+        )
+    client_id = connect.client_id
+    if not client_id and not connect.clean_start and connect.version != MQTT_5:
+        raise MqttError(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+            "a session that is kept needs a client identifier [MQTT-3.1.3-8 of 3.1.1]",
+        )
+    if CONTROL_CHARACTERS.search(client_id):
+        raise MqttError(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client identifier has control characters"
+        )
+    if client_id.startswith(RESERVED_CLIENT_IDS):
+        raise MqttError(
+            ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+            f"client identifiers that begin with {RESERVED_CLIENT_IDS} are the broker's own",
+        )
+    if connect.will is not None:
+        _check_will(connect.will)
+
+
+def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
+    """What a client that may connect advertises; MqttError if that cannot be granted."""
+    try:
+        return read_advertisements(connect.properties.user_properties, limits)
+    except FilterQuotaError as error:
+        raise MqttError(ReasonCode.QUOTA_EXCEEDED, str(error)) from None
+    except ContentFilterError as error:
+        raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
+
+
+def _check_will(will: Will) -> None:
+    try:
+        check_topic(will.topic)
+    except TopicError as error:
+        raise malformed(f"will: {error}") from None

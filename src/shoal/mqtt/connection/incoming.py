@@ -1,0 +1,253 @@
+"""What one client publishes: topic aliases, permission, flow control and acknowledgements.
+
+| PUBLISH | QoS 1 | QoS 2, new | QoS 2, not released yet |
+| --- | --- | --- | --- |
+| allowed | published, PUBACK | published, remembered, PUBREC | PUBREC |
+| not allowed, MQTT 5 | PUBACK, 0x87 | PUBREC, 0x87 | |
+| not allowed, 3.1.1 | PUBACK | remembered, PUBREC | PUBREC |
+| cannot be kept, MQTT 5 | PUBACK, 0x97 | PUBREC, 0x97 | PUBREC |
+| cannot be kept, 3.1.1 | closed | closed | PUBREC |
+
+PUBREL forgets what is remembered, and is answered by PUBCOMP.
+
+In a network PUBACK and PUBREC are owed until the publication is settled: until it is in the
+sessions of all its subscribers, wherever they are, or on a disk for those behind a broker that is
+away.  They go out in the order of the publications [MQTT-4.6.0-2, MQTT-4.6.0-3], so those behind
+one that is not settled wait with it.  What a client publishes while it is owed its receive maximum
+waits; its pings are answered all the same, and beyond a bound it is read no more.
+
+Source: MQTT Version 5.0, sections 3.3 to 3.7, 4.3 and 4.9.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from shoal.mqtt.access import ALL_PERMISSIONS, Permissions
+from shoal.mqtt.codec.encoder import encode_acknowledgement
+from shoal.mqtt.codec.errors import MqttError, protocol_error
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.connection.house import House
+from shoal.mqtt.connection.outlet import Outlet
+from shoal.mqtt.door.owed import Owed
+from shoal.mqtt.messages import message_of_publish
+from shoal.mqtt.sessions.session import Session
+
+# Topics below here are the broker's own.
+BROKER_TOPICS = "$SYS/"
+
+_PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+# Topics of a connection whose permission is remembered; then all are forgotten.
+_REMEMBERED_PERMISSIONS = 1_024
+
+
+class Incoming:
+    """The publications of one connection."""
+
+    __slots__ = (
+        "_aliases",
+        "_house",
+        "_limits",
+        "_may_publish",
+        "_outlet",
+        "_owed",
+        "_permissions",
+        "_receiving",
+        "_session",
+    )
+
+    def __init__(
+        self, house: House, session: Session, permissions: Permissions, outlet: Outlet
+    ) -> None:
+        self._house = house
+        # As the client was told, whatever they are later.
+        self._limits = house.limits
+        self._session = session
+        self._permissions = permissions
+        self._outlet = outlet
+        # QoS 2 publications of this connection that are not released yet; of MQTT 5 only.
+        self._receiving: set[int] = set()
+        self._aliases: dict[int, str] = {}
+        self._may_publish: dict[str, bool] = {}
+        # Oldest first; the oldest is not settled.
+        self._owed: deque[Owed] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is owed to the client that no more should be taken from it."""
+        return len(self._owed) >= self._limits.receive_maximum
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client waits for the answer to a publication."""
+        return bool(self._owed)
+
+    def on_publish(self, packet: Publish, now_us: int) -> None:
+        session = self._session
+        topic, qos, packet_id = packet.topic, packet.qos, packet.packet_id
+        if packet.properties is not NO_PROPERTIES:
+            topic = self._topic(packet)
+        if qos == 2:
+            if packet_id in session.received:
+                self._answer_again(packet_id, topic)
+                return
+            # 3.1.1 knows no receive maximum: its bound are the packet identifiers, 65,535 of them
+            # and 4 MB.  To stop reading would never end: PUBREL comes behind the publications.
+            if (
+                self._outlet.version == MQTT_5
+                and len(self._receiving) >= self._limits.receive_maximum
+            ):
+                raise MqttError(
+                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+                    f"{len(self._receiving)} publications of QoS 2 are not released yet",
+                )
+        if qos:
+            refusal = self._house.reason_to_refuse(now_us)
+            if refusal:
+                self._refuse(qos, packet_id, refusal)
+                return
+        code = ReasonCode.SUCCESS
+        number: int | None = None
+        if self._is_allowed(topic):
+            message = message_of_publish(packet, topic, session.client_id, now_us)
+            if not qos:
+                self._house.publish_soon(message, now_us)
+            elif not self._house.publish(message, now_us) and qos == 1:
+                code = ReasonCode.NO_MATCHING_SUBSCRIBERS
+            if message.key is not None:
+                number = message.key[1]
+        else:
+            self._house.statistics.publications_refused += 1
+            code = ReasonCode.NOT_AUTHORIZED
+        if qos == 2:
+            self._remember(packet_id, code)
+        if qos and number is None and not self._owed:
+            if qos == 2:
+                self._has_received(packet_id)
+            self._acknowledge(qos, packet_id, code, topic)
+        elif qos:
+            owed = Owed(self, qos, packet_id, code, topic)
+            self._owe(owed, number)
+            if qos == 2 and session.journal is not None and number is not None:
+                assert message.key is not None
+                if self._house.may_publish_again(message.key):
+                    owed.message = message
+                    session.journal.unsettled(session, packet_id, message)
+
+    def _refuse(self, qos: int, packet_id: int, refusal: str) -> None:
+        """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
+        self._house.statistics.publications_refused += 1
+        if self._outlet.version != MQTT_5:
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, refusal)
+        kind = Puback if qos == 1 else Pubrec
+        properties = Properties(reason_string=refusal)
+        self._outlet.send_answer(kind(packet_id, ReasonCode.QUOTA_EXCEEDED, properties))
+
+    def _topic(self, packet: Publish) -> str:
+        """The topic of a publication with properties, which may be an alias."""
+        properties = packet.properties
+        if properties.subscription_identifiers:
+            raise protocol_error("PUBLISH with a subscription identifier [MQTT-3.3.4-6]")
+        alias = properties.topic_alias
+        if alias is None:
+            return packet.topic
+        maximum = self._limits.topic_alias_maximum
+        if alias > maximum:
+            raise MqttError(
+                ReasonCode.TOPIC_ALIAS_INVALID,
+                f"topic alias {alias} is above {maximum} [MQTT-3.3.2-9]",
+            )
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+            return packet.topic
+        topic = self._aliases.get(alias)
+        if topic is None:
+            raise protocol_error(f"topic alias {alias} stands for no topic yet")
+        return topic
+
+    def _is_allowed(self, topic: str) -> bool:
+        if topic[:1] == "$" and topic.startswith(BROKER_TOPICS):
+            return False
+        if self._permissions is ALL_PERMISSIONS:
+            return True
+        known = self._may_publish.get(topic)
+        if known is None:
+            if len(self._may_publish) >= _REMEMBERED_PERMISSIONS:
+                self._may_publish.clear()
+            known = self._may_publish[topic] = self._permissions.may_publish(topic)
+        return known
+
+    def _remember(self, packet_id: int, code: ReasonCode) -> None:
+        """QoS 2: from now on this is no new publication."""
+        if code < FIRST_ERROR or self._outlet.version != MQTT_5:
+            self._session.received.add(packet_id)
+            if self._outlet.version == MQTT_5:
+                self._receiving.add(packet_id)
+
+    def _acknowledge(self, qos: int, packet_id: int, code: ReasonCode, topic: str) -> None:
+        """PUBACK or PUBREC.  To 3.1.1 a refusal looks like success [MQTT-3.3.5-2 of 3.1.1]."""
+        if code is ReasonCode.SUCCESS or self._outlet.version != MQTT_5:
+            self._outlet.send(encode_acknowledgement(_PUBACK if qos == 1 else _PUBREC, packet_id))
+            return
+        properties = NO_PROPERTIES
+        if code >= FIRST_ERROR:
+            properties = Properties(reason_string=f"no permission to publish to {topic!r}")
+        kind = Puback if qos == 1 else Pubrec
+        self._outlet.send_answer(kind(packet_id, code, properties))
+
+    # --- what is owed -------------------------------------------------------------------------
+
+    def _owe(self, owed: Owed, number: int | None) -> None:
+        """Answer once publication `number` of the door is settled, and all before it."""
+        self._owed.append(owed)
+        if number is None:
+            owed.is_settled = True
+            if owed.qos == 2:
+                self._has_received(owed.packet_id)
+            return
+        assert self._house.door is not None
+        self._house.door.owe(number, owed)
+        if owed.qos == 2:
+            self._session.unsettled[owed.packet_id] = owed
+
+    def _answer_again(self, packet_id: int, topic: str) -> None:
+        """A publication of QoS 2 that came before: the answer to it may still be owed."""
+        owed = self._session.unsettled.get(packet_id)
+        if owed is None and not self._owed:
+            self._outlet.send(encode_acknowledgement(_PUBREC, packet_id))
+        elif owed is None:
+            self._owe(Owed(self, 2, packet_id, ReasonCode.SUCCESS, topic), None)
+        elif owed.incoming is not self:  # it came over the connection before this
+            owed.incoming = self
+            self._owed.append(owed)
+
+    def settled(self, owed: Owed) -> None:
+        """One of those that are owed is settled: answer it, unless an earlier one is not."""
+        owed.is_settled = True
+        if owed.qos == 2:
+            self._session.unsettled.pop(owed.packet_id, None)
+            self._has_received(owed.packet_id)
+        queue = self._owed
+        if self._outlet.connection.is_closed:
+            queue.clear()
+        while queue and queue[0].is_settled:
+            first = queue.popleft()
+            self._acknowledge(first.qos, first.packet_id, first.code, first.topic)
+
+    def note(self, owed: Owed) -> None:
+        self._session.note_unsettled(owed)
+
+    def _has_received(self, packet_id: int) -> None:
+        if packet_id in self._session.received:
+            self._session.has_received(packet_id)
+
+    def on_pubrel(self, packet: Pubrel) -> None:
+        packet_id = packet.packet_id
+        self._receiving.discard(packet_id)
+        if self._session.release(packet_id):
+            self._outlet.send(encode_acknowledgement(_PUBCOMP, packet_id))
+        else:
+            self._outlet.send_answer(Pubcomp(packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))

@@ -1,0 +1,251 @@
+"""What goes out to one client: packets as bytes, gathered until the driver takes them.
+
+It keeps to what the client said it can take: packets no larger than its maximum, topics shortened
+only where it allows it, reasons in words only if it wants them.  A publication's bytes are shared
+by all who get it alike, unless a topic alias makes them this client's own.
+
+Source: MQTT Version 5.0, sections 3.1.2.11 and 3.3.2.3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
+from shoal.mqtt.codec.encoder import (
+    encode,
+    encode_acknowledgement,
+    encode_publish_halves,
+    with_duplicate_flag,
+)
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import (
+    Acknowledgement,
+    Connack,
+    Disconnect,
+    Pubrel,
+    Suback,
+    Unsuback,
+)
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connecting import Terms
+from shoal.mqtt.messages import Halves, Message
+from shoal.mqtt.sessions.outgoing import ClientConnection, Outgoing
+
+# What is gathered for one client before the driver must have taken it: the rest waits, so that a
+# subscription to a million retained messages is not written in one piece.
+MAX_GATHERED_BYTES = 1_048_576
+
+_PUBREL = 0x62
+# The part of a reason that is sent; strings end at 65,535 bytes, and patience before that.
+MAX_REASON_CHARACTERS = 1_024
+# Packets that explain themselves, and whose explanation can be left out.
+Answer = Connack | Acknowledgement | Suback | Unsuback | Disconnect
+
+
+class Outlet:
+    """The way out of one connection.
+
+    `at_touch` hears that there is something to take, once.  `writable` is False while the
+    driver has more to write than it likes (`is_paused`), or has yet to take what is gathered: what
+    can wait then waits in the session.
+    """
+
+    __slots__ = (
+        "_alias_maximum",
+        "_aliases",
+        "_at_touch",
+        "_gathered_bytes",
+        "_is_touched",
+        "_maximum_packet_size",
+        "_wants_more",
+        "_with_reasons",
+        "chunks",
+        "connection",
+        "is_paused",
+        "version",
+        "window",
+        "writable",
+    )
+
+    def __init__(self, connection: ClientConnection, at_touch: Callable[[], None]) -> None:
+        self.version = MQTT_5
+        self.window = 1
+        self.writable = True
+        self.is_paused = False
+        self.chunks: list[bytes] = []
+        self.connection = connection
+        self._at_touch = at_touch
+        self._is_touched = False
+        self._gathered_bytes = 0
+        self._wants_more = False
+        self._maximum_packet_size = MAX_PACKET_BYTES
+        self._with_reasons = True
+        self._aliases: dict[str, int] = {}
+        self._alias_maximum = 0
+
+    def agree(self, version: int, terms: Terms) -> None:
+        """From now on these terms hold."""
+        self.version = version
+        self.window = terms.window
+        self._maximum_packet_size = terms.maximum_packet_size
+        self._alias_maximum = terms.topic_aliases
+        self._with_reasons = terms.with_reasons
+
+    def touch(self) -> None:
+        """Have the driver look at this connection."""
+        if not self._is_touched:
+            self._is_touched = True
+            self._at_touch()
+
+    def pause(self, is_paused: bool) -> None:
+        """The driver has more to write than it likes, or no longer."""
+        self.is_paused = is_paused
+        self.writable = not is_paused
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the session is to be pumped again when what is gathered is taken."""
+        return self._wants_more or self._gathered_bytes > MAX_GATHERED_BYTES
+
+    def pump_again(self) -> None:
+        """The session has more to do, when others have had their turn."""
+        self._wants_more = True
+        self.touch()
+
+    def take(self) -> bytes:
+        """All that is to be written, in one piece."""
+        self._is_touched = self._wants_more = False
+        self._gathered_bytes = 0
+        self.writable = not self.is_paused
+        chunks = self.chunks
+        if not chunks:
+            return b""
+        self.chunks = []
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def send(self, data: bytes) -> None:
+        """Bytes of packets that are never too large."""
+        if not self._is_touched:
+            self._is_touched = True
+            self._at_touch()
+        self.chunks.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes > MAX_GATHERED_BYTES:
+            self.writable = False
+
+    def send_answer(self, packet: Answer) -> bool:
+        """A packet, without its explanation if the client does not want it or cannot take it.
+
+        False if it is too large for the client all the same, and so is not sent.
+        """
+        always = type(packet) is Connack or type(packet) is Disconnect
+        if not (self._with_reasons or always):
+            packet = _unexplained(packet)
+        data = encode(_shortened(packet), self.version)
+        if len(data) > self._maximum_packet_size:
+            data = encode(_unexplained(packet), self.version)
+        if len(data) > self._maximum_packet_size:
+            return False
+        self.send(data)
+        return True
+
+    # --- publications -------------------------------------------------------------------------
+
+    def send_now(
+        self, message: Message, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        """Send at QoS 0; a message too large for the client counts as sent [MQTT-3.1.2-25]."""
+        if self._alias_maximum:
+            before, after = self._with_alias(message, 0, retain, identifiers, now_us)
+            before += after
+        else:
+            before, _ = message.halves(self.version, 0, retain, identifiers, now_us)
+        if len(before) <= self._maximum_packet_size:
+            self.send(before)
+
+    def send_many(self, written: list[bytes], numbers: list[int]) -> bool:
+        """Send publications of QoS 0 by their numbers in a list of them.
+
+        False, and nothing is sent, where each has to be looked at: shortened by an alias, too
+        large for the client, or too many for now.
+        """
+        chunks = [written[number] for number in numbers]
+        sizes = list(map(len, chunks))
+        gathered_bytes = self._gathered_bytes + sum(sizes)
+        if (
+            self._alias_maximum
+            or gathered_bytes > MAX_GATHERED_BYTES
+            or max(sizes) > self._maximum_packet_size
+        ):
+            return False
+        self.touch()
+        self.chunks += chunks
+        self._gathered_bytes = gathered_bytes
+        return True
+
+    def send_outgoing(self, outgoing: Outgoing, now_us: int, duplicate: bool) -> bool:
+        """Send above QoS 0; False if it is too large for the client, and so counts as done."""
+        message, qos = outgoing.message, outgoing.qos
+        if self._alias_maximum:
+            halves = self._with_alias(message, qos, outgoing.retain, outgoing.identifiers, now_us)
+        else:
+            halves = message.halves(
+                self.version, qos, outgoing.retain, outgoing.identifiers, now_us
+            )
+        before, after = halves
+        if len(before) + len(after) + 2 > self._maximum_packet_size:
+            return False
+        if duplicate:
+            before = with_duplicate_flag(before)
+        self.send(before + outgoing.packet_id.to_bytes(2, "big") + after)
+        return True
+
+    def send_release(self, packet_id: int, reason_code: ReasonCode) -> None:
+        """Send a PUBREL."""
+        if reason_code is ReasonCode.SUCCESS:
+            self.send(encode_acknowledgement(_PUBREL, packet_id))
+        else:
+            self.send_answer(Pubrel(packet_id, reason_code))
+
+    def _with_alias(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> Halves:
+        """The bytes with a topic alias, which takes the topic's place once the client knows it.
+
+        The first topics get an alias each and keep it; those that come later stay as they are.
+        """
+        topic, alias = message.topic, self._aliases.get(message.topic)
+        if alias is not None:
+            topic = ""
+        elif len(self._aliases) < self._alias_maximum:
+            alias = len(self._aliases) + 1
+        else:
+            return message.halves(self.version, qos, retain, identifiers, now_us)
+        properties = message.properties_for(identifiers, now_us, alias)
+        before, after = encode_publish_halves(
+            topic, message.payload, self.version, qos, retain, properties=properties
+        )
+        if len(before) + len(after) + 2 > self._maximum_packet_size:
+            return before, after
+        self._aliases[message.topic] = alias
+        return before, after
+
+
+def _shortened(packet: Answer) -> Answer:
+    reason = packet.properties.reason_string
+    if reason is None or (len(reason) <= MAX_REASON_CHARACTERS and reason.isprintable()):
+        return packet
+    # One line: there are clients that take a line break for a malformed packet.
+    reason = "".join(each if each.isprintable() else " " for each in reason[:MAX_REASON_CHARACTERS])
+    if len(reason) == MAX_REASON_CHARACTERS:
+        reason = reason[:-1] + "…"
+    properties = msgspec.structs.replace(packet.properties, reason_string=reason)
+    return msgspec.structs.replace(packet, properties=properties)
+
+
+def _unexplained(packet: Answer) -> Answer:
+    properties = msgspec.structs.replace(packet.properties, reason_string=None, user_properties=())
+    return msgspec.structs.replace(packet, properties=properties)

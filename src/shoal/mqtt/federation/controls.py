@@ -1,0 +1,343 @@
+"""What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
+about retained messages when one joins (see `joining`), about whose turn it is (see `sharing`),
+about how far what they want has come (see `granting`), and about full queues (see `crowding`).
+
+>>> body = encode_control(Ended("c", "B1"))
+>>> decode_control(body), decode_control(b"garbage")
+(Ended(client_id='c', broker='B1'), None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+
+from shoal.model import BrokerId, ClientId
+from shoal.mqtt.door.network import read_body, write_body
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.rows import Identifiers, Qos, SubscriptionState, Where, row_of
+from shoal.mqtt.sessions.session import Session
+
+# The client, and when it entered the broker it goes to, by that broker's stamp.
+Journey = tuple[str, int]
+# See `session.ClientSubscription.group`.
+GroupName = str
+
+
+class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client has connected at `broker`, at `at_us`; `asked` is to send its session, if any is.
+
+    `is_kept`: its session outlives the connection.  `user` is whose session it is, and `began_us`
+    the stamp at which it began, wherever that was, unless it is asked for.
+    """
+
+    client_id: str
+    broker: BrokerId
+    at_us: int
+    is_kept: bool
+    asked: BrokerId | None
+    user: str = ""
+    began_us: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client that entered so goes by a name whose session is another user's."""
+
+    journey: Journey
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client's session at `broker` has ended."""
+
+    client_id: str
+    broker: BrokerId
+
+
+class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A message on its way to the client; with a packet identifier it was sent to it already.
+
+    `left_us` is the time until it expires, `key` the publication's; `serial` is the sender's own
+    number for it, 0 if it has none.
+    """
+
+    journey: Journey
+    body: bytes
+    published_us: int
+    left_us: int | None
+    key: tuple[str, int] | None
+    qos: Qos
+    retain: bool
+    identifiers: Identifiers
+    packet_id: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+    released: bool
+    serial: int = 0
+
+
+class SessionPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A part of a session that would be too long as one control.
+
+    `came` are the keys of messages that it has got already, and that may still be under way to
+    brokers where it was shortly ago.
+    """
+
+    journey: Journey
+    subscriptions: tuple[SubscriptionState, ...] = ()
+    came: tuple[tuple[str, int], ...] = ()
+
+
+class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A session, behind its `items` and `parts`, so many; without `exists` there is none.
+
+    `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
+    in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.  `had` is
+    what it has had so far: of each door that publishes, the last publication.
+    """
+
+    journey: Journey
+    exists: bool
+    items: int = 0
+    parts: int = 0
+    received: tuple[int, ...] = ()
+    user: str = ""
+    began_us: int = 0
+    arriving_us: int | None = None
+    had: Mapping[ClientId, int] = {}
+
+
+class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Has the broker got the session that was sent?  `broker` keeps it until it hears so."""
+
+    journey: Journey
+    broker: BrokerId
+
+
+class Adopted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The session that was sent is on the disk, and its subscriptions are known everywhere."""
+
+    journey: Journey
+
+
+class Declined(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The session that was sent is not here, and not wanted any more."""
+
+    journey: Journey
+
+
+class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Nothing more comes for the client from where it was; `broker` forgets it when it is Taken."""
+
+    journey: Journey
+    broker: BrokerId
+
+
+class Taken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """All that was sent is on the disk, or the client wants it no more: it may be forgotten."""
+
+    journey: Journey
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker wants to know who is there and what is retained."""
+
+    broker: BrokerId
+
+
+class Rejoined(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker is linked again to a part of the network that was given up."""
+
+    broker: BrokerId
+
+
+class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker is there; the digest is of all that it has retained."""
+
+    broker: BrokerId
+    digest: int
+
+
+class Tell(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Tell this broker all that is retained."""
+
+    broker: BrokerId
+
+
+class Kept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A retained message, or with an empty payload a removal."""
+
+    body: bytes
+    published_us: int
+    left_us: int | None
+
+
+class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker has told all."""
+
+    broker: BrokerId
+
+
+class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """How many members of a group this broker has since a time, connected ones and all.
+
+    `where` is what the group asks of content, as in `SubscriptionState`.
+    """
+
+    broker: BrokerId
+    group: GroupName
+    from_us: int
+    present: Annotated[int, msgspec.Meta(ge=0)]
+    total: Annotated[int, msgspec.Meta(ge=0)]
+    where: Where
+
+
+class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whoever hears this has heard all that this broker's door had asked for."""
+
+    broker: BrokerId
+
+
+class Full(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whether this broker's queues have no room for more that must be kept."""
+
+    broker: BrokerId
+    is_full: bool
+
+
+class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A message for a member of a group, from the broker that it was published at.
+
+    For `any`, or only for one that is connected.
+    """
+
+    group: GroupName
+    broker: BrokerId
+    body: bytes
+    published_us: int
+    left_us: int | None
+    key: tuple[str, int] | None
+    any: bool
+
+
+class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whether a member of a group at this broker has the message of that key; `any` as asked."""
+
+    broker: BrokerId
+    group: GroupName
+    key: tuple[str, int]
+    took: bool
+    any: bool
+
+
+Control = (
+    Entered
+    | Refused
+    | Ended
+    | Item
+    | SessionPart
+    | SessionState
+    | Offer
+    | Adopted
+    | Declined
+    | Departed
+    | Taken
+    | Hello
+    | Rejoined
+    | Here
+    | Tell
+    | Kept
+    | Told
+    | Mark
+    | Full
+    | Members
+    | Shared
+    | Took
+)
+
+# What one part of a session holds, about.
+PART_BYTES = 256 * 1_024
+PART_KEYS = 4_096
+
+encode_row: Callable[[SubscriptionState], bytes] = msgspec.msgpack.Encoder().encode
+encode_control: Callable[[Control], bytes] = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
+
+
+def decode_control(body: bytes) -> Control | None:
+    """What was said; None for anything else."""
+    try:
+        return _decode(body)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def item_of(outgoing: Outgoing, journey: Journey, now_us: int) -> Item:
+    """A message as it is sent on."""
+    message = outgoing.message
+    return Item(
+        journey,
+        write_body(message),
+        message.published_us,
+        _left_us(message, now_us),
+        message.key,
+        outgoing.qos,
+        outgoing.retain,
+        outgoing.identifiers,
+        outgoing.packet_id,
+        outgoing.released,
+        outgoing.serial,
+    )
+
+
+def message_of(said: Item | Kept | Shared, now_us: int) -> Message | None:
+    """The message that was sent on, told or handed on; None if it is none of MQTT's."""
+    message = read_body(said.body, said.published_us)
+    if message is not None:
+        message.key = None if isinstance(said, Kept) else said.key
+        message.expires_us = None if said.left_us is None else now_us + said.left_us
+    return message
+
+
+def kept_of(message: Message, now_us: int) -> Kept:
+    """A retained message as it is told."""
+    return Kept(write_body(message), message.published_us, _left_us(message, now_us))
+
+
+def shared_of(
+    group: GroupName, broker: BrokerId, message: Message, now_us: int, *, is_any: bool
+) -> Shared:
+    """A message as it is handed to a member of a group."""
+    return Shared(
+        group,
+        broker,
+        write_body(message),
+        message.published_us,
+        _left_us(message, now_us),
+        message.key,
+        is_any,
+    )
+
+
+def _left_us(message: Message, now_us: int) -> int | None:
+    return None if message.expires_us is None else max(0, message.expires_us - now_us)
+
+
+def parts_of(
+    session: Session, journey: Journey, came: Iterable[tuple[str, int]]
+) -> Iterator[SessionPart]:
+    """A session's subscriptions, and the keys of what it has got, in controls of bounded size."""
+    rows: list[SubscriptionState] = []
+    size = 0
+    for subscription in session.subscriptions.values():
+        row = row_of(subscription)
+        rows.append(row)
+        size += len(encode_row(row))
+        if size > PART_BYTES:
+            yield SessionPart(journey, tuple(rows))
+            rows, size = [], 0
+    if rows:
+        yield SessionPart(journey, tuple(rows))
+    keys = tuple(came)
+    for start in range(0, len(keys), PART_KEYS):
+        yield SessionPart(journey, came=keys[start : start + PART_KEYS])

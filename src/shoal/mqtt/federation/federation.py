@@ -1,0 +1,115 @@
+"""What the MQTT side of one broker does together with those of the others in its network.
+
+Sessions follow their clients (`roaming`), shared subscriptions take turns (`sharing`), SUBACK comes
+when all have heard of a subscription (`granting`), whoever joins is told what it missed
+(`joining`), and whose queues are full says so (`crowding`).  They speak through the door by
+controls; each goes to the part that it concerns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.model import BrokerId, SubscriptionId
+from shoal.mqtt.door.network import Door
+from shoal.mqtt.federation.controls import (
+    Full,
+    Hello,
+    Here,
+    Kept,
+    Members,
+    Rejoined,
+    Shared,
+    Tell,
+    Told,
+    Took,
+    decode_control,
+)
+from shoal.mqtt.federation.crowding import CROWDING_TIMER, Crowding
+from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
+from shoal.mqtt.federation.joining import Joining
+from shoal.mqtt.federation.roaming import Roaming
+from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.session import ClientSubscription
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.timers import Timers
+
+
+class Federation:
+    """One broker's part.  `deliver` gives a message to a member of a group here.
+
+    `problems` gets in words what came for a session and cannot be kept.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        retained: RetainedStore,
+        problems: list[str],
+        door: Door,
+        timers: Timers,
+        deliver: Callable[[Message, ClientSubscription, int], None],
+        now_us: int,
+    ) -> None:
+        self._spreading = Granting(broker_id, door, None)
+        self.roaming = Roaming(
+            broker_id, sessions, subscriptions, problems, door, timers, self._spreading
+        )
+        self.granting = Granting(broker_id, door, timers)
+        told = self.granting.wait_for
+        self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
+        tellers = (self.roaming.tell_clients, self.sharing.tell)
+        self.joining = Joining(broker_id, door, retained, timers, tellers)
+        self.joining.join(now_us)
+        backlog = sessions.backlog
+        self.crowding = Crowding(broker_id, door, timers, lambda: backlog.is_full)
+        backlog.at_change = self.crowding.changed
+
+    def begin_journal(self, journal: Journal) -> None:
+        """From now on say what changes."""
+        self.roaming.begin_journal(journal)
+        self.sharing.journal = journal
+
+    def stored(self, subscription_id: SubscriptionId) -> None:
+        """No publication misses this subscription of the door any more."""
+        self.granting.stored(subscription_id)
+        self._spreading.stored(subscription_id)
+
+    def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
+        """Answer when every broker knows what the door has asked for, and who is in which group."""
+        self.sharing.tell_changes(now_us)
+        self.granting.owe(answer, now_us)
+
+    def due(self, kind: str, about: object, now_us: int) -> None:
+        """A timer of one of the parts."""
+        match about:
+            case (str(client_id), int(at_us)):
+                self.roaming.due(kind, (client_id, at_us), now_us)
+            case int(what) if kind == SHARING_TIMER:
+                self.sharing.due(what, now_us)
+            case int() if kind == GRANTING_TIMER:
+                self.granting.due(now_us)
+            case () if kind == CROWDING_TIMER:
+                self.crowding.due(now_us)
+            case ():
+                self.joining.due(kind, now_us)
+
+    def hear(self, body: bytes, now_us: int) -> None:
+        """Another broker's MQTT side says something; what cannot be read is dropped."""
+        control = decode_control(body)
+        if control is None:
+            return
+        if isinstance(control, Members | Shared | Took):
+            self.sharing.hear(control, now_us)
+        elif isinstance(control, Hello | Rejoined | Here | Tell | Kept | Told):
+            self.joining.hear(control, now_us)
+        elif isinstance(control, Full):
+            self.crowding.hear(control, now_us)
+        else:
+            self.roaming.hear(control, now_us)

@@ -1,0 +1,94 @@
+"""A subscription is granted when no broker can miss it: what is published next, comes.
+
+A mark follows what the door has asked for, to every other door.  Where subscriptions spread over
+links it is behind them on each, so when it is settled they are known wherever there is somebody;
+where they are stored elsewhere, the machine itself is not done with them until they are.  With both
+the SUBACK is sent.  One mark is under way at a time: subscriptions made meanwhile share the next.
+Where brokers are away or slow a client does not wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.model import SubscriptionId
+from shoal.mqtt.door.network import EVERY_BROKER, Door
+from shoal.mqtt.federation.controls import Mark, encode_control
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.timers import Timers
+
+# A client that asks waits no longer than this for brokers that do not answer.
+PATIENCE_US = 2 * MICROSECONDS
+
+GRANTING_TIMER = "granting"
+
+Answer = Callable[[int], None]
+
+
+class Granting:
+    """The SUBACKs that one broker owes; each is given the time when it is sent.
+
+    Without `timers` it waits as long as it takes.
+    """
+
+    def __init__(self, broker_id: str, door: Door, timers: Timers | None) -> None:
+        self._mark = encode_control(Mark(broker_id))
+        self._door = door
+        self._timers = timers
+        self._under_way: list[Answer] = []
+        self._next: list[Answer] = []
+        # What they wait for: the mark of this number, and these subscriptions.
+        self._number: int | None = None
+        self._unsettled: set[SubscriptionId] = set()
+        self._said: set[int] = set()
+        self._now_us = 0
+
+    def owe(self, answer: Answer, now_us: int) -> None:
+        """Answer when what the door has asked for is known everywhere."""
+        self._next.append(answer)
+        self._now_us = now_us
+        if not self._under_way:
+            self._send(now_us)
+
+    def wait_for(self, number: int) -> None:
+        """Answer nobody before what was said under this number has come everywhere."""
+        self._said.add(number)
+        self._door.notice(number, self.settled)
+
+    def settled(self, number: int) -> None:
+        """A mark has come everywhere, or what else was said."""
+        self._said.discard(number)
+        if number == self._number:
+            self._number = None
+        self._check()
+
+    def stored(self, subscription_id: SubscriptionId) -> None:
+        """The machine is done with a subscription."""
+        self._unsettled.discard(subscription_id)
+        self._check()
+
+    def _check(self) -> None:
+        if self._under_way and self._number is None and not (self._unsettled or self._said):
+            if self._timers is not None:
+                self._timers.cancel((GRANTING_TIMER, 0))
+            self._answer(self._now_us)
+
+    def due(self, now_us: int) -> None:
+        """Nobody is waited for any longer."""
+        self._answer(now_us)
+
+    def _answer(self, now_us: int) -> None:
+        answers, self._under_way = self._under_way, []
+        self._number = None
+        for answer in answers:
+            answer(now_us)
+        if self._next and not self._under_way:
+            self._send(now_us)
+
+    def _send(self, now_us: int) -> None:
+        self._under_way, self._next = self._next, []
+        self._unsettled = set(self._door.unsettled)
+        self._number = self._door.send(EVERY_BROKER, self._mark, now_us)
+        self._door.notice(self._number, self.settled)
+        if self._timers is not None:
+            self._timers.set((GRANTING_TIMER, 0), now_us + PATIENCE_US)

@@ -1,0 +1,64 @@
+"""Where the sessions of clients are that are not here, as other brokers have said.
+
+>>> homes = Homes()
+>>> homes.put("c", Home("B2", at_us=5, user="ann"))
+>>> homes.get("c"), homes.get("d")
+('B2', None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shoal.model import BrokerId
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal_records import HomeEnd, HomePut
+
+
+class Home(NamedTuple):
+    """The broker that has a client's session, when the client entered it, and whose it is.
+
+    `had_us`: this broker had it itself, after journeys up to that stamp.
+    """
+
+    broker: BrokerId
+    at_us: int
+    user: str = ""
+    had_us: int = 0
+
+
+class Homes:
+    """Homes by client."""
+
+    def __init__(self) -> None:
+        # Is told what changes, if there is one.
+        self.journal: Journal | None = None
+        self._homes: dict[str, Home] = {}
+
+    def entry(self, client_id: str) -> Home | None:
+        """All that is known."""
+        return self._homes.get(client_id)
+
+    def get(self, client_id: str) -> BrokerId | None:
+        home = self._homes.get(client_id)
+        return None if home is None else home.broker
+
+    def puts(self) -> Iterator[HomePut]:
+        """All of them; between two of them anything may change."""
+        for client_id in tuple(self._homes):
+            home = self._homes.get(client_id)
+            if home is not None:
+                yield HomePut(client_id, *home)
+
+    def put(self, client_id: str, home: Home) -> None:
+        """The session is there."""
+        if self._homes.get(client_id) != home:
+            self._homes[client_id] = home
+            if self.journal is not None:
+                self.journal.home(HomePut(client_id, *home))
+
+    def pop(self, client_id: str) -> None:
+        """It is there no more."""
+        if self._homes.pop(client_id, None) is not None and self.journal is not None:
+            self.journal.home(HomeEnd(client_id))

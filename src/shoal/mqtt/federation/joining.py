@@ -1,0 +1,155 @@
+"""A broker that joins a network, or comes back, learns what was retained meanwhile.
+
+It says Hello, until somebody answers.  Everyone answers with a digest of the retained messages, and
+with the clients that are there; to whoever answers it tells those that it has kept itself.  Whose
+digest differs from its own is asked to tell, one broker after the other, and each digest once: in a
+network that agrees, a single one.  Of two messages for one topic the later stays, removals too, so
+that all end with the same, whoever tells whom.
+
+When a link is back that was given up, the network was in two parts, and those beyond its ends have
+missed as much.  Each end says Rejoined, learns what the other part has, and says to all what was
+news to it; and every broker tells all others of its clients.
+
+| hears | says |
+| --- | --- |
+| Hello | Here, its own clients |
+| Rejoined | Here, and to all its own clients |
+| Here | its own clients |
+| Here, another digest, nobody asked | Tell |
+| Tell | Kept for each retained message or removal, Told |
+| Kept | to all the same, if it has rejoined and this is news |
+| Told | Tell to the next whose digest differs |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shoal.mqtt.door.network import EVERY_BROKER, Door
+from shoal.mqtt.federation.controls import (
+    Control,
+    Hello,
+    Here,
+    Kept,
+    Rejoined,
+    Tell,
+    Told,
+    encode_control,
+    kept_of,
+    message_of,
+)
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.timers import Timers
+
+# A broker's first words may be lost, since its subscriptions have yet to reach the others.
+HELLO_AFTER_US = (MICROSECONDS // 2, 2 * MICROSECONDS, 10 * MICROSECONDS)
+# Whoever is asked and has not told within this has died; it begins again with Hello.
+TOLD_US = 30 * MICROSECONDS
+
+HELLO_TIMER = "hello"
+TOLD_TIMER = "told"
+
+
+class Joining:
+    """What one broker tells and is told about retained messages.
+
+    `tellers` say to a broker what else it should know, such as which clients are here.
+    """
+
+    def __init__(
+        self,
+        broker_id: str,
+        door: Door,
+        retained: RetainedStore,
+        timers: Timers,
+        tellers: Iterable[Callable[[str, int], None]],
+    ) -> None:
+        self._broker_id = broker_id
+        self._door = door
+        self._retained = retained
+        self._timers = timers
+        self._tellers = tuple(tellers)
+        self._hellos = 0
+        # Whether this is one of the ends at which two parts came together.
+        self._has_rejoined = False
+        self._asked: str | None = None
+        # Who has what, of those that have not been asked; and what was told already.
+        self._others: dict[str, int] = {}
+        self._told: set[int] = set()
+
+    def join(self, now_us: int) -> None:
+        """Find out what others have."""
+        self._hellos = 0
+        self._told.clear()
+        self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[0])
+
+    def rejoin(self, now_us: int) -> None:
+        """A link is back that was given up."""
+        self._has_rejoined = True
+        self.join(now_us)
+
+    def due(self, kind: str, now_us: int) -> None:
+        """One of this module's timers."""
+        if kind == TOLD_TIMER:
+            self._asked = None
+            self.join(now_us)
+            return
+        self._told.add(self._retained.digest)
+        if self._has_rejoined:
+            # All tables have been told behind the link, and nothing is lost.
+            self._say(EVERY_BROKER, Rejoined(self._broker_id), now_us)
+            self._tell_clients(EVERY_BROKER, now_us)
+            return
+        self._say(EVERY_BROKER, Hello(self._broker_id), now_us)
+        self._hellos += 1
+        if self._hellos < len(HELLO_AFTER_US):
+            self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[self._hellos])
+
+    def hear(self, control: Control, now_us: int) -> None:
+        """Another broker says something."""
+        match control:
+            case Hello(broker):
+                self._say(broker, Here(self._broker_id, self._retained.digest), now_us)
+                self._tell_clients(broker, now_us)
+            case Rejoined(broker):
+                self._say(broker, Here(self._broker_id, self._retained.digest), now_us)
+                self._tell_clients(EVERY_BROKER, now_us)
+            case Here(broker, digest):
+                if not self._has_rejoined:
+                    self._timers.cancel((HELLO_TIMER, ()))
+                    self._tell_clients(broker, now_us)
+                self._others[broker] = digest
+                self._ask_next(now_us)
+            case Tell(broker):
+                for message in self._retained.history():
+                    self._say(broker, kept_of(message, now_us), now_us)
+                self._say(broker, Told(self._broker_id), now_us)
+            case Kept():
+                kept = message_of(control, now_us)
+                if kept is not None:
+                    is_told = self._has_rejoined and self._asked is not None
+                    if is_told and self._retained.is_news(kept):
+                        self._say(EVERY_BROKER, control, now_us)
+                    self._retained.keep(kept)
+            case Told(broker) if broker == self._asked:
+                self._timers.cancel((TOLD_TIMER, ()))
+                self._asked = None
+                self._ask_next(now_us)
+
+    def _tell_clients(self, broker: str, now_us: int) -> None:
+        for tell in self._tellers:
+            tell(broker, now_us)
+
+    def _ask_next(self, now_us: int) -> None:
+        while self._asked is None and self._others:
+            broker = next(iter(self._others))
+            digest = self._others.pop(broker)
+            if digest not in self._told and digest != self._retained.digest:
+                self._told.add(digest)
+                self._asked = broker
+                self._timers.set((TOLD_TIMER, ()), now_us + TOLD_US)
+                self._say(broker, Tell(self._broker_id), now_us)
+
+    def _say(self, to: str, control: Control, now_us: int) -> None:
+        self._door.send(to, encode_control(control), now_us)

@@ -1,0 +1,447 @@
+"""Shared subscriptions over a whole network: of each group one member gets a message, wherever.
+
+Every broker knows of each group which brokers have members, and what they ask for.  The broker that
+a message is published at chooses one of them, by a hash of the publication's key, and hands it the
+message for the group; nobody else gets it.  Brokers with connected members go first, as long as
+there are any.  The chosen one answers whether it has taken the message into a member's session; the
+publisher is told when all groups' messages are taken.  Until then the message is kept here: a
+broker that has no member any more says so, and one that is given up says nothing, and then
+another is chosen.  Who is killed and comes back finds in its links what it was handed, and answers.
+
+| broker | hears or sees | does |
+| --- | --- | --- |
+| any | a member comes, leaves, connects or is gone | tells its counts to all (`Members`) |
+| publisher's | a message for a group | chooses a broker: delivers it itself, or `Shared` → open |
+| chosen | Shared | delivers it to a member: `Took`; or has none: `Took`, without having done so |
+| publisher's | Took | done; or chooses another that has not had it |
+| publisher's | Shared was settled, a second over, no word | Shared, again |
+| publisher's | the same, TOOK_US over | chooses another |
+| publisher's | has chosen all | done, there is no subscriber |
+| publisher's | killed and started again | asks the same, for what is published again |
+
+Source: MQTT Version 5.0, section 4.8.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+from zlib import crc32
+
+from shoal.matching import TopicError, TopicIndex
+from shoal.model import BrokerId
+from shoal.mqtt.content import attributes_of
+from shoal.mqtt.door.network import EVERY_BROKER, Door
+from shoal.mqtt.federation.controls import (
+    GroupName,
+    Members,
+    Shared,
+    Took,
+    encode_control,
+    message_of,
+    shared_of,
+)
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal_records import GroupPut, TookEnd, TookPut
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.rows import Where, content_of, where_of
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.timers import Timers
+
+# An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.
+TOOK_US = 60 * MICROSECONDS
+# A broker that has started does not know yet who is in a group.
+START_US = 12 * MICROSECONDS
+# How often what is open is looked at.
+CHECK_US = MICROSECONDS
+# Messages of which it is remembered that they were taken, for who asks again.
+MAX_REMEMBERED = 65_536
+
+SHARING_TIMER = "sharing"
+_CHECK, _TELL = 1, 0
+
+
+class Count(NamedTuple):
+    """Members at one broker, since this time: connected ones, and all."""
+
+    from_us: int
+    present: int
+    total: int
+
+
+class _Share:
+    """A message for a group, until a member has it."""
+
+    __slots__ = ("group", "is_any", "lost_us", "message", "settled_us", "target", "tried")
+
+    def __init__(self, message: Message, group: GroupName) -> None:
+        self.message = message
+        self.group = group
+        self.target: BrokerId | None = None
+        self.is_any = True
+        # Asked for a connected member, and for any.
+        self.tried: set[tuple[BrokerId, bool]] = set()
+        # When the chosen one must have it, and when it counts as gone if it does not say so.
+        self.settled_us: int | None = None
+        self.lost_us: int | None = None
+
+
+Key = tuple[str, int]
+_Any = TypeVar("_Any")
+
+
+class Sharing:
+    """One broker's part.
+
+    `deliver` gives a message to a member here; `told` hears under which number members were told.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        door: Door,
+        timers: Timers,
+        subscriptions: Subscriptions,
+        deliver: Callable[[Message, ClientSubscription, int], None],
+        told: Callable[[int], None],
+        now_us: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._door = door
+        self._timers = timers
+        self._subscriptions = subscriptions
+        self._deliver = deliver
+        self._told = told
+        self._started_us = now_us
+        self._now_us = now_us
+        # What each broker has told of each group, and what the group asks for.
+        self._counts: dict[GroupName, dict[BrokerId, Count]] = {}
+        self._groups = TopicIndex()
+        self._dirty: dict[GroupName, ClientSubscription] = {}
+        self._open: dict[tuple[Key, GroupName], _Share] = {}
+        # What members here have taken, oldest first.
+        self._taken: dict[tuple[Key, GroupName], None] = {}
+        # Those of which the broker that asked may not know it yet.
+        self._untold: dict[tuple[Key, GroupName], None] = {}
+        # What was not taken here, by whether any member would have done: since somebody else has it
+        # by then, it is not taken when the question comes again.
+        self._declined: dict[tuple[Key, GroupName, bool], None] = {}
+        self.journal: Journal | None = None
+        subscriptions.at_change = self.changed
+
+    # --- what happens here --------------------------------------------------------------------
+
+    def changed(self, subscription: ClientSubscription) -> None:
+        """A member came, connected, left or is gone."""
+        self._dirty[subscription.group] = subscription
+        self._timers.set((SHARING_TIMER, _TELL), 0)
+
+    def due(self, what: int, now_us: int) -> None:
+        """One of this module's timers."""
+        if what == _TELL:
+            self.tell_changes(now_us)
+        else:
+            self._check(now_us)
+
+    def tell_changes(self, now_us: int) -> None:
+        """Tell all what has changed."""
+        dirty, self._dirty = self._dirty, {}
+        for name, subscription in dirty.items():
+            count = self._count(name, now_us)
+            known = self._counts.get(name, {}).get(self._broker_id)
+            if (known[1:] if known else (0, 0)) == count[1:]:
+                continue
+            members = Members(self._broker_id, name, *count, where_of(subscription.content))
+            self._learn(members)
+            self._told(self._say(EVERY_BROKER, members, now_us))
+
+    def _count(self, name: GroupName, now_us: int) -> Count:
+        members = self._members(name)
+        present = sum(each.session.outlet is not None for each in members)
+        return Count(now_us, present, len(members))
+
+    def _members(self, name: GroupName) -> list[ClientSubscription]:
+        """Those here, without sessions that are elsewhere by now and only kept."""
+        return [
+            each
+            for each in self._subscriptions.group(name)
+            if each.session.diversion is None or not each.session.diversion.is_departed
+        ]
+
+    def _learn(self, members: Members) -> None:
+        """How many members a group has at a broker."""
+        name = members.group
+        counts = self._counts.get(name, {})
+        known = counts.get(members.broker)
+        if known is not None and known.from_us > members.from_us:
+            return
+        if not members.total:
+            self._lose(members.broker, name)
+            return
+        if name not in self._groups:
+            # What another version of this software wrote may mean nothing here.
+            with suppress(ValueError, TopicError):
+                topics = name.split("/", 2)[-1]
+                self._groups.add(name, topics, content_of(members.where))
+        if name in self._groups:
+            count = Count(members.from_us, members.present, members.total)
+            self._counts.setdefault(name, {})[members.broker] = count
+            if known is None or known[1:] != count[1:]:
+                self._remember(name, members.broker, count, members.where)
+
+    def _lose(self, broker: BrokerId, name: GroupName) -> None:
+        """A broker has no members of a group."""
+        counts = self._counts.get(name, {})
+        if counts.pop(broker, None) is not None:
+            self._remember(name, broker, Count(0, 0, 0), "")
+            if not counts:
+                del self._counts[name]
+                self._groups.remove(name)
+
+    def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: Where) -> None:
+        if self.journal is not None and broker != self._broker_id:
+            self.journal.group(GroupPut(name, broker, count.present, count.total, where))
+
+    def restore(self, put: GroupPut | TookPut) -> None:
+        """Who was in a group when the broker stopped, or what a member here had."""
+        if isinstance(put, TookPut):
+            self._untold[put.key, put.group] = self._taken[put.key, put.group] = None
+            return
+        self._learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
+
+    def puts(self) -> list[GroupPut | TookPut]:
+        """What is known of other brokers' members, and what they do not know of those here."""
+        members = [
+            GroupPut(name, broker, count.present, count.total, where_of(self._groups[name].filter))
+            for name, counts in self._counts.items()
+            for broker, count in counts.items()
+            if broker != self._broker_id
+        ]
+        return [*members, *(TookPut(key, name) for key, name in self._untold)]
+
+    def _say(self, to: str, control: Members | Shared | Took, now_us: int) -> int:
+        return self._door.send(to, encode_control(control), now_us)
+
+    # --- messages that are published here -----------------------------------------------------
+
+    def share(self, message: Message, now_us: int) -> None:
+        """A message was published here: give it to a member of each group that wants it."""
+        if self._dirty:
+            self.tell_changes(now_us)
+        if not self._counts:
+            return
+        for name in self._groups.match(message.topic, attributes_of(message)):
+            self._begin(message, name)
+            self._choose(self._open[_key(message), name], now_us)
+
+    def share_again(self, message: Message, now_us: int) -> None:
+        """As `share`, for one that was under way when the broker stopped."""
+        for name, broker in message.shares:
+            self._begin(message, name)
+            self._hand(self._open[_key(message), name], broker, now_us)
+
+    def _begin(self, message: Message, name: GroupName) -> None:
+        self._open[_key(message), name] = _Share(message, name)
+        self._door.keep_back(_key(message)[1])
+
+    def _choose(self, share: _Share, now_us: int) -> None:
+        """Hand it to one whose turn it is, of those who have not had it."""
+        counts = self._counts.get(share.group, {})
+        for is_any in (False, True):
+            weights = [
+                (broker, count.total if is_any else count.present)
+                for broker, count in sorted(counts.items())
+                if (broker, is_any) not in share.tried
+            ]
+            total = sum(weight for _, weight in weights)
+            if total:
+                turn = _turn(share.message, total)
+                for broker, weight in weights:
+                    turn -= weight
+                    if turn < 0:
+                        share.tried.add((broker, is_any))
+                        self._hand(share, broker, now_us, is_any=is_any)
+                        return
+        if not share.tried and now_us < self._started_us + START_US:
+            share.target, share.settled_us = None, now_us
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+        else:
+            self._done(share)
+
+    def _hand(self, share: _Share, broker: BrokerId, now_us: int, *, is_any: bool = True) -> None:
+        message = share.message
+        share.target, share.is_any = broker, is_any
+        share.settled_us = share.lost_us = None
+        if broker == self._broker_id:
+            self._take_here(share, now_us)
+            return
+        self._note(message, share.group, broker)
+        self._ask(share, broker, now_us)
+        if not message.qos:
+            self._done(share)
+
+    def _take_here(self, share: _Share, now_us: int) -> None:
+        took = self._take(share.group, share.message, now_us, is_any=share.is_any)
+        if took is None:
+            self._note(share.message, share.group, self._broker_id)
+            share.settled_us = now_us
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+        elif took:
+            self._done(share)
+        else:
+            self._choose(share, now_us)
+
+    def _note(self, message: Message, name: GroupName, broker: BrokerId | None) -> None:
+        """Remember who was chosen, or that it is done."""
+        shares = tuple(each for each in message.shares if each[0] != name)
+        if broker is not None:
+            shares = (*shares, (name, broker))
+        if shares != message.shares:
+            message.shares = shares
+            self._door.note(_key(message)[1])
+
+    def _ask(self, share: _Share, broker: BrokerId, now_us: int) -> None:
+        control = shared_of(
+            share.group, self._broker_id, share.message, now_us, is_any=share.is_any
+        )
+
+        def settled(_: int) -> None:
+            share.settled_us = self._now_us
+            self._timers.set((SHARING_TIMER, _CHECK), self._now_us + CHECK_US)
+
+        self._door.notice(self._say(broker, control, now_us), settled)
+
+    def _done(self, share: _Share) -> None:
+        key = _key(share.message)
+        del self._open[key, share.group]
+        self._note(share.message, share.group, None)
+        self._door.let_go(key[1])
+
+    def _check(self, now_us: int) -> None:
+        """See to shares that nobody answers for."""
+        self._now_us = now_us
+        settled = [each for each in self._open.values() if each.settled_us is not None]
+        for share in settled:
+            share.settled_us = None
+            if share.target is None:
+                self._choose(share, now_us)
+                continue
+            if share.lost_us is None:
+                share.lost_us = now_us + TOOK_US
+            if share.lost_us <= now_us:
+                self._lose(share.target, share.group)
+                self._choose(share, now_us)
+            elif share.target == self._broker_id:
+                self._take_here(share, now_us)
+            else:  # it was killed before it answered, or what it said is under way
+                self._ask(share, share.target, now_us)
+        if any(each.settled_us is not None for each in self._open.values()):
+            self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
+
+    # --- what other brokers say ---------------------------------------------------------------
+
+    def hear(self, control: Members | Shared | Took, now_us: int) -> None:
+        self._now_us = now_us
+        match control:
+            case Members(broker) if broker != self._broker_id:
+                self._learn(control)
+            case Shared(name, broker, key=key, any=is_any):
+                message = message_of(control, now_us)
+                if message is not None and key is not None:
+                    took = self._take(name, message, now_us, is_any=is_any)
+                    if message.qos and took is not None:
+                        answer = Took(self._broker_id, name, key, took=took, any=is_any)
+                        number = self._say(broker, answer, now_us)
+                        if took:
+                            self._is_untold(key, name, number)
+            case Took(broker, name, key, took, is_any):
+                share = self._open.get((key, name))
+                if share is not None and share.target == broker:
+                    if took:
+                        self._done(share)
+                    elif is_any == share.is_any:
+                        # It was killed, and has not told that they are gone.
+                        count = self._counts.get(name, {}).get(broker)
+                        if is_any:
+                            self._lose(broker, name)
+                        elif count is not None:
+                            self._counts[name][broker] = count._replace(present=0)
+                        self._choose(share, now_us)
+
+    def _take(self, name: GroupName, message: Message, now_us: int, *, is_any: bool) -> bool | None:
+        """Give a message to a member here; whether there is one, None if that is not known yet."""
+        taken = (_key(message), name)
+        if taken in self._taken:
+            return True
+        if (*taken, is_any) in self._declined:
+            return False
+        members = self._members(name)
+        present = [each for each in members if each.session.outlet is not None]
+        chosen = present or ([each for each in members if _is_here(each)] if is_any else [])
+        if not chosen:
+            if is_any and members:
+                return None
+            _add(self._declined, (*taken, is_any))
+            return False
+        _add(self._taken, taken)
+        self._deliver(message, chosen[_turn(message, len(chosen))], now_us)
+        return True
+
+    def _is_untold(self, key: Key, name: GroupName, number: int) -> None:
+        """Remember what a member here has until the broker that asked has heard it."""
+        if self.journal is None:
+            return
+        if (key, name) not in self._untold:
+            self.journal.group(TookPut(key, name))
+            if len(self._untold) >= MAX_REMEMBERED:
+                self._is_told(*next(iter(self._untold)))
+        self._untold[key, name] = None
+        self._door.notice(number, lambda _: self._is_told(key, name))
+
+    def _is_told(self, key: Key, name: GroupName) -> None:
+        if (key, name) in self._untold:
+            del self._untold[key, name]
+            if self.journal is not None:
+                self.journal.group(TookEnd(key, name))
+
+    def restored(self, session: Session) -> None:
+        """A session is here since before the broker started: what waits in it was taken."""
+        groups = {each.group for each in session.subscriptions.values() if each.shared}
+        if groups:
+            held = session.diversion.held if session.diversion is not None else ()
+            for outgoing in (*session.on_its_way(), *held):
+                key = outgoing.message.key
+                if key is not None:
+                    self._taken.update(((key, name), None) for name in groups)
+
+    def tell(self, broker: BrokerId, now_us: int) -> None:
+        """Tell a broker that has joined what is here."""
+        for name in self._counts:
+            members = self._members(name)
+            if members:
+                count, where = self._count(name, now_us), where_of(members[0].content)
+                self._say(broker, Members(self._broker_id, name, *count, where), now_us)
+
+
+def _key(message: Message) -> Key:
+    assert message.key is not None
+    return message.key
+
+
+def _add(remembered: dict[_Any, None], one: _Any) -> None:
+    remembered[one] = None
+    if len(remembered) > MAX_REMEMBERED:
+        del remembered[next(iter(remembered))]
+
+
+def _is_here(subscription: ClientSubscription) -> bool:
+    """Whether its session takes what comes: one that was given before a kill may be elsewhere."""
+    diversion = subscription.session.diversion
+    return diversion is None or not diversion.is_restored
+
+
+def _turn(message: Message, count: int) -> int:
+    return crc32(repr(message.key).encode()) % count

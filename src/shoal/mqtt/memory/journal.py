@@ -1,0 +1,331 @@
+"""What a broker must not forget about its MQTT clients, as records of what changed.
+
+Each record says what something is from now on (a session, a subscription, a message on its way),
+or that it is gone, so saying it again does no harm.  That is how a journal stays short: `restate`
+says bit by bit all that there is, while more changes; once it is through, all records before it
+began are needed no more.  A message is written once in that time, however many sessions get it.
+
+Sessions that end with their connection cost nothing here, nor does QoS 0; of the former only wills
+are kept.  Whoever writes the records calls `take` before any client or neighbour is told.
+
+>>> from shoal.mqtt.memory.journal_records import read_records
+>>> journal = Journal()
+>>> journal.retained(Message("a", b"on", publisher="p", published_us=7))
+>>> [type(record).__name__ for record in read_records(journal.take())]
+['MessagePut', 'RetainedPut']
+>>> journal.take()
+b''
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from shoal.model import BrokerId, ClientId, Publication
+from shoal.mqtt.door.network import write_body
+from shoal.mqtt.door.repeats import MAX_PUBLISHERS
+from shoal.mqtt.memory.journal_records import (
+    CamePut,
+    GroupPut,
+    HeardPut,
+    HomeEnd,
+    HomePut,
+    ItemEnd,
+    ItemPut,
+    MessagePut,
+    NeighbourPut,
+    ReceivedEnd,
+    ReceivedPut,
+    Record,
+    RetainedPut,
+    SessionEnd,
+    SessionPut,
+    SubscriptionEnd,
+    SubscriptionPut,
+    TookEnd,
+    TookPut,
+    UnsettledPut,
+    encode_records,
+)
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.rows import row_of
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.sessions import Sessions
+
+# About what a record without a message takes.
+_RECORD_BYTES = 64
+
+
+class Journal:
+    """Gathers records until they are taken.
+
+    `is_failing` is set by whoever cannot write them: what would have to be kept is refused then.
+    """
+
+    def __init__(self, last_serial: int = 0, last_message: int = 0) -> None:
+        self.is_failing = False
+        # The last publication of each publisher that was delivered here; written with what came
+        # of it, if anything did.
+        self.heard: dict[ClientId, int] = {}
+        self._to_hear: dict[ClientId, None] = {}
+        # The brokers that this one was ever linked to.
+        self.neighbours: dict[BrokerId, None] = {}
+        self._records: list[Record] = []
+        self._last_serial = last_serial
+        self._last_message = last_message
+        # Goes up when all is restated: messages written before must be written again.
+        self._epoch = 1
+
+    def take(self) -> bytes:
+        """What was gathered, to be written as a whole or not at all; empty if there is nothing."""
+        if not self._records:
+            return b""
+        records, self._records = self._records, []
+        for publisher in self._to_hear:
+            records.append(HeardPut(publisher, self.heard[publisher]))
+        self._to_hear.clear()
+        return encode_records(records)
+
+    # --- what changes -------------------------------------------------------------------------
+
+    def entered(self, session: Session) -> None:
+        """A client's session begins or goes on, perhaps on other terms."""
+        session.left_us = None
+        if not session.expiry_interval_s:
+            self.ended(session)
+            if session.will is not None:
+                self._put_session(session)
+            return
+        if session.journal is None:
+            # Of an earlier session of that client, which is elsewhere, something may be left.
+            self._records.append(SessionEnd(session.client_id))
+        self._put_session(session)
+        if session.journal is None:
+            session.journal = self
+            self._put_contents(session)
+
+    def left(self, session: Session, now_us: int) -> None:
+        """The session's client is gone, the session stays."""
+        session.left_us = now_us
+        self._put_session(session)
+
+    def moved(self, session: Session) -> None:
+        """The session goes, stays after all, or is all here."""
+        self._put_session(session)
+
+    def came(self, session: Session, keys: Iterable[tuple[str, int]]) -> None:
+        """The session has got these, and they may come again."""
+        self._records.append(CamePut(session.client_id, tuple(keys)))
+
+    def will_is_gone(self, session: Session) -> None:
+        """The session's will is published, or never will be."""
+        if session.journal is not None:
+            self._put_session(session)
+        else:
+            self.ended(session)
+
+    def ended(self, session: Session) -> None:
+        """The session is no more, or no longer here."""
+        session.journal = None
+        if session.is_remembered:
+            session.is_remembered = False
+            self._records.append(SessionEnd(session.client_id))
+
+    def subscribed(self, subscription: ClientSubscription) -> None:
+        client_id = subscription.session.client_id
+        self._records.append(SubscriptionPut(client_id, row_of(subscription)))
+
+    def unsubscribed(self, session: Session, text: str) -> None:
+        self._records.append(SubscriptionEnd(session.client_id, text))
+
+    def item(self, session: Session, outgoing: Outgoing) -> None:
+        """Something is on its way to a client, or has come further."""
+        if not outgoing.serial:
+            self._last_serial += 1
+            outgoing.serial = self._last_serial
+        self._records.append(
+            ItemPut(
+                session.client_id,
+                outgoing.serial,
+                self._number(outgoing.message),
+                outgoing.qos,
+                outgoing.retain,
+                outgoing.identifiers,
+                outgoing.packet_id,
+                outgoing.released,
+                outgoing.is_held,
+            )
+        )
+
+    def item_done(self, session: Session, outgoing: Outgoing) -> None:
+        """The client has it, or gets it no more."""
+        if outgoing.serial:
+            self._records.append(ItemEnd(session.client_id, outgoing.serial))
+            outgoing.serial = 0
+
+    def received(self, session: Session, packet_id: int) -> None:
+        self._records.append(ReceivedPut(session.client_id, packet_id))
+
+    def unsettled(self, session: Session, packet_id: int, message: Message) -> None:
+        number = self._number(message)
+        self._records.append(UnsettledPut(session.client_id, packet_id, number, message.shares))
+
+    def hear(self, publication: Publication) -> None:
+        """Something was delivered here that may come a second time."""
+        publisher, sequence = publication.publisher, publication.sequence
+        heard = self.heard
+        if sequence > heard.get(publisher, -1):
+            heard[publisher] = sequence
+            self._to_hear[publisher] = None
+            if len(heard) > MAX_PUBLISHERS:
+                oldest = next(iter(heard))
+                del heard[oldest]
+                self._to_hear.pop(oldest, None)
+
+    def released(self, session: Session, packet_id: int) -> None:
+        self._records.append(ReceivedEnd(session.client_id, packet_id))
+
+    def retained(self, message: Message) -> None:
+        """A topic's retained message is another, or none."""
+        self._records.append(RetainedPut(message.topic, self._number(message)))
+
+    def linked(self, neighbour: BrokerId) -> None:
+        """A link to another broker is up."""
+        if neighbour not in self.neighbours:
+            self.neighbours[neighbour] = None
+            self._records.append(NeighbourPut(neighbour))
+
+    def home(self, put: HomePut | HomeEnd) -> None:
+        """A client's session is at another broker, or no longer."""
+        self._records.append(put)
+
+    def group(self, put: GroupPut | TookPut | TookEnd) -> None:
+        """Another broker has told of its members, or a member here has a group's message."""
+        self._records.append(put)
+
+    def _put_session(self, session: Session) -> None:
+        session.is_remembered = True
+        self._records.append(
+            SessionPut(
+                session.client_id,
+                session.expiry_interval_s,
+                session.left_us,
+                session.entered_us,
+                session.will,
+                session.arriving_us,
+                session.going,
+                session.user,
+                session.began_us,
+                session.had or {},
+                session.farewells,
+            )
+        )
+
+    def _put_contents(self, session: Session) -> None:
+        """What a session brought from elsewhere."""
+        if session.arriving_us is not None and session.diversion is not None:
+            self.came(session, session.diversion.known)
+        for packet_id in sorted(session.received):
+            self.received(session, packet_id)
+        for subscription in session.subscriptions.values():
+            self.subscribed(subscription)
+        held = session.diversion.held if session.diversion is not None else ()
+        for outgoing in (*session.on_its_way(), *held):
+            if outgoing.qos:
+                self.item(session, outgoing)
+
+    def _number(self, message: Message) -> int:
+        """The message's number; it is written before, unless it is there already."""
+        if message.epoch != self._epoch:
+            if not message.number:
+                self._last_message += 1
+                message.number = self._last_message
+            message.epoch = self._epoch
+            self._records.append(
+                MessagePut(
+                    message.number,
+                    write_body(message),
+                    message.published_us,
+                    message.expires_us,
+                    message.key,
+                )
+            )
+        return message.number
+
+    # --- all that there is --------------------------------------------------------------------
+
+    def restate(
+        self,
+        sessions: Sessions,
+        retained: RetainedStore,
+        homes: Callable[[], Iterator[HomePut]],
+        groups: Callable[[], Iterable[GroupPut | TookPut]],
+    ) -> Iterator[int]:
+        """Say all again, a record or two at each step, which yields about how many bytes.
+
+        Between steps anything may change.
+        """
+        self._epoch += 1
+        return self._restate(sessions, retained, homes, groups)
+
+    def _restate(
+        self,
+        sessions: Sessions,
+        retained: RetainedStore,
+        homes: Callable[[], Iterator[HomePut]],
+        groups: Callable[[], Iterable[GroupPut | TookPut]],
+    ) -> Iterator[int]:
+        # At once: there are few, and what changes later is said later.
+        for put in groups():
+            self.group(put)
+        for session in tuple(sessions):
+            contents = self._restate_session(session)
+            while sessions.get(session.client_id) is session:
+                said = next(contents, None)
+                if said is None:
+                    break
+                yield said
+        for message in tuple(retained.history()):
+            if retained.last(message.topic) is message:
+                self.retained(message)
+                yield _RECORD_BYTES + message.size
+        for publisher in tuple(self.heard):
+            if publisher in self.heard:
+                self._to_hear[publisher] = None
+                yield _RECORD_BYTES
+        for neighbour in tuple(self.neighbours):
+            self._records.append(NeighbourPut(neighbour))
+            yield _RECORD_BYTES
+        for home in homes():
+            self.home(home)
+            yield _RECORD_BYTES
+
+    def _restate_session(self, session: Session) -> Iterator[int]:
+        if session.is_remembered:
+            self._put_session(session)
+            yield _RECORD_BYTES
+        if session.journal is None:
+            return
+        if session.arriving_us is not None and session.diversion is not None:
+            known = tuple(session.diversion.known)
+            self.came(session, known)
+            yield _RECORD_BYTES * len(known)
+        for packet_id in sorted(session.received):
+            owed = session.unsettled.get(packet_id)
+            if owed is not None and owed.message is not None:
+                self.unsettled(session, packet_id, owed.message)
+                yield _RECORD_BYTES + owed.message.size
+            elif owed is None and packet_id in session.received:
+                self.received(session, packet_id)
+                yield _RECORD_BYTES
+        for subscription in tuple(session.subscriptions.values()):
+            if session.subscriptions.get(subscription.text) is subscription:
+                self.subscribed(subscription)
+                yield _RECORD_BYTES + len(subscription.text)
+        held = session.diversion.held if session.diversion is not None else ()
+        for outgoing in (*session.on_its_way(), *held):
+            if outgoing.serial:
+                self.item(session, outgoing)
+                yield _RECORD_BYTES + outgoing.message.size

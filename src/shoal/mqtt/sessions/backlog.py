@@ -1,0 +1,119 @@
+"""What all sessions of a broker have on its way to their clients, together: one bound in bytes.
+
+A message that is on its way in many sessions is counted once, since it is kept once; each session
+that has it costs an entry.  At the bound what waits at QoS 0 goes first, the newest of those who
+have most.  Where that is not enough the queues are full: nothing more of QoS 0 waits for anybody,
+and publications above QoS 0 are refused (see `BrokerClients.reason_to_refuse`), until a sixteenth
+is free again.  What was taken in until then is kept, also beyond the bound.
+
+>>> backlog = Backlog(maximum_bytes=3_000)
+>>> message = Message("a", bytes(1_000), publisher="p", published_us=0, qos=1)
+>>> backlog.enter(message), backlog.enter(message), backlog.bytes
+(None, None, 2401)
+>>> backlog.enter(Message("a", b"", publisher="p", published_us=0, qos=1)), backlog.is_full
+(None, True)
+>>> backlog.leave(message), backlog.leave(message), backlog.bytes, backlog.is_full
+(None, None, 1201, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from shoal.mqtt.messages import Message
+
+# What a message takes beside its topic and payload, and each session that it is on its way in.
+MESSAGE_BYTES = 1_000
+ENTRY_BYTES = 200
+
+
+class Queue(Protocol):
+    """A session whose client is slow."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the client, whatever its QoS."""
+
+    def drop_at_0(self, level: int) -> bool:
+        """Drop what waits at QoS 0, the newest first, until no more waits than this.
+
+        Whether any of QoS 0 is left.
+        """
+
+
+class Backlog:
+    """Counts; `at_change` is called when the queues become full, and when they are no more."""
+
+    def __init__(self, maximum_bytes: int = 2**62) -> None:
+        self.bytes = 0
+        self.is_full = False
+        self.at_change: Callable[[], None] | None = None
+        self._maximum_bytes = maximum_bytes
+        # Sessions that have something waiting at QoS 0.
+        self._at_0: dict[Queue, None] = {}
+
+    @property
+    def maximum_bytes(self) -> int:
+        return self._maximum_bytes
+
+    @maximum_bytes.setter
+    def maximum_bytes(self, maximum_bytes: int) -> None:
+        self._maximum_bytes = maximum_bytes
+        if self.bytes > maximum_bytes:
+            self._make_room()
+        else:
+            self._look()
+
+    @property
+    def _low_bytes(self) -> int:
+        return self._maximum_bytes - self._maximum_bytes // 16
+
+    def enter(self, message: Message) -> None:
+        """One more session has this on its way."""
+        if message.keepers:
+            self.bytes += ENTRY_BYTES
+        else:
+            self.bytes += ENTRY_BYTES + MESSAGE_BYTES + message.size
+        message.keepers += 1
+        if self.bytes > self._maximum_bytes and not self.is_full:
+            self._make_room()
+
+    def leave(self, message: Message) -> None:
+        """One session less has it."""
+        message.keepers -= 1
+        if message.keepers:
+            self.bytes -= ENTRY_BYTES
+        else:
+            self.bytes -= ENTRY_BYTES + MESSAGE_BYTES + message.size
+        if self.is_full:
+            self._look()
+
+    def waits_at_0(self, queue: Queue) -> None:
+        """Something of QoS 0 waits in this one."""
+        self._at_0[queue] = None
+
+    def forget(self, queue: Queue) -> None:
+        """Nothing of QoS 0 waits in it any more."""
+        self._at_0.pop(queue, None)
+
+    def _make_room(self) -> None:
+        """All down to a level, and that down until there is room: who has least keeps most."""
+        level = max((each.waiting_bytes for each in self._at_0), default=0)
+        while self._at_0 and self.bytes > self._low_bytes:
+            level //= 2
+            for queue in [each for each in self._at_0 if each.waiting_bytes > level]:
+                if not queue.drop_at_0(level):
+                    self._at_0.pop(queue, None)
+            if not level:
+                self._at_0.clear()
+        self._look()
+
+    def _look(self) -> None:
+        is_full = self.bytes > self._low_bytes and (
+            self.is_full or self.bytes > self._maximum_bytes
+        )
+        if is_full != self.is_full:
+            self.is_full = is_full
+            if self.at_change is not None:
+                self.at_change()

@@ -1,0 +1,234 @@
+"""Messages to those who subscribed, at one broker: each alone, or many of QoS 0 together.
+
+What one read brought is gathered and then matched in one go, and what a client gets of it is
+handed over in one piece: a delivery costs an entry in a list, not a walk through the session.
+Every client gets the same, in the same order, as if the messages had come one by one.
+
+A client whose subscriptions overlap gets one copy, at the highest QoS, with all their identifiers
+[MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shoal.model import ClientId
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.statistics import Statistics
+
+# What is gathered is held in memory in all its forms; more of it is delivered before the rest.
+MAX_GATHERED = 4_096
+MAX_GATHERED_BYTES = 1_048_576
+
+_Form = tuple[Message, tuple[int, ...]]
+
+
+class FanOut:
+    """The way from messages to sessions.
+
+    Whoever gathers settles before anything else happens to sessions or subscriptions.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, statistics: Statistics) -> None:
+        self._subscriptions = subscriptions
+        self._statistics = statistics
+        self._gathered: list[Message] = []
+        self._gathered_bytes = 0
+        self._now_us = 0
+
+    # --- one message --------------------------------------------------------------------------
+
+    def route(self, message: Message, now_us: int) -> int:
+        """Deliver to the subscribers of this broker; how many subscriptions matched."""
+        if self._gathered:
+            self.settle()
+        receivers = self._subscriptions.receivers(message.topic)
+        if receivers is None:
+            return self._route_each(message, self._subscriptions.match(message), now_us)
+        self._statistics.deliveries += len(receivers)
+        for subscription in receivers:
+            if not subscription.no_local or subscription.session.client_id != message.publisher:
+                _deliver(message, subscription, now_us)
+        return len(receivers)
+
+    def _route_each(self, message: Message, found: list[ClientSubscription], now_us: int) -> int:
+        """Where a client may have more than one subscription, or members of a group."""
+        self._statistics.deliveries += len(found)
+        copies, shared = _copies(message, found)
+        for subscription in shared:
+            _deliver(message, subscription, now_us)
+        for session, subscriptions in copies.items():
+            if len(subscriptions) == 1:
+                _deliver(message, subscriptions[0], now_us)
+            elif session.had is None or not _has_had(session.had, message):
+                session.deliver(
+                    message,
+                    min(message.qos, max(each.qos for each in subscriptions)),
+                    message.retain and any(each.retain_as_published for each in subscriptions),
+                    _identifiers(subscriptions),
+                    now_us,
+                )
+        return len(found)
+
+    def hand(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
+        """Deliver to this one."""
+        self.settle()
+        self._statistics.deliveries += 1
+        _deliver(message, subscription, now_us)
+
+    # --- many messages ------------------------------------------------------------------------
+
+    def gather(self, message: Message, now_us: int) -> None:
+        """Deliver a message together with those that come next, until `settle`."""
+        if message.qos or message.retain:
+            self.route(message, now_us)
+            return
+        self._gathered.append(message)
+        self._gathered_bytes += len(message.payload) + len(message.topic)
+        self._now_us = now_us
+        if len(self._gathered) >= MAX_GATHERED or self._gathered_bytes > MAX_GATHERED_BYTES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Deliver what is gathered."""
+        if not self._gathered:
+            return
+        messages, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if len(messages) == 1:
+            self.route(messages[0], self._now_us)
+            return
+        forms: list[_Form] = [(message, ()) for message in messages]
+        lanes = self._lanes(messages, forms)
+        written: dict[int, list[bytes]] = {}
+        for session, lane in lanes.items():
+            if session.outlet is None and session.diversion is None:
+                continue  # what is of QoS 0 is not kept for those who are away
+            if session.takes_at_once:
+                assert session.outlet is not None
+                version = session.outlet.version
+                if version not in written:
+                    written[version] = [
+                        message.whole(version, identifiers, self._now_us)
+                        for message, identifiers in forms
+                    ]
+                if session.outlet.send_many(written[version], lane):
+                    continue
+            for number in lane:
+                message, identifiers = forms[number]
+                session.deliver(message, 0, False, identifiers, self._now_us)
+
+    def _lanes(self, messages: list[Message], forms: list[_Form]) -> dict[Session, list[int]]:
+        """What each session gets, in order, as numbers of forms; forms with identifiers join."""
+        subscriptions = self._subscriptions
+        lanes: dict[Session, list[int]] = {}
+        first, last, deliveries = 0, len(messages), 0
+        while first < last:
+            topic, end = messages[first].topic, first + 1
+            while end < last and messages[end].topic == topic:
+                end += 1
+            receivers = subscriptions.receivers(topic)
+            answers: Sequence[Sequence[ClientSubscription]]
+            if receivers is None:
+                answers = subscriptions.match_each(messages[first:end])
+                deliveries += sum(map(len, answers))
+                self._put(messages, answers, first, forms, lanes)
+            else:
+                deliveries += len(receivers) * (end - first)
+                if all(each.is_plain for each in receivers):
+                    for subscription in receivers:
+                        lanes.setdefault(subscription.session, []).extend(range(first, end))
+                else:
+                    answers = [receivers] * (end - first)
+                    self._put(messages, answers, first, forms, lanes)
+            first = end
+        self._statistics.deliveries += deliveries
+        return lanes
+
+    def _put(
+        self,
+        messages: list[Message],
+        answers: Sequence[Sequence[ClientSubscription]],
+        first: int,
+        forms: list[_Form],
+        lanes: dict[Session, list[int]],
+    ) -> None:
+        """Messages, from the first on, to the lanes of those who are to get them."""
+        are_plain = self._subscriptions.are_plain
+        for number, found in enumerate(answers, start=first):
+            if not (are_plain or all(each.is_plain for each in found)):
+                _put_each(messages[number], found, number, forms, lanes)
+                continue
+            for subscription in found:
+                session = subscription.session
+                lane = lanes.get(session)
+                if lane is None:
+                    lanes[session] = [number]
+                elif lane[-1] != number:  # else one copy for several subscriptions
+                    lane.append(number)
+
+
+def _put_each(
+    message: Message,
+    found: Sequence[ClientSubscription],
+    number: int,
+    forms: list[_Form],
+    lanes: dict[Session, list[int]],
+) -> None:
+    """Where subscriptions have identifiers, are shared or not for the publisher's own messages."""
+    copies, shared = _copies(message, found)
+    due = [(each.session, each.identifiers) for each in shared]
+    due += [(session, _identifiers(each)) for session, each in copies.items()]
+    for session, identifiers in due:
+        form = number
+        if identifiers:
+            form = len(forms)
+            forms.append((message, identifiers))
+        lanes.setdefault(session, []).append(form)
+
+
+def _copies(
+    message: Message, found: Sequence[ClientSubscription]
+) -> tuple[dict[Session, list[ClientSubscription]], list[ClientSubscription]]:
+    """The subscriptions that a message is for, by session; and those that are shared."""
+    by_session: dict[Session, list[ClientSubscription]] = {}
+    shared = []
+    for subscription in found:
+        if subscription.no_local and subscription.session.client_id == message.publisher:
+            continue
+        if subscription.shared:
+            shared.append(subscription)
+        else:
+            by_session.setdefault(subscription.session, []).append(subscription)
+    return by_session, shared
+
+
+def _identifiers(subscriptions: list[ClientSubscription]) -> tuple[int, ...]:
+    return tuple(identifier for each in subscriptions for identifier in each.identifiers)
+
+
+def _has_had(had: Mapping[ClientId, int], message: Message) -> bool:
+    """Whether a session got a message where it was before.
+
+    It may come to its broker later than the session, which is where a broker was away.
+    """
+    if message.key is None:
+        return False
+    publisher, number = message.key
+    return number <= had.get(publisher, -1)
+
+
+def _deliver(message: Message, subscription: ClientSubscription, now_us: int) -> None:
+    session, qos = subscription.session, message.qos
+    # A group's message goes to one member, which others have not had.
+    if session.had is not None and not subscription.shared and _has_had(session.had, message):
+        return
+    deliver = session.accept if session.diversion is None else session.deliver
+    deliver(
+        message,
+        qos if qos < subscription.qos else subscription.qos,
+        message.retain and subscription.retain_as_published,
+        subscription.identifiers,
+        now_us,
+    )

@@ -1,0 +1,172 @@
+"""The retained messages: the last one of each topic, for those who subscribe later.
+
+>>> from shoal.mqtt.messages import Message
+>>> store = RetainedStore(maximum=10)
+>>> def sent(topic, payload, at_us):
+...     return Message(topic, payload, publisher="p", published_us=at_us, retain=True)
+>>> [store.keep(sent(*each)) for each in (("a/b", b"1", 5), ("a/b", b"0", 4), ("a/c", b"2", 6))]
+[True, True, True]
+>>> [message.payload for message in store.matching("a/+", now_us=7)]
+[b'1', b'2']
+>>> store.keep(sent("a/b", b"", 8)), len(store)
+(True, 1)
+
+Source: MQTT Version 5.0, section 3.3.1.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Protocol
+
+from shoal.matching import TopicStore
+from shoal.mqtt.messages import Message
+
+# Removals remembered, so that a broker which missed one does not bring the message back.
+MAX_REMOVALS = 100_000
+MAX_REMOVAL_BYTES = 32 * 2**20
+
+
+class Memory(Protocol):
+    """Who is told what must not be forgotten (see `journal`)."""
+
+    def retained(self, message: Message) -> None: ...
+
+
+class RetainedStore:
+    """At most `maximum` topics, and messages of `maximum_bytes` in all.
+
+    Of two messages for one topic the later one stays, in whatever order they come: brokers of one
+    network that have seen the same messages keep the same ones.  At equal times the publisher
+    with the greater name wins.
+    """
+
+    def __init__(self, maximum: int, maximum_bytes: int = 2**62) -> None:
+        # Is told what changes, if there is one.
+        self.journal: Memory | None = None
+        self.maximum = maximum
+        self.maximum_bytes = maximum_bytes
+        self._bytes = 0
+        self._messages: TopicStore[Message] = TopicStore()
+        # The message that removed each topic's, oldest first.
+        self._removals: dict[str, Message] = {}
+        self._removal_bytes = 0
+        # A number that is the same where the same messages are kept, in whatever order.
+        self.digest = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def date(self, message: Message) -> None:
+        """Make a message, published here now, later than the one it replaces.
+
+        The clock of the broker where that one was published may be ahead of ours.
+        """
+        known = self.last(message.topic)
+        if known is not None and known.published_us >= message.published_us:
+            message.published_us = known.published_us + 1
+
+    def keep(self, message: Message) -> bool:
+        """Take a message in, or with an empty payload the topic's out; False if full.
+
+        A message that has no room takes the topic's former one with it, which holds no more.
+        """
+        topic = message.topic
+        known = self.last(topic)
+        if known is not None and _age(message) < _age(known):
+            return True
+        if not message.payload:
+            self._drop(topic)
+            self._remember_removal(message)
+            return True
+        replaced = self._messages.get(topic)
+        needed = message.size - (replaced.size if replaced is not None else 0)
+        if self._bytes + needed > self.maximum_bytes:
+            if replaced is not None:
+                self._drop(topic)
+                self._remember_removal(message)
+            return False
+        if replaced is not None:
+            self._fold(replaced)
+        elif len(self._messages) >= self.maximum:
+            return False
+        self._forget_removal(topic)
+        self._messages[topic] = message
+        self._bytes += needed
+        self._fold(message)
+        self._note(message)
+        return True
+
+    def is_news(self, message: Message) -> bool:
+        """Whether a message is later than what is known of its topic."""
+        known = self.last(message.topic)
+        return known is None or _age(known) < _age(message)
+
+    def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
+        """The messages of the topics that a filter matches; those that expired are dropped.
+
+        May be read slowly: each is the topic's message at the time when it is read.
+        """
+        for topic in list(self._messages.matching(topic_filter)):
+            message = self._messages.get(topic)
+            if message is None:
+                continue
+            if message.has_expired(now_us):
+                self._drop(topic)
+            else:
+                yield message
+
+    def history(self) -> Iterator[Message]:
+        """Every message and every removal that is remembered, to tell another broker."""
+        for messages in (self._messages, self._removals):
+            yield from (each for topic, each in messages.items() if not _is_own(topic))
+
+    def _drop(self, topic: str) -> None:
+        message = self._messages.pop(topic, None)
+        if message is not None:
+            self._bytes -= message.size
+            self._fold(message)
+
+    def _remember_removal(self, message: Message) -> None:
+        """Its topic and time are all that counts."""
+        topic = message.topic
+        self._forget_removal(topic)
+        self._removals[topic] = removal = _removal(message)
+        self._removal_bytes += removal.size
+        self._note(removal)
+        while len(self._removals) > MAX_REMOVALS or self._removal_bytes > MAX_REMOVAL_BYTES:
+            self._forget_removal(next(iter(self._removals)))
+
+    def _forget_removal(self, topic: str) -> None:
+        removal = self._removals.pop(topic, None)
+        if removal is not None:
+            self._removal_bytes -= removal.size
+
+    def _note(self, message: Message) -> None:
+        if self.journal is not None and not _is_own(message.topic):
+            self.journal.retained(message)
+
+    def _fold(self, message: Message) -> None:
+        """Put a message into the digest, or take it out."""
+        if not _is_own(message.topic):
+            entry = f"{message.published_us} {message.publisher} {message.topic}".encode()
+            self.digest ^= int.from_bytes(blake2b(entry, digest_size=7).digest(), "big")
+
+    def last(self, topic: str) -> Message | None:
+        """What was last said about a topic: its message, or the one that removed it."""
+        return self._messages.get(topic) or self._removals.get(topic)
+
+
+def _age(message: Message) -> tuple[int, str]:
+    return message.published_us, message.publisher
+
+
+def _removal(message: Message) -> Message:
+    """What removes the topic's message at the time of this one."""
+    return Message(message.topic, b"", message.publisher, message.published_us, retain=True)
+
+
+def _is_own(topic: str) -> bool:
+    """Whether a topic is this broker's own, like its statistics."""
+    return topic.startswith("$SYS/")

@@ -1,0 +1,213 @@
+"""All sessions of a broker: who comes back to which, when one ends, and when a will is published.
+
+| event | session | will |
+| --- | --- | --- |
+| connect, no session | made | |
+| connect, session there | resumed | one that still waited is forgotten |
+| connect, clean start | ended and made anew | one that still waited is published |
+| connect, client still connected | old connection closed (0x8E), then as above | as on a loss |
+| DISCONNECT | kept for its expiry interval | forgotten, unless the client wants it published |
+| connection lost | kept for its expiry interval | published after its delay |
+| expiry interval over | ended | one that still waited is published |
+| the broker starts again | kept, its clients are away | published after its delay, and a pause |
+
+Source: MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.3.2.2, 3.1.4 and 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
+from shoal.mqtt.messages import Message, message_of_will
+from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.leaving import Leaving
+from shoal.mqtt.sessions.patience import Patience
+from shoal.mqtt.sessions.session import Memory, Session
+from shoal.mqtt.timers import Timers
+
+SESSION_TIMER = "session"
+WILL_TIMER = "will"
+# Until then a broker that starts has its links and its neighbours' subscriptions back, and
+# clients that only lost their connection to it have had time to come back.
+PAUSE_US = 5 * MICROSECONDS
+# Why a connection is closed whose client has another.
+ELSEWHERE = "the client connected again elsewhere"
+
+
+class Sessions:
+    """Sessions by client identifier.
+
+    `publish` takes a will whose time has come; `leaving` the subscriptions of sessions that have
+    ended.  Timers carry (SESSION_TIMER or WILL_TIMER, client identifier).
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        backlog: Backlog,
+        timers: Timers,
+        publish: Callable[[Message, int], object],
+        leaving: Leaving,
+    ) -> None:
+        self.limits = limits
+        self.backlog = backlog
+        self._timers = timers
+        self.patience = Patience(timers, self.get)
+        self._publish = publish
+        self._leaving = leaving
+        # Hears that a session ends, in a network.
+        self.at_end: Callable[[Session, int], None] | None = None
+        # Publications that sessions which are here no more could not keep.
+        self._dropped = 0
+        self._sessions: dict[str, Session] = {}
+        # Is told what outlives its connection, if there is one.
+        self.journal: Memory | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def __contains__(self, client_id: str) -> bool:
+        return client_id in self._sessions
+
+    def __getitem__(self, client_id: str) -> Session:
+        return self._sessions[client_id]
+
+    def get(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
+
+    def is_kept(self, client_id: str) -> bool:
+        """Whether a client has a session here that outlives its connection."""
+        session = self._sessions.get(client_id)
+        return session is not None and session.expiry_interval_s > 0
+
+    def is_anothers(self, client_id: str, user: str) -> bool:
+        """Whether a session here goes by that name, and is another user's."""
+        session = self._sessions.get(client_id)
+        return session is not None and not session.is_only_a_will and session.user != user
+
+    @property
+    def dropped(self) -> int:
+        """Publications that could not be kept."""
+        return self._dropped + sum(session.dropped for session in self)
+
+    def add(self, client_id: str) -> Session:
+        """A new session; its client comes to it next."""
+        session = self._sessions[client_id] = Session(
+            client_id, self.limits, self.backlog, self.patience
+        )
+        return session
+
+    def suspend(self, session: Session) -> None:
+        """Let nothing of a session be due: its client is at another broker."""
+        self._timers.cancel((SESSION_TIMER, session.client_id))
+        self._timers.cancel((WILL_TIMER, session.client_id))
+
+    def drop(self, session: Session) -> None:
+        """Take a session out without ending it: another broker has it now."""
+        self._forget(session)
+        self._leaving.add(session)
+        self.suspend(session)
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
+        session.will = None
+        if self.journal is not None:
+            self.journal.ended(session)
+
+    def _forget(self, session: Session) -> None:
+        self._dropped += session.dropped
+        session.forget_all()
+
+    def let_go(
+        self,
+        client_id: str,
+        now_us: int,
+        code: ReasonCode = ReasonCode.SESSION_TAKEN_OVER,
+        reason: str = ELSEWHERE,
+    ) -> Session | None:
+        """Close a client's connection, if there is one; its session, if that outlives it."""
+        session = self._sessions.get(client_id)
+        if session is not None and session.outlet is not None:
+            session.outlet.connection.disconnect(code, reason, now_us)
+            session = self._sessions.get(client_id)
+        return session
+
+    def enter(
+        self, connect: Connect, client_id: str, expiry_interval_s: int, now_us: int
+    ) -> tuple[Session, bool]:
+        """The session of a client that connects, and whether it was there before."""
+        session = self.let_go(client_id, now_us)
+        if session is not None and (connect.clean_start or session.is_only_a_will):
+            self.end(session, now_us)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self.add(client_id)
+        self._timers.cancel((SESSION_TIMER, client_id))
+        self._timers.cancel((WILL_TIMER, client_id))
+        session.expiry_interval_s = expiry_interval_s
+        session.will = connect.will
+        return session, present
+
+    def left(self, session: Session, now_us: int, *, with_will: bool) -> None:
+        """The session's client is gone."""
+        session.detach(now_us)
+        if not with_will:
+            session.will = None
+        expiry_s = session.expiry_interval_s
+        if not expiry_s:
+            self.end(session, now_us)
+            return
+        if expiry_s != NEVER_S:
+            key = (SESSION_TIMER, session.client_id)
+            self._timers.set(key, now_us + expiry_s * MICROSECONDS)
+        if session.will is not None:
+            delay_s = session.will.properties.will_delay_interval_s or 0
+            if delay_s:
+                key = (WILL_TIMER, session.client_id)
+                self._timers.set(key, now_us + delay_s * MICROSECONDS)
+            else:
+                self.publish_will(session, now_us)
+        if self.journal is not None:
+            self.journal.left(session, now_us)
+
+    def restored(self, session: Session, now_us: int) -> None:
+        """The broker has started again; a client that was there until then has left now."""
+        left_us = now_us if session.left_us is None else session.left_us
+        end_us = left_us + session.expiry_interval_s * MICROSECONDS
+        will = session.will
+        if will is not None:
+            will_us = left_us + (will.properties.will_delay_interval_s or 0) * MICROSECONDS
+            self._timers.set((WILL_TIMER, session.client_id), max(will_us, now_us + PAUSE_US))
+            end_us = max(end_us, now_us + PAUSE_US)
+        if session.expiry_interval_s != NEVER_S:
+            self._timers.set((SESSION_TIMER, session.client_id), end_us)
+        if self.journal is not None and session.expiry_interval_s:
+            self.journal.left(session, left_us)
+
+    def end(self, session: Session, now_us: int) -> None:
+        """Forget all about a client; its will is published if that was still to come."""
+        client_id = session.client_id
+        self._timers.cancel((SESSION_TIMER, client_id))
+        self._timers.cancel((WILL_TIMER, client_id))
+        del self._sessions[client_id]
+        self._forget(session)
+        if self.at_end is not None:
+            self.at_end(session, now_us)
+        self._leaving.add(session)
+        if self.journal is not None:
+            self.journal.ended(session)
+        self.publish_will(session, now_us)
+
+    def publish_will(self, session: Session, now_us: int) -> None:
+        """Publish the will, if there is one, once [MQTT-3.1.2-8, MQTT-3.1.2-10]."""
+        will, session.will = session.will, None
+        if will is not None:
+            if self.journal is not None:
+                self.journal.will_is_gone(session)
+            self._publish(message_of_will(will, session.client_id, now_us), now_us)

@@ -1,0 +1,243 @@
+"""What a client asks for in SUBSCRIBE: granted or refused, and what is retained for it.
+
+>>> from shoal.mqtt.access import AllPermissions
+>>> from shoal.mqtt.limits import DEFAULT_LIMITS
+>>> subscriptions = Subscriptions()
+>>> subscribing = Subscribing(DEFAULT_LIMITS, subscriptions, RetainedStore(10))
+>>> request = Subscribe(7, (SubscriptionRequest("flights?dep_delay > 30"),))
+>>> granting = Granting(subscribing, Session("me", DEFAULT_LIMITS), AllPermissions(), request)
+>>> while not granting.is_done:
+...     work = granting.go_on(2_000)
+>>> suback, _ = granting.answer()
+>>> [code.name for code in suback.reason_codes]
+['SUCCESS']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shoal.matching import TopicError, matches
+from shoal.model import EVERYTHING
+from shoal.mqtt.access import Permissions
+from shoal.mqtt.codec.packets import Suback, Subscribe, SubscriptionRequest, Unsuback, Unsubscribe
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.content import (
+    FILTER_WORK,
+    ContentFilterError,
+    FilterQuotaError,
+    FilterReader,
+    Json,
+    attributes_of,
+    work_on,
+)
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+
+_RETAIN_IF_NEW = 1
+# Tests of retained messages that are done before others have their turn, some 10 ms; and how many
+# bytes of a message are read for attributes in the time of one.
+SLICE_TESTS = 2_000
+BYTES_PER_TEST = 256
+
+
+class Grant(NamedTuple):
+    """The answer to one topic filter of a SUBSCRIBE.
+
+    `retained` is the subscription whose retained messages are to be sent now.
+    """
+
+    reason_code: ReasonCode
+    reason: str | None = None
+    retained: ClientSubscription | None = None
+
+
+class Granting:
+    """A SUBSCRIBE, answered a topic filter at a time, so that others have their turn meanwhile."""
+
+    def __init__(
+        self,
+        subscribing: Subscribing,
+        session: Session,
+        permissions: Permissions,
+        packet: Subscribe,
+    ) -> None:
+        self._subscribing = subscribing
+        self._session = session
+        self._permissions = permissions
+        self._packet = packet
+        self._reader: FilterReader | None = None
+        self._grants: list[Grant] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self._reader is not None and len(self._grants) == len(self._packet.requests)
+
+    def go_on(self, most: int) -> int:
+        """Read what is asked for, then grant or refuse, until all is done or that was `most` work.
+
+        How much it was (see `TURN` in `connection`).
+        """
+        packet, work = self._packet, 0
+        if self._reader is None:
+            properties = packet.properties
+            self._reader = FilterReader(properties.user_properties, self._subscribing.limits)
+            work += self._reader.take_work()
+        while work < most and not self.is_done:
+            request = packet.requests[len(self._grants)]
+            grant = self._subscribing.grant(
+                self._session, self._permissions, request, self._reader, packet.properties
+            )
+            self._grants.append(grant)
+            work += FILTER_WORK + self._reader.take_work()
+        return work
+
+    def answer(self) -> tuple[Suback, list[ClientSubscription]]:
+        """The answer, and the subscriptions that get what is retained once it is out."""
+        packet, grants = self._packet, self._grants
+        if packet.beyond:
+            most = self._subscribing.limits.maximum_topic_filters
+            refusal = Grant(ReasonCode.QUOTA_EXCEEDED, f"more than {most} topic filters")
+            grants = grants + [refusal] * packet.beyond
+        # Each once: many topic filters may be refused for one reason.
+        reasons = dict.fromkeys(grant.reason for grant in grants if grant.reason is not None)
+        properties = Properties(reason_string="; ".join(reasons)) if reasons else NO_PROPERTIES
+        codes = tuple(grant.reason_code for grant in grants)
+        wanting = [grant.retained for grant in grants if grant.retained is not None]
+        return Suback(packet.packet_id, codes, properties), wanting
+
+
+class TakingBack:
+    """An UNSUBSCRIBE, as `Granting` a SUBSCRIBE; the answer says which subscriptions there were."""
+
+    def __init__(self, subscribing: Subscribing, session: Session, packet: Unsubscribe) -> None:
+        self._subscribing = subscribing
+        self._session = session
+        self._packet = packet
+        self._codes: list[ReasonCode] = []
+
+    @property
+    def is_done(self) -> bool:
+        return len(self._codes) == len(self._packet.topic_filters)
+
+    def go_on(self, most: int) -> int:
+        """Take back until all is done or that was `most` work; how much it was."""
+        work = 0
+        while work < most and not self.is_done:
+            text = self._packet.topic_filters[len(self._codes)]
+            code, cost = self._subscribing.take_back(self._session, text)
+            self._codes.append(code)
+            work += cost
+        return work
+
+    def answer(self) -> Unsuback:
+        beyond = [ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR] * self._packet.beyond
+        return Unsuback(self._packet.packet_id, (*self._codes, *beyond))
+
+
+class Subscribing:
+    """Takes clients' subscriptions in, as far as `limits` and permissions allow."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        subscriptions: Subscriptions,
+        retained: RetainedStore,
+        json: Json = "auto",
+    ) -> None:
+        self.limits = limits
+        self._subscriptions = subscriptions
+        self._retained = retained
+        self._json = json
+
+    def grant(
+        self,
+        session: Session,
+        permissions: Permissions,
+        request: SubscriptionRequest,
+        reader: FilterReader,
+        properties: Properties,
+    ) -> Grant:
+        """Grant or refuse one topic filter."""
+        text = request.topic_filter
+        try:
+            filter = reader.read(text)
+        except FilterQuotaError as error:
+            return Grant(ReasonCode.QUOTA_EXCEEDED, str(error))
+        except ContentFilterError as error:
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        subscription = ClientSubscription(
+            session,
+            text,
+            filter.topic_filter,
+            filter.content,
+            qos=request.qos,
+            no_local=request.no_local,
+            retain_as_published=request.retain_as_published,
+            identifiers=properties.subscription_identifiers,
+        )
+        if not permissions.may_subscribe(subscription.wanted_topics):
+            return Grant(ReasonCode.NOT_AUTHORIZED, f"no permission to subscribe to {text!r}")
+        if (
+            len(session.subscriptions) >= self.limits.maximum_subscriptions
+            and text not in session.subscriptions
+        ):
+            return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+        if session.journal is not None and session.journal.is_failing:
+            return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+        try:
+            is_new = self._subscriptions.add(subscription)
+        except TopicError as error:
+            return Grant(ReasonCode.TOPIC_FILTER_INVALID, str(error))
+        if session.journal is not None:
+            session.journal.subscribed(subscription)
+        handling = request.retain_handling
+        wants_retained = not subscription.shared and (
+            handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
+        )
+        return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+
+    def take_back(self, session: Session, text: str) -> tuple[ReasonCode, int]:
+        """Take a subscription back; the answer, and how much work it was."""
+        known = self._subscriptions.remove(session, text)
+        if known is None:
+            return ReasonCode.NO_SUBSCRIPTION_EXISTED, FILTER_WORK
+        if session.journal is not None:
+            session.journal.unsubscribed(session, text)
+        return ReasonCode.SUCCESS, work_on(known.content)
+
+    def send_retained(self, subscription: ClientSubscription, now_us: int) -> None:
+        """Send a new subscription the retained messages it matches [MQTT-3.3.1-9 and others]."""
+        session = subscription.session
+        session.feed(subscription.text, self._retained_for(subscription, now_us), now_us)
+
+    def _retained_for(
+        self, subscription: ClientSubscription, now_us: int
+    ) -> Iterator[Outgoing | None]:
+        """What is retained for a subscription; ends when it is taken back or replaced.
+
+        None where others should have their turn: few messages may match of many that are tested.
+        """
+        session, content = subscription.session, subscription.content
+        tests = 1 + sum(map(len, content.normal_form))
+        left = SLICE_TESTS
+        for message in self._retained.matching(subscription.topic_filter, now_us):
+            if content != EVERYTHING:
+                left -= tests
+                if message.attributes is None:
+                    left -= message.size // BYTES_PER_TEST
+                if left < 0:
+                    left = SLICE_TESTS
+                    yield None
+            if session.subscriptions.get(subscription.text) is not subscription:
+                return
+            if subscription.no_local and session.client_id == message.publisher:
+                continue
+            if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
+                qos = min(message.qos, subscription.qos)
+                yield Outgoing(message, qos, True, subscription.identifiers)

@@ -1,0 +1,109 @@
+"""The exchange of member tables: digests first, then only what the other does not have.
+
+A node sends how new each of its entries is; the other answers with the entries it has newer and
+the names of those it wants; the first sends these.  Where an entry says nothing new, its age is
+sign of life enough, and the entry itself stays at home.  Whom to ask is drawn at random: as many as
+the logarithm of the number of matchers, so that a change reaches all in about as many rounds.
+
+>>> table = MemberTable(0)
+>>> old = Member(broker="M1", generation=5, version=1, segments=())
+>>> new = msgspec.structs.replace(old, version=7)
+>>> table.merge([new], now_us=0)
+['M1']
+>>> comparison = compare(table, {"M1": old.age, "M2": old.age})
+>>> comparison.members, comparison.ages, comparison.wanted
+((), {'M1': Age(generation=5, rank=0, version=7, changed=0)}, ('M2',))
+>>> fan_out(20), fan_out(1)
+(5, 1)
+
+Source: Li et al., BlueDove, section III-C; its formula for the cost is in section IV-C.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.cluster.members import Age, Member, MemberTable, Status
+
+# The paper's measured exchange, its table row, its report, and the dispatcher's pull interval.
+PAPER_EXCHANGE_BYTES = 2_900
+PAPER_PER_DISPATCHER_BYTES = 20
+# One of so many rounds also asks one that is taken for dead: a healed network finds itself again.
+ROUNDS_PER_LOST_CONTACT = 10
+
+
+def fan_out(matchers: int) -> int:
+    """How many others a matcher asks in one round."""
+    return max(1, math.ceil(math.log2(matchers))) if matchers > 1 else 1
+
+
+def digest(table: MemberTable) -> dict[BrokerId, Age]:
+    """How new each entry is, by name."""
+    return dict(table.ages)
+
+
+class Comparison(NamedTuple):
+    """What a digest leaves to be said: new entries, signs of life, and what is wanted."""
+
+    members: tuple[Member, ...]
+    ages: dict[BrokerId, Age]
+    wanted: tuple[BrokerId, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.ages or self.wanted)
+
+
+def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
+    """What is newer here, and the names of what is newer there, signs of life apart."""
+    news, newer, wanted = [], {}, []
+    for name, mine in table.ages.items():
+        theirs = ages.get(name)
+        if mine is theirs or mine == theirs:
+            continue
+        if theirs is None or (mine > theirs and not mine.says_the_same(theirs)):
+            news.append(table.members[name])
+        elif mine > theirs:
+            newer[name] = mine
+        elif theirs > mine and not theirs.says_the_same(mine):
+            wanted.append(name)
+    wanted += sorted(ages.keys() - table.ages.keys())
+    return Comparison(tuple(news), newer, tuple(wanted))
+
+
+def choose_partners(
+    table: MemberTable, me: BrokerId, round_number: int, random: Random
+) -> list[BrokerId]:
+    """Whom to ask in this round; those who are expected count, too, as they may be there."""
+    alive = (name for name, row in sorted(table.members.items()) if row.status is Status.ALIVE)
+    others = [name for name in alive if name != me]
+    partners = random.sample(others, min(len(others), fan_out(len(others) + 1)))
+    if round_number % ROUNDS_PER_LOST_CONTACT == 0:
+        lost = sorted(table.members.keys() - set(others) - {me})
+        if lost:
+            partners.append(random.choice(lost))
+    return partners
+
+
+def silent(table: MemberTable, me: BrokerId, before_us: int) -> list[Member]:
+    """Those that count as alive and have not been heard of since then, by name."""
+    return [
+        member
+        for name, member in sorted(table.members.items())
+        if name != me and member.status is Status.ALIVE and table.heard_us[name] < before_us
+    ]
+
+
+def paper_bytes_per_s(dispatchers: int) -> int:
+    """What the paper gives as a matcher's whole overhead (IV-C)."""
+    return PAPER_EXCHANGE_BYTES + PAPER_PER_DISPATCHER_BYTES * dispatchers
+
+
+def encoded_bytes(message: msgspec.Struct) -> int:
+    """A message's size as it is on a wire."""
+    return len(msgspec.msgpack.encode(message))

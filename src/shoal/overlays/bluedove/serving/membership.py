@@ -1,0 +1,351 @@
+"""A matcher's life in the cluster: how it starts, gossips, joins, leaves, and misses others.
+
+| state | what it does | until |
+| --- | --- | --- |
+| starting | asks all dispatchers whether it is expected | all answered: serving, or joining |
+| joining | asks for donors on the dimensions where it serves nothing | it serves on all |
+| serving | gossips, watches, takes over holes that lie above its segments | it is asked to leave |
+| leaving | offers its segments to those beside it | it serves nothing: left, or joining again |
+| left | nothing | |
+
+A matcher that was known before it started (it crashed) is not given its first segments again:
+others may serve them by now.  One that hears that it is dead gives everything up and joins anew.
+What it serves nobody else says: news of an earlier life is answered by a newer entry.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from shoal.broker.effects import Effect, Record, SetTimer
+from shoal.broker.strategy import ProtocolError
+from shoal.model import BrokerId
+from shoal.overlays.bluedove.cluster.gossip import choose_partners, compare, digest, silent
+from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, Member, Segment, Status
+from shoal.overlays.bluedove.cluster.planner import heirs, is_successor
+from shoal.overlays.bluedove.messages import (
+    Digest,
+    Donors,
+    Hello,
+    Join,
+    News,
+    Refused,
+    TakeOver,
+    Welcome,
+)
+from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.records import DeathRecord
+from shoal.overlays.bluedove.serving.handover import Handover
+from shoal.overlays.bluedove.serving.matcher import Matcher
+
+# A hole must be seen in so many rounds of gossip before it is believed: news of who took over a
+# segment may be slower than news of who gave it up.
+ROUNDS_BEFORE_BELIEF = 3
+
+
+class State(enum.Enum):
+    """Where a matcher is in its life."""
+
+    STARTING = "starting"
+    JOINING = "joining"
+    SERVING = "serving"
+    LEAVING = "leaving"
+    LEFT = "left"
+
+
+class Membership:
+    """One matcher among the others."""
+
+    def __init__(self, node: Node, matcher: Matcher) -> None:
+        self._node = node
+        self._matcher = matcher
+        self.handover = Handover(node, matcher, self.announce)
+        self.state = State.STARTING
+        self._generation = self._version = self._changed = 0
+        self._unanswered: dict[BrokerId, None] = {}
+        self._is_known = False
+        self._was_welcomed = False
+        self._stays_ready = False
+        self._round = 0
+        self._holes: dict[tuple[int, Segment], int] = {}
+        self._heir_tries = 0
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.state is State.LEAVING
+
+    # --- starting -----------------------------------------------------------------------------
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        self._generation = self._node.table.born = max(1, now_us)
+        if self._node.broker not in self._node.table.members:
+            self._write(now_us)
+        self._unanswered = dict.fromkeys(self._node.dispatchers)
+        for dispatcher in self._node.dispatchers:
+            self._node.send(dispatcher, Hello(), now_us, out)
+        parameters = self._node.parameters
+        out.append(SetTimer(("gossip",), now_us + parameters.gossip_interval_us))
+        out.append(SetTimer(("load",), now_us + parameters.load_interval_us))
+
+    def welcome(
+        self, dispatcher: BrokerId, message: Welcome, now_us: int, out: list[Effect]
+    ) -> None:
+        if self.state is not State.STARTING:
+            return
+        self._node.learn(message.members, now_us, out)
+        self._was_welcomed = True
+        self._is_known = self._is_known or not message.is_first
+        self._unanswered.pop(dispatcher, None)
+        self._begin(now_us, out)
+
+    def _begin(self, now_us: int, out: list[Effect]) -> None:
+        """When all dispatchers that are there have answered: serve, or join."""
+        if self._unanswered or not self._was_welcomed:
+            return
+        first = {member.broker: member.segments for member in self._node.first_members}
+        segments = first.get(self._node.broker)
+        if self._is_known or segments is None:
+            self.state = State.JOINING
+            self.announce(now_us, out)
+            self._join(now_us, out)
+            return
+        self.state = State.SERVING
+        for dimension, segment in enumerate(segments):
+            self._matcher.serve(dimension, segment, now_us, out)
+        self.announce(now_us, out)
+        for dimension, segment in enumerate(segments):
+            self.handover.begin(dimension, segment, now_us, out)
+
+    def report(self, now_us: int, out: list[Effect]) -> None:
+        """Look at the load, and tell the dispatchers when it has changed."""
+        if self.state is State.LEFT:
+            return
+        out.append(SetTimer(("load",), now_us + self._node.parameters.load_interval_us))
+        self._matcher.report(now_us, out)
+
+    # --- its own entry ------------------------------------------------------------------------
+
+    def _write(self, now_us: int, status: Status = Status.ALIVE) -> Member:
+        """Write a new version of the own entry."""
+        self._version += 1
+        segments = tuple(self._matcher.segments)
+        known = self._node.table.members.get(self._node.broker)
+        said = None if known is None else (known.generation, known.status, known.segments)
+        if said != (self._generation, status, segments):
+            self._changed = self._version
+        member = Member(
+            broker=self._node.broker,
+            generation=self._generation,
+            version=self._version,
+            changed=self._changed,
+            status=status,
+            segments=segments,
+        )
+        self._node.table.write(member, now_us)
+        return member
+
+    def announce(self, now_us: int, out: list[Effect], also_tell: Iterable[BrokerId] = ()) -> None:
+        """Tell the dispatchers at once what is served here; others hear by gossip."""
+        status = Status.LEFT if self.state is State.LEFT else Status.ALIVE
+        member = self._write(now_us, status)
+        gone = [self._node.table.members[name] for name in self._node.table.gone()]
+        news = News((member, *gone))
+        for broker in dict.fromkeys((*self._node.dispatchers, *also_tell)):
+            if broker != self._node.broker:
+                self._node.send(broker, news, now_us, out)
+        if self.state is State.JOINING and all(self._matcher.segments):
+            self.state = State.SERVING
+
+    # --- gossip -------------------------------------------------------------------------------
+
+    def gossip(self, now_us: int, out: list[Effect]) -> None:
+        """One round: exchange tables, look for the dead and for what nobody serves."""
+        node = self._node
+        if self.state is State.LEFT:
+            return
+        out.append(SetTimer(("gossip",), now_us + node.parameters.gossip_interval_us))
+        if self.state is State.STARTING:
+            for dispatcher in self._unanswered or node.dispatchers:
+                node.send(dispatcher, Hello(), now_us, out)
+            return
+        self._write(now_us)
+        self._round += 1
+        message = Digest(digest(node.table))
+        for partner in choose_partners(node.table, node.broker, self._round, node.random):
+            node.send(partner, message, now_us, out)
+        for member in silent(node.table, node.broker, now_us - node.parameters.failure_us):
+            node.table.merge([msgspec.structs.replace(member, status=Status.DEAD)], now_us)
+            record = DeathRecord(matcher=node.broker, dead=member.broker, at_us=now_us)
+            out.append(Record(record))
+        self.handover.tick(now_us)
+        if self.state is State.LEAVING:
+            self._hand_over(now_us, out)
+        else:
+            self._join(now_us, out)
+            self._fill_holes(now_us, out)
+
+    def digest(self, partner: BrokerId, message: Digest, now_us: int, out: list[Effect]) -> None:
+        table = self._node.table
+        found = compare(table, message.ages)
+        table.renew(message.ages, now_us)
+        if found:
+            self._node.send(partner, News(found.members, found.wanted, found.ages), now_us, out)
+
+    def news(self, partner: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
+        table = self._node.table
+        self._node.learn(message.members, now_us, out)
+        table.renew(message.ages, now_us)
+        if message.wanted:
+            found = (table.members.get(name) for name in message.wanted)
+            members = tuple(member for member in found if member is not None)
+            self._node.send(partner, News(members), now_us, out)
+
+    def contested(self, now_us: int, out: list[Effect]) -> None:
+        """Others say of this matcher what it did not say in this life: its own word counts."""
+        table = self._node.table
+        said, table.contested = table.contested, None
+        if said is None or self.state is State.LEFT:
+            return
+        was_known, is_of_earlier_life = self._is_known, said.generation != self._generation
+        self._is_known = was_known or is_of_earlier_life
+        if self.state is State.STARTING:
+            # It served in an earlier life; others must not take it for one who still does.
+            self._generation = max(self._generation, said.generation + 1)
+            self._write(now_us)
+        elif said <= table.ages[self._node.broker]:
+            if not was_known:  # it began as if it were new: others may serve its segments by now
+                self._rise_again(now_us, out)
+        elif said.generation == self._generation:
+            self._rise_again(now_us, out)
+        else:  # the clock has gone back between two lives
+            self._generation = said.generation + 1
+            self.announce(now_us, out)
+
+    def _rise_again(self, now_us: int, out: list[Effect]) -> None:
+        """Others took this matcher for dead: what it serves is theirs by now."""
+        self._generation = max(self._generation + 1, now_us)
+        self.handover.forget()
+        self.state = State.JOINING
+        waiting = self._matcher.forget()
+        self.announce(now_us, out)
+        self._matcher.hand_back(waiting, now_us, out)
+
+    # --- joining ------------------------------------------------------------------------------
+
+    def _join(self, now_us: int, out: list[Effect]) -> None:
+        """Ask for segments where nothing is served and nothing on its way."""
+        wanting = self._wanting()
+        if wanting:
+            for dispatcher in self._node.dispatchers:
+                self._node.send(dispatcher, Join(wanting), now_us, out)
+
+    def _wanting(self) -> tuple[int, ...]:
+        return tuple(
+            dimension
+            for dimension, segment in enumerate(self._matcher.segments)
+            if not segment and not self.handover.is_busy(dimension)
+        )
+
+    def donors(self, message: Donors, now_us: int, out: list[Effect]) -> None:
+        if self.state not in (State.JOINING, State.SERVING):
+            return
+        self._node.learn(message.members, now_us, out)
+        for dimension in self._wanting():
+            if dimension in message.matchers:
+                self.handover.ask(message.matchers[dimension], dimension, now_us, out)
+            elif self._is_first_of_all(dimension):
+                self.handover.rebuild(dimension, WHOLE, now_us, out)
+
+    def _is_first_of_all(self, dimension: int) -> bool:
+        """Whether nobody serves on a dimension, and this is the matcher to begin anew."""
+        serving = self._node.table.serving()
+        expected = self._is_awaited(dimension, WHOLE)
+        nobody = not any(member.segments[dimension] for member in serving)
+        return nobody and not expected and serving[0].broker == self._node.broker
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def leave(self, *, stay_ready: bool, now_us: int, out: list[Effect]) -> None:
+        """ProtocolError when nobody could take over."""
+        if self.state not in (State.SERVING, State.JOINING):
+            raise ProtocolError(f"{self._node.broker} is {self.state.value}, and cannot leave")
+        others = [m for m in self._node.table.serving() if m.broker != self._node.broker]
+        if not any(any(member.segments) for member in others):
+            raise ProtocolError(f"{self._node.broker} is the last matcher, and cannot leave")
+        self._stays_ready = stay_ready
+        self.state = State.LEAVING
+        self._hand_over(now_us, out)
+
+    def _hand_over(self, now_us: int, out: list[Effect]) -> None:
+        self._heir_tries += 1
+        for dimension, segment in enumerate(self._matcher.segments):
+            if not segment or self.handover.is_busy(dimension):
+                continue
+            if self._node.parameters.replicated:
+                self._matcher.serve(dimension, NOTHING, now_us, out)
+                self.announce(now_us, out)
+                continue
+            found = heirs(self._node.table, dimension, self._node.broker)
+            if found:
+                heir = found[self._heir_tries % len(found)]
+                self._node.send(heir, TakeOver(dimension), now_us, out)
+        self._finish(now_us, out)
+
+    def _finish(self, now_us: int, out: list[Effect]) -> None:
+        if any(self._matcher.segments) or not self._matcher.is_idle:
+            return
+        if self._stays_ready:
+            self._generation = max(self._generation + 1, now_us)
+            self.state = State.JOINING
+        else:
+            self.state = State.LEFT
+        self.announce(now_us, out)
+
+    def take_over(
+        self, leaver: BrokerId, message: TakeOver, now_us: int, out: list[Effect]
+    ) -> None:
+        if self.state is not State.SERVING or not self.handover.ask(
+            leaver, message.dimension, now_us, out
+        ):
+            self._node.send(leaver, Refused(message.dimension), now_us, out)
+
+    # --- holes --------------------------------------------------------------------------------
+
+    def _fill_holes(self, now_us: int, out: list[Effect]) -> None:
+        """Serve what nobody serves and lies above a segment of ours, when it is surely so."""
+        table, broker = self._node.table, self._node.broker
+        seen: dict[tuple[int, Segment], int] = {}
+        for dimension in range(len(self._node.dimensions)):
+            for hole in table.holes(dimension):
+                if not is_successor(table, dimension, hole, broker):
+                    continue
+                if self.handover.is_busy(dimension) or self._is_awaited(dimension, hole):
+                    continue
+                rounds = self._holes.get((dimension, hole), 0) + 1
+                if rounds < ROUNDS_BEFORE_BELIEF:
+                    seen[dimension, hole] = rounds
+                else:
+                    self.handover.rebuild(dimension, hole, now_us, out)
+        self._holes = seen
+
+    def _is_awaited(self, dimension: int, hole: Segment) -> bool:
+        """Whether a matcher that is still expected will serve some of it."""
+        return any(
+            member.generation == 0
+            and member.status is Status.ALIVE
+            and member.segments[dimension].low < hole.high
+            and hole.low < member.segments[dimension].high
+            for member in self._node.table.members.values()
+        )
+
+    # --- links --------------------------------------------------------------------------------
+
+    def link_down(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._unanswered.pop(broker, None)
+        if self.state is State.STARTING:
+            self._begin(now_us, out)
+        self.handover.link_down(broker, now_us, out)
+        self._matcher.forget_report(broker)

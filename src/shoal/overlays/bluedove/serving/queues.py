@@ -1,0 +1,208 @@
+"""A matcher's set and queue for one dimension, and what it measures there.
+
+Every dimension has its own set with its own index, and its own queue: a publication waits only
+behind those that are matched against the same set.  Rates are averages over the past window;
+the matching rate counts only the time that cores spent on matching there, so that one by the rate
+is the time to match, as the paper has it, whatever else the matcher does and however little it was
+asked to do.
+
+Where several queues wait, each gets the same share of the cores' time (`Turns`), as threads of a
+stage per dimension would have it.  Taking one publication from each in turn would give nearly all
+of the time to the largest set, and a message for a small one would wait as long as for a large one.
+
+Source: Li et al., BlueDove, sections III-A and III-B.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from shoal.broker.messages import RoutedPublication
+from shoal.matching import MatchIndex
+from shoal.matching.segments import Dimension, Range
+from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
+from shoal.overlays.bluedove.cluster.forwarding import Load
+from shoal.overlays.bluedove.cluster.members import Segment
+from shoal.overlays.bluedove.messages import Row
+
+
+class Index(Protocol):
+    """What finds the filters that match, as `shoal.matching.MatchIndex` does."""
+
+    def add(self, id: SubscriptionId, filter: Filter) -> None: ...
+
+    def remove(self, id: SubscriptionId) -> None: ...
+
+    def match(self, attributes: Attributes) -> list[Any]: ...
+
+
+class SubscriptionSet:
+    """The subscriptions whose range meets a matcher's segment of one dimension."""
+
+    def __init__(self, dimension: Dimension, index: Index | None = None) -> None:
+        self._dimension = dimension
+        self.rows: dict[SubscriptionId, Row] = {}
+        # Kept for others, not searched.
+        self.replicas: dict[SubscriptionId, Row] = {}
+        self._ranges: dict[SubscriptionId, tuple[Range, ...]] = {}
+        self._index: Index = MatchIndex() if index is None else index
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, row: Row) -> None:
+        """Store, unless the same version or a later one is there."""
+        id = row.subscription.id
+        known = self.rows.get(id)
+        if known is not None and known.version >= row.version:
+            return
+        self.replicas.pop(id, None)
+        self.rows[id] = row
+        self._ranges[id] = self._dimension.ranges(row.subscription.filter)
+        self._index.add(id, row.subscription.filter)
+
+    def add_replica(self, row: Row) -> None:
+        """Keep aside, unless it is searched here anyway."""
+        if row.subscription.id not in self.rows:
+            self.replicas[row.subscription.id] = row
+
+    def remove(self, id: SubscriptionId, version: int) -> None:
+        """Forget a subscription, unless it is of a later version."""
+        row, replica = self.rows.get(id), self.replicas.get(id)
+        if row is not None and row.version <= version:
+            self._drop(id)
+        if replica is not None and replica.version <= version:
+            del self.replicas[id]
+
+    def match(self, attributes: Attributes) -> list[Row]:
+        return [self.rows[id] for id in self._index.match(attributes)]
+
+    def meeting(self, segment: Segment) -> list[Row]:
+        """Those searched here that meet a segment of this dimension."""
+        return [row for id, row in self.rows.items() if segment.meets(self._ranges[id])]
+
+    def keep(self, *segments: Segment) -> None:
+        """Forget what meets none of the segments."""
+        for id, ranges in list(self._ranges.items()):
+            if not any(segment.meets(ranges) for segment in segments):
+                self._drop(id)
+
+    def _drop(self, id: SubscriptionId) -> None:
+        del self.rows[id], self._ranges[id]
+        self._index.remove(id)
+
+
+class Waiting(NamedTuple):
+    """A publication, and the dispatcher that wants to know when it is matched."""
+
+    dispatcher: BrokerId
+    routed: RoutedPublication
+
+
+def _key(waiting: Waiting) -> tuple[BrokerId, MessageId]:
+    return waiting.dispatcher, waiting.routed.message_id
+
+
+class Turns:
+    """Whose turn it is among queues: that of which the least work has been done.
+
+    A queue that was empty starts level with the others: it has no claim to work it missed.
+
+    >>> turns, order = Turns(2), []
+    >>> for _ in range(6):
+    ...     order.append(turns.next([0, 1]))
+    ...     turns.worked(order[-1], (1, 4)[order[-1]])
+    >>> order
+    [0, 1, 0, 0, 0, 0]
+    """
+
+    def __init__(self, queues: int) -> None:
+        self._done = [0] * queues
+        self._level = 0
+
+    def wake(self, queue: int) -> None:
+        """A queue that was empty has something now."""
+        self._done[queue] = max(self._done[queue], self._level)
+
+    def next(self, waiting: Iterable[int]) -> int:
+        """Of the queues that wait, at least one; the first of equals."""
+        chosen = min(waiting, key=self._done.__getitem__)
+        self._level = self._done[chosen]
+        return chosen
+
+    def worked(self, queue: int, work: int) -> None:
+        """So much work was begun for a queue."""
+        self._done[queue] += work
+
+
+class _Sample(NamedTuple):
+    until_us: int
+    arrived: int
+    matched: int
+    worked_us: int
+
+
+class DimensionQueue:
+    """Publications that wait for one dimension, and the rates of the past window."""
+
+    def __init__(self, window_us: int, cores: int = 1) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self._here: set[tuple[BrokerId, MessageId]] = set()
+        self._window_us = window_us
+        self._cores = cores
+        self._samples: deque[_Sample] = deque([_Sample(0, 0, 0, 0)])
+        self._arrived = self._matched = self._worked_us = 0
+
+    def __len__(self) -> int:
+        return len(self._here)
+
+    def put(self, waiting: Waiting) -> bool:
+        """Take it in; False if it is here already: its dispatcher took the silence for a loss.
+
+        A second copy would be matched for nothing, and where messages wait for longer than
+        dispatchers have patience, copies would come faster than they are matched.
+        """
+        key = _key(waiting)
+        if key in self._here:
+            return False
+        self._here.add(key)
+        self.waiting.append(waiting)
+        self._arrived += 1
+        return True
+
+    def take(self, most: int) -> list[Waiting]:
+        """The next ones, to be matched."""
+        return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+
+    def done(self, taken: Sequence[Waiting], worked_us: int) -> None:
+        """What was taken is matched, which took a core so long."""
+        self._here.difference_update(map(_key, taken))
+        self._matched += len(taken)
+        self._worked_us += worked_us
+
+    def clear(self) -> list[Waiting]:
+        """Forget what is here; what was waiting."""
+        waiting = self.take(len(self.waiting))
+        self._here.clear()
+        return waiting
+
+    def load(self, subscriptions: int, search_ns: float, now_us: int) -> Load:
+        """The load now; `search_ns` per subscription stands in for a rate not yet measured."""
+        samples = self._samples
+        samples.append(_Sample(now_us, self._arrived, self._matched, self._worked_us))
+        while len(samples) > 2 and samples[1].until_us <= now_us - self._window_us:
+            samples.popleft()
+        first, last = samples[0], samples[-1]
+        matched, worked_us = last.matched - first.matched, last.worked_us - first.worked_us
+        if matched and worked_us:
+            rate = self._cores * matched * 1e6 / worked_us
+        else:
+            rate = self._cores * 1e9 / (search_ns * max(1, subscriptions))
+        return Load(
+            queue=len(self.waiting),
+            arrival_per_s=(last.arrived - first.arrived) * 1e6 / max(1, now_us - first.until_us),
+            matching_per_s=rate,
+            subscriptions=subscriptions,
+        )

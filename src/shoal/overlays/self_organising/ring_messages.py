@@ -1,0 +1,85 @@
+"""What the brokers of a cycle say to each other to exchange two links of it (`quiet_ring.py`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.broker.messages import Preface
+from shoal.broker.wire import Vocabulary
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.tree.turning import Turn
+
+# Who began an exchange, and when: no two have the same.
+ExchangeKey = tuple[BrokerId, int]
+
+
+class Halt(Preface, frozen=True):
+    """From the cycle's last broker to its first: take in only what comes over the cycle."""
+
+    key: ExchangeKey
+    exchange: LinkExchange
+
+
+class Halted(Preface, frozen=True):
+    """From the first to the last: nothing more comes up the cycle.
+
+    Beyond the link that goes it carries what the next broker's tables need to turn.
+    `latest_us` is when a link's end here last came or went, as far as brokers on the way know.
+    """
+
+    key: ExchangeKey
+    latest_us: int
+    turn: Turn | None = None
+
+
+class Drained(Preface, frozen=True):
+    """From the last to the first: nothing more comes down the cycle; else as `Halted`."""
+
+    key: ExchangeKey
+    latest_us: int
+    turn: Turn | None = None
+
+
+class Verdict(Preface, frozen=True):
+    """What became of an exchange; of two verdicts on one the later holds.
+
+    at_us   when it was decided; 0 when that could be nothing else, as not all had agreed
+    reason  why all is as it was
+    """
+
+    key: ExchangeKey
+    exchange: LinkExchange
+    is_done: bool
+    at_us: int
+    reason: str = ""
+
+
+class Doubt(Preface, frozen=True):
+    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
+
+    `is_forgotten` says that the first broker has started anew, and knows nothing of it.
+    """
+
+    key: ExchangeKey
+    is_forgotten: bool = False
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """Whether a link belongs to the tree, and since when; of two words the later holds."""
+
+    is_in: bool
+    since_us: int
+
+
+class Greeting(Preface, frozen=True):
+    """First over a link that has come up: whether it belongs to the tree, as its end remembers.
+
+    `verdicts` are those on exchanges in which both ends had a part.
+    """
+
+    standing: Standing
+    verdicts: tuple[Verdict, ...] = ()
+
+
+MESSAGES: Vocabulary = (Halt, Halted, Drained, Verdict, Doubt, Greeting)

@@ -1,0 +1,249 @@
+"""How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
+
+It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said.  A
+leaf then ends its link.  An inner broker prepares its neighbours, one of which is the centre, stops
+them, and asks again in turn until nothing came in between: tables that answer each other are said.
+Then it hands over.  Its links to the others end as these move, the link to the centre last.
+
+| state | hears | does |
+| --- | --- | --- |
+| staying | leave | begins, when it is quiet: linking, or for a leaf ending |
+| linking | all are prepared | stops them: stopping |
+| stopping | all have stopped, again if anything came in between | hands over: succeeding |
+| linking, stopping | refused, a link that changes, a second without a word | abandons: waiting |
+| succeeding | the links to the others have ended | ends the link to the centre: ending |
+| succeeding | refused, any other change of a link | begins the centre's link anew: waiting |
+| ending | its links have ended or failed | has left: left |
+| waiting | a while later | begins, when it is quiet |
+"""
+
+from __future__ import annotations
+
+import enum
+from random import Random
+
+from shoal.broker.effects import (
+    CancelTimer,
+    Effect,
+    EndLink,
+    Left,
+    LinkState,
+    ResetLink,
+    Send,
+    SetTimer,
+    TimerKey,
+)
+from shoal.model import BrokerId
+from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.tree.messages import (
+    Abandon,
+    Behind,
+    Flushed,
+    LeavingMessage,
+    Prepare,
+    Prepared,
+    Refuse,
+    Stop,
+    Stopped,
+    Succeed,
+)
+from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.succession import Succession
+
+TIMER: TimerKey = ("leave",)
+PATIENCE_US = 1_000_000
+# Two that wait for each other to leave must not try again at one moment.
+AGAIN_US = (50_000, 500_000)
+
+
+class State(enum.Enum):
+    """Where a broker is on its way out."""
+
+    STAYING = "staying"
+    WAITING = "waiting"
+    LINKING = "linking"
+    STOPPING = "stopping"
+    SUCCEEDING = "succeeding"
+    ENDING = "ending"
+    LEFT = "left"
+
+
+class Leaver:
+    """One broker's own leaving."""
+
+    def __init__(self, random: Random, propagation: Propagation, exchange: Exchange) -> None:
+        self.state = State.STAYING
+        self._random = random
+        self._propagation = propagation
+        self._exchange = exchange
+        self._attempt = 0
+        self._turn = 0
+        self._heard = False
+        self._awaited: set[BrokerId] = set()
+        self._ended: list[BrokerId] = []
+
+    @property
+    def is_engaged(self) -> bool:
+        """Whether its neighbours are about to take its place."""
+        return self.state not in (State.STAYING, State.WAITING)
+
+    def heard(self) -> None:
+        """A neighbour has said something that may change tables."""
+        self._heard = True
+
+    def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
+        if self.state is State.STAYING:
+            self._begin(succession, now_us, out)
+
+    def timer(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
+        match self.state:
+            case State.WAITING:
+                self._begin(succession, now_us, out)
+            case State.LINKING | State.STOPPING:
+                self._abandon(now_us, out)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _begin(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
+        neighbours = self._propagation.neighbours
+        if not succession.is_free or not self._is_quiet(succession):
+            self._wait(now_us, out)
+        elif len(neighbours) < 2:
+            self._end(list(neighbours), out)
+        else:
+            self.state = State.LINKING
+            self._attempt = max(now_us, self._attempt + 1)
+            centre, *others = neighbours
+            self._awaited = set(others)
+            out.extend(Send(each, Prepare(self._attempt, centre, ())) for each in others)
+            out.append(SetTimer(TIMER, now_us + PATIENCE_US))
+
+    def _is_quiet(self, succession: Succession) -> bool:
+        tables = self._propagation.tables
+        return not (
+            succession.around.is_moving
+            or any(row.last_hop is None for row in tables.advertisements.values())
+            or any(entry.last_hop is None for entry in tables.subscriptions.values())
+            or not all(map(self._exchange.is_settled, self._propagation.neighbours))
+        )
+
+    def _wait(self, now_us: int, out: list[Effect]) -> None:
+        self.state = State.WAITING
+        out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
+
+    def _stop(self, out: list[Effect]) -> None:
+        self._turn += 1
+        self._heard = False
+        self._awaited = set(self._propagation.neighbours)
+        stop = Stop(self._attempt, self._turn)
+        out.extend(Send(each, stop) for each in self._propagation.neighbours)
+
+    def _hand_over(self, out: list[Effect]) -> None:
+        self.state = State.SUCCEEDING
+        centre, *others = self._propagation.neighbours
+        self._awaited = set(others)
+        self._ended = []
+        out.append(CancelTimer(TIMER))
+        out.extend(Send(each, Flushed(self._attempt)) for each in others)
+        rows = tuple(self._behind(each) for each in others)
+        out.append(Send(centre, Succeed(self._attempt, rows)))
+
+    def _behind(self, neighbour: BrokerId) -> Behind:
+        tables = self._propagation.tables
+        rows, entries = tables.advertisements.items(), tables.subscriptions.values()
+        return Behind(
+            neighbour,
+            tuple(id for id, row in rows if row.last_hop == neighbour),
+            tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
+        )
+
+    def _end(self, neighbours: list[BrokerId], out: list[Effect]) -> None:
+        self.state = State.ENDING
+        self._awaited = set(neighbours)
+        out.extend(EndLink(each) for each in neighbours)
+        self._finish(out)
+
+    def _finish(self, out: list[Effect]) -> None:
+        if not self._awaited:
+            self.state = State.LEFT
+            out.append(Left())
+
+    def _abandon(self, now_us: int, out: list[Effect]) -> None:
+        abandon = Abandon(self._attempt)
+        out.extend(Send(each, abandon) for each in self._propagation.neighbours)
+        self._wait(now_us, out)
+
+    def _go_back(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
+        """Not all have moved: who has is no neighbour any more, and the centre says its tables."""
+        out.append(ResetLink(self._propagation.neighbours[0]))
+        ended, self._ended = self._ended, []
+        self._wait(now_us, out)
+        for neighbour in ended:
+            succession.around.relink(neighbour, LinkState.ENDED, now_us, out)
+
+    # --- what neighbours say ------------------------------------------------------------------
+
+    def receive(
+        self,
+        neighbour: BrokerId,
+        message: LeavingMessage,
+        succession: Succession,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """An answer to this attempt; others are out of date."""
+        if message.attempt != self._attempt:
+            return
+        match self.state, message:
+            case State.LINKING, Prepared():
+                self._awaited.discard(neighbour)
+                if self._awaited:
+                    return
+                centre, *others = self._propagation.neighbours
+                if neighbour == centre:
+                    self.state = State.STOPPING
+                    self._stop(out)
+                else:
+                    self._awaited = {centre}
+                    out.append(Send(centre, Prepare(self._attempt, centre, tuple(others))))
+            case State.STOPPING, Stopped(turn=turn) if turn == self._turn:
+                self._awaited.discard(neighbour)
+                if self._awaited:
+                    return
+                if self._heard:
+                    self._stop(out)
+                elif self._is_quiet(succession):
+                    self._hand_over(out)
+                else:
+                    self._abandon(now_us, out)
+            case ((State.LINKING | State.STOPPING), Refuse()):
+                self._abandon(now_us, out)
+            case State.SUCCEEDING, Refuse():
+                self._go_back(succession, now_us, out)
+
+    def link(
+        self,
+        neighbour: BrokerId,
+        state: LinkState,
+        succession: Succession,
+        now_us: int,
+        out: list[Effect],
+    ) -> bool:
+        """A link changed; whether the tables do not change for it now."""
+        match self.state:
+            case State.LINKING | State.STOPPING:
+                self._abandon(now_us, out)
+            case State.SUCCEEDING if state is LinkState.ENDED and neighbour in self._awaited:
+                self._awaited.discard(neighbour)
+                self._ended.append(neighbour)
+                if not self._awaited:
+                    self._end([self._propagation.neighbours[0]], out)
+                return True
+            case State.SUCCEEDING:
+                self._go_back(succession, now_us, out)
+            case State.ENDING if state is LinkState.UP:
+                self._wait(now_us, out)
+            case State.ENDING:
+                self._awaited.discard(neighbour)
+                self._finish(out)
+        return False

@@ -1,0 +1,85 @@
+"""What brokers of a tree say to each other when one of them leaves (`leaving.py`, `succession.py`).
+
+`attempt` is the leaver's number of its attempt: what belongs to an earlier one is out of date.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.broker.messages import Message
+from shoal.broker.wire import Vocabulary
+from shoal.model import AdvertisementId, BrokerId, Subscription
+
+
+class LeavingMessage(Message, frozen=True):
+    attempt: int
+
+
+class Prepare(LeavingMessage, frozen=True):
+    """From who leaves: these are to be linked to the centre, be ready for that.
+
+    The centre is asked last, and opens the links.
+    """
+
+    centre: BrokerId
+    others: tuple[BrokerId, ...]
+
+
+class Prepared(LeavingMessage, frozen=True):
+    """To who leaves: ready; from the centre, all links are up."""
+
+
+class Refuse(LeavingMessage, frozen=True):
+    """To who leaves: not now, or not any more."""
+
+
+class Stop(LeavingMessage, frozen=True):
+    """From who leaves: take nothing in but what comes from me; all before this you have."""
+
+    turn: int
+
+
+class Stopped(LeavingMessage, frozen=True):
+    """To who leaves, behind all that was sent to it."""
+
+    turn: int
+
+
+class Behind(msgspec.Struct, frozen=True, array_like=True):
+    """What lies behind one neighbour of who leaves."""
+
+    neighbour: BrokerId
+    advertisements: tuple[AdvertisementId, ...]
+    subscriptions: tuple[Subscription, ...]
+
+
+class Succeed(LeavingMessage, frozen=True):
+    """To the centre: take my place among these."""
+
+    others: tuple[Behind, ...]
+
+
+class Flushed(LeavingMessage, frozen=True):
+    """To the others: nothing more comes this way, the centre takes my place."""
+
+
+class Succeeded(LeavingMessage, frozen=True):
+    """From the centre to the others, before all else: it has taken the place; and back."""
+
+
+class Abandon(LeavingMessage, frozen=True):
+    """From who leaves: all stays as it is."""
+
+
+LEAVING: Vocabulary = (
+    Prepare,
+    Prepared,
+    Refuse,
+    Stop,
+    Stopped,
+    Succeed,
+    Flushed,
+    Succeeded,
+    Abandon,
+)

@@ -1,0 +1,300 @@
+"""How the neighbours of a broker that leaves a tree take its place.
+
+One of them is the *centre*: it opens links to the others.  Then all are still: they take in only
+what comes from the leaver, until nothing is under way through it.  The leaver tells the centre
+what lies behind each of the others; the centre turns its tables, tells the others before all else,
+and goes on.  Each of the others moves by itself, from the leaver to the centre, when it has had all
+that comes from the leaver, and the centre's word.  So there is one tree at every moment, whichever
+of them fails: who has not the centre's word stays with the leaver, whose link to the centre is the
+last to end.
+
+| part | hears | does |
+| --- | --- | --- |
+| none | Prepare | the centre opens links, and answers when all are up; the others at once |
+| prepared | Stop | holds what does not come from the leaver; answers, each time |
+| still | Succeed (centre) | turns tables, tells the others, goes on: none |
+| still | Flushed (others) | takes in what comes from the centre, too |
+| still | the leaver is lost (others) | takes in what comes from the centre alone |
+| still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
+| any | a new link fails, Abandon, another attempt | refuses, ends new links, goes on: none |
+| any | the leaver is lost (centre; others unless still) | ends new links, goes on: none |
+
+While a broker is still its tables must not change by anything else: other changes of links, and
+timers, wait until it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    Hold,
+    LinkReady,
+    LinkState,
+    OpenLink,
+    Release,
+    Send,
+)
+from shoal.model import BrokerId
+from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.tree.messages import (
+    Abandon,
+    Behind,
+    Flushed,
+    LeavingMessage,
+    Prepare,
+    Prepared,
+    Refuse,
+    Stop,
+    Stopped,
+    Succeed,
+    Succeeded,
+)
+from shoal.overlays.tree.propagation import Propagation
+
+# A link that was asked for is there by then, or will not come any more.
+LATE_US = 10_000_000
+
+Deferred = Callable[[int, list[Effect]], None]
+
+
+class Around(Protocol):
+    """The system that routes over the tree, as far as links that change concern it."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether something is under way here for which links must stay as they are."""
+
+    def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        """A link came up, failed or ended, as links do."""
+
+    def replaced(
+        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """These neighbours have taken the place of one, and the tables have turned."""
+
+
+class _Part:
+    """This broker's part while a neighbour leaves."""
+
+    def __init__(self, leaver: BrokerId, prepare: Prepare, *, is_centre: bool) -> None:
+        self.leaver = leaver
+        self.attempt = prepare.attempt
+        self.centre = prepare.centre
+        self.is_centre = is_centre
+        self.new = prepare.others if is_centre else (prepare.centre,)
+        self.up: set[BrokerId] = set()
+        self.is_still = False
+        self.lost: list[LinkState] = []
+
+
+class Succession:
+    """One broker's part in it; `is_engaged` says whether it is about to leave itself."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        propagation: Propagation,
+        exchange: Exchange,
+        around: Around,
+        is_engaged: Callable[[], bool],
+    ) -> None:
+        self.around = around
+        self._broker = broker
+        self._propagation = propagation
+        self._exchange = exchange
+        self._is_engaged = is_engaged
+        self._part: _Part | None = None
+        self._deferred: list[Deferred] = []
+        # Links that may still come up though nobody wants them any more, and until when.
+        self._unwanted: dict[BrokerId, int] = {}
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no neighbour of this broker's is about to leave."""
+        return self._part is None
+
+    def defers(self, what: Deferred) -> bool:
+        """Whether this must wait until the broker goes on; it is done then."""
+        if self._part is None or not self._part.is_still:
+            return False
+        self._deferred.append(what)
+        return True
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def receive(
+        self, neighbour: BrokerId, message: LeavingMessage, now_us: int, out: list[Effect]
+    ) -> None:
+        """From a neighbour that leaves, or from the centre."""
+        part = self._part
+        if type(message) is Prepare:
+            if part is not None and part.leaver == neighbour:
+                self._abandon(now_us, out)
+            self._prepare(neighbour, message, out)
+            return
+        if type(message) is Succeeded and self._propagation.has_link(neighbour):
+            out.append(OpenLink(neighbour, is_lasting=True))
+            return
+        if part is None or message.attempt != part.attempt:
+            return
+        is_centres = neighbour == part.centre and part.is_still
+        match message:
+            case Stop(turn=turn) if neighbour == part.leaver:
+                if not part.is_still:
+                    part.is_still = True
+                    out.append(Hold((neighbour,)))
+                out.append(Send(neighbour, Stopped(part.attempt, turn)))
+            case Succeed(others=others) if neighbour == part.leaver and part.is_centre:
+                self._take_place(part, others, now_us, out)
+            case Flushed() if neighbour == part.leaver and not part.is_centre:
+                out.append(Hold((part.leaver, part.centre)))
+            case Succeeded() if is_centres and not part.is_centre:
+                self._move(part, now_us, out)
+            case Abandon() if neighbour == part.leaver:
+                self._abandon(now_us, out)
+
+    def _prepare(self, leaver: BrokerId, message: Prepare, out: list[Effect]) -> None:
+        is_centre = message.centre == self._broker
+        part = _Part(leaver, message, is_centre=is_centre)
+        if (
+            self._part is not None
+            or self._is_engaged()
+            or self.around.is_moving
+            or not self._exchange.is_settled(leaver)
+            or any(self._propagation.has_link(each) for each in part.new)
+        ):
+            out.append(Send(leaver, Refuse(message.attempt)))
+            return
+        self._part = part
+        for each in part.new:
+            self._unwanted.pop(each, None)
+        if is_centre:
+            out.extend(OpenLink(each) for each in part.new)
+        else:
+            out.append(Send(leaver, Prepared(part.attempt)))
+
+    def _take_place(
+        self, part: _Part, others: tuple[Behind, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """At the centre."""
+        succeed(self._propagation, part.leaver, others, out)
+        out.extend(Send(each, Succeeded(part.attempt)) for each in part.new)
+        self._go_on(part, now_us, out)
+
+    def _move(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+        """At one of the others."""
+        follow(self._propagation, part.leaver, part.centre)
+        out += [
+            Send(part.centre, Succeeded(part.attempt)),
+            OpenLink(part.centre, is_lasting=True),
+            EndLink(part.leaver),
+        ]
+        self._go_on(part, now_us, out)
+
+    def _go_on(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+        self._exchange.replaced(part.leaver, part.new)
+        out.extend(LinkReady(each) for each in part.new)
+        self.around.replaced(part.leaver, part.new, now_us, out)
+        self._finish(part, now_us, out)
+
+    def _finish(self, part: _Part, now_us: int, out: list[Effect]) -> None:
+        self._part = None
+        deferred, self._deferred = self._deferred, []
+        for what in deferred:
+            what(now_us, out)
+        if part.is_still:
+            out.append(Release())
+
+    def _abandon(self, now_us: int, out: list[Effect]) -> None:
+        """All stays as it is; what happened to the leaver's link meanwhile counts now."""
+        part = self._part
+        assert part is not None
+        for each in part.new:
+            self._unwanted[each] = now_us + LATE_US
+            out.append(EndLink(each))
+        self._part = None
+        for state in part.lost:
+            self.around.relink(part.leaver, state, now_us, out)
+        self._finish(part, now_us, out)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
+        """A link changed; whether that is no affair of the tree's, or waits."""
+        part, is_up = self._part, state is LinkState.UP
+        if part is not None and neighbour in part.new:
+            self._new_link(part, neighbour, now_us, out, is_up=is_up)
+            return True
+        if part is not None and neighbour == part.leaver:
+            if part.is_still and not part.is_centre:
+                part.lost.append(state)
+                out.append(Hold((part.centre,)))
+                return True
+            self._abandon(now_us, out)
+            return False
+        if self.defers(lambda now_us, out: self.around.relink(neighbour, state, now_us, out)):
+            return True
+        is_unwanted = now_us < self._unwanted.get(neighbour, now_us)
+        if is_unwanted and is_up:
+            out.append(EndLink(neighbour))
+        return is_unwanted
+
+    def _new_link(
+        self, part: _Part, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_up: bool
+    ) -> None:
+        if not is_up or neighbour in part.up:
+            if not part.lost:
+                out.append(Send(part.leaver, Refuse(part.attempt)))
+            self._abandon(now_us, out)
+            return
+        part.up.add(neighbour)
+        if part.is_centre and len(part.up) == len(part.new):
+            out.append(Send(part.leaver, Prepared(part.attempt)))
+
+
+# --- how tables turn ------------------------------------------------------------------------------
+
+
+def follow(propagation: Propagation, old: BrokerId, new: BrokerId) -> None:
+    """All that lies behind one neighbour lies behind another now, which takes its place."""
+    tables = propagation.tables
+    for row in tables.advertisements.values():
+        if row.last_hop == old:
+            row.last_hop = new
+    for entry in list(tables.subscriptions.values()):
+        if old in entry.forwarded_to:
+            entry.forwarded_to.remove(old)
+            entry.forwarded_to.add(new)
+        if entry.last_hop == old:
+            tables.turn_subscription(entry, new)
+    propagation.relink(old, (new,))
+
+
+def succeed(
+    propagation: Propagation, old: BrokerId, others: Sequence[Behind], out: list[Effect]
+) -> None:
+    """What lay behind one neighbour lies behind others now, to which there are links."""
+    tables = propagation.tables
+    new = tuple(each.neighbour for each in others)
+    for behind in others:
+        for id in behind.advertisements:
+            row = tables.advertisements.get(id)
+            if row is not None and row.last_hop == old:
+                row.last_hop = behind.neighbour
+        for subscription in behind.subscriptions:
+            entry = tables.subscriptions.get(subscription.id)
+            if entry is None:
+                tables.add_subscription(subscription, behind.neighbour)
+            elif entry.last_hop == old:
+                tables.turn_subscription(entry, behind.neighbour)
+    for entry in tables.subscriptions.values():
+        entry.forwarded_to.discard(old)
+        entry.forwarded_to.update(
+            each for each in new if entry.last_hop != each and entry.is_wanted_by(each)
+        )
+    propagation.relink(old, new)
+    propagation.forget(old, out)

@@ -1,0 +1,106 @@
+"""`shoal status`: what it makes of what brokers say about links that they propose."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.cli import main as cli
+from shoal.cli.commands import status as command
+
+
+def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
+    decided = outcome == "advised"
+    return {
+        "broker": "B3",
+        "at_us": at_us,
+        "outcome": outcome,
+        "reason": reason,
+        "left": "B1",
+        "right": "B3",
+        "old_left": "B1" if decided else None,
+        "old_right": "B2" if decided else None,
+        "hops": 2,
+        "cost_now": 120.0 if decided else None,
+        "cost_then": 80.0 if decided else None,
+    }
+
+
+def says(neighbours: list[str], *proposals: dict[str, Any]) -> dict[str, Any]:
+    mqtt = dict.fromkeys(("connected", "publications", "deliveries"), 0)
+    links = [{"neighbour": each, "state": "up"} for each in neighbours]
+    return {
+        "ready": True,
+        "links": links,
+        "counts": {},
+        "mqtt": mqtt,
+        "tables": {},
+        "journal": None,
+        "publishers": [],
+        "proposals": list(proposals),
+    }
+
+
+def run(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    found: list[dict[str, Any] | None],
+    *options: str,
+    system: str = "self_organising",
+) -> tuple[int, str]:
+    names = [f"B{number}" for number in range(1, len(found) + 1)]
+    lines = ["name = 'n'", f"system = '{system}'", "links = [['B1', 'B2'], ['B2', 'B3']]"]
+    lines.append("access.anonymous = true")
+    for number, name in enumerate(names):
+        ports = [
+            f"{kind} = '127.0.0.1:{19_000 + 10 * number + port}'"
+            for port, kind in enumerate(("peers", "mqtt", "admin"))
+        ]
+        lines += ["[[brokers]]", f"name = '{name}'", *ports]
+    path = folder / "network.toml"
+    path.write_text("\n".join(lines))
+
+    async def ask(network: object) -> dict[str, Any]:
+        return dict(zip(names, found, strict=True))
+
+    monkeypatch.setattr(command, "_ask", ask)
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["status", str(path), *options])
+    output = capsys.readouterr()
+    return int(caught.value.code or 0), output.out + output.err
+
+
+def test_links_that_were_proposed_are_shown_with_what_became_of_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [proposal(1, "advised"), proposal(2, "refused", "B1 - B2 is pinned")]
+    found = [says(["B2"]), says(["B1", "B3"]), says(["B2"], *rows)]
+    code, text = run(capsys, monkeypatch, tmp_path, found)
+    assert code == 0
+    assert "B1 - B3" in text
+    assert "33 % less" in text
+    assert "refused: B1 - B2 is pinned" in text
+
+
+def test_advice_is_toml_and_counts_the_links_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = [None, says(["B1", "B3"]), says(["B2"], proposal(1, "advised"))]
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--advise")
+    assert code == 1  # B1 does not answer
+    assert tomllib.loads(text) == {"links": [["B1", "B3"], ["B2", "B3"]]}
+    assert text.startswith("# B1 - B3 instead of B1 - B2: 33 % less")
+
+
+def test_a_system_that_recommends_nothing_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found: list[dict[str, Any] | None] = [says(["B2"]), says(["B1", "B3"]), says(["B2"])]
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--advise", system="tree")
+    assert code == 2
+    assert "tree recommends no links; self_organising does" in text

@@ -1,0 +1,427 @@
+"""An exchange of links in a line of brokers, in every order of everything, and one fault.
+
+The first and the last broker are to be linked, and another link goes.  At each broker is a
+subscriber of all, at some comes one more; a publisher publishes at one of them.  Meanwhile a link
+breaks, or a broker dies, or one finds that time is up.  Then the judges that stand outside
+look: there is one tree, and every broker knows the same; the tables are the oracle's; nothing is
+lost but over what was broken, nothing comes twice or out of order, nobody is quiet, and what is
+published then reaches all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    Hold,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Record,
+    Release,
+    Requested,
+    Started,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Advertise, Message, Publish, Subscribe
+from shoal.broker.records import RefusalRecord
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.quiet_ring import TIMER
+from shoal.overlays.self_organising.quiet_ring import State as RingState
+from shoal.overlays.tree.oracle import check_tables, expected_tables
+from tests.broker.transcript import advertisement, publication, subscription
+from tests.exploration.network import DEAD, Doing, Draft, Ends, Network, State
+from tests.exploration.search import Explored, explore
+from tests.forced_exchanges import Forced
+from tests.seeds.trees import path
+
+Fault = tuple[str, ...]
+Requests = tuple[tuple[str, Message], ...]
+
+# What is published at the end, when all is quiet.
+LAST = 99
+
+
+class Left(NamedTuple):
+    """What the script still has, and what the world around the brokers knows.
+
+    asked     how many requests of clients have been made
+    begins    whether the exchange is still to begin
+    fault     that has not happened
+    broken    the fault that has, until it is mended
+    old       for each way, how much of it was said before the fault
+    holding   for each broker the neighbours from whom it takes messages; None: from all
+    up        the links that are there, or about to be
+    lasting   the links that are brought up again
+    ending    those that end when nothing is in them
+    """
+
+    asked: int = 0
+    begins: bool = True
+    fault: Fault = ()
+    broken: Fault = ()
+    old: tuple[int, ...] = ()
+    holding: tuple[tuple[str, ...] | None, ...] = ()
+    up: frozenset[frozenset[str]] = frozenset()
+    lasting: frozenset[frozenset[str]] = frozenset()
+    ending: frozenset[frozenset[str]] = frozenset()
+
+
+class LinkExchanges(Network):
+    """A line of brokers B1, B2, ...; the last begins to exchange a link for one to the first."""
+
+    def __init__(
+        self,
+        remove: int,
+        requests: Requests,
+        fault: Fault = (),
+        *,
+        brokers: int = 3,
+        publisher: str = "B1",
+        timely: bool = True,
+    ) -> None:
+        """A fault is ("link", left, right), ("broker", name) or ("late", name).
+
+        If all is `timely`, a fault is noticed when all that was said before it has arrived, and
+        mended when nothing is under way; if not, whenever it likes, and losses are not judged.
+        """
+        names = tuple(f"B{number}" for number in range(1, brokers + 1))
+        super().__init__(names, ("C",), Forced)
+        self.links = tuple(pairwise(names))
+        self.exchange = LinkExchange(cycle=names, remove=remove, saving=0)
+        self.fault, self.timely, self.publisher = fault, timely, publisher
+        self.promise = advertisement("a", publisher="C")
+        self.interests = [(subscription(f"s{name}"), name) for name in names]
+        later = [(row.subscription, at) for at, row in requests if isinstance(row, Subscribe)]
+        self.interests += later
+        self.watchers = [interest.id for interest, _ in self.interests]
+        self.requests = requests
+        up = frozenset(frozenset(ends) for ends in self.links)
+        empty = ((),) * len(self.ways)
+        lives = [self.fresh(name, self._neighbours(name, up)) for name in names]
+        state = State(
+            (*lives, DEAD),
+            empty,
+            frozenset(way for ends, way in self.ways.items() if frozenset(ends) not in up),
+            (),
+            0,
+            ((),) * len(self.watchers),
+            Left(begins=False, holding=(None,) * brokers, up=up, lasting=up),
+        )
+        draft = Draft(state)
+        for ends, way in self.ways.items():
+            if "C" in ends:
+                draft.closed.discard(way)
+        for who, _ in enumerate(names):
+            self.take(draft, who, self.lives.input(Started()))
+        self._ask(draft, publisher, Advertise(self.promise))
+        for interest, name in self.interests[: len(names)]:
+            self._ask(draft, name, Subscribe(interest))
+        state = self.settled(draft.state())
+        self.start = state._replace(left=state.left._replace(begins=True, fault=fault))
+
+    def _neighbours(self, name: str, links: frozenset[frozenset[str]]) -> tuple[str, ...]:
+        return tuple(other for other in self.brokers if frozenset((name, other)) in links)
+
+    def settled(self, state: State) -> State:
+        """All that is under way arrives, in some order."""
+        while following := next(self.arrivals(state), None):
+            state = following[1]
+        return state
+
+    def _ask(self, draft: Draft, broker: str, request: Message) -> None:
+        draft.queues[self.ways["C", broker]] += (self.lives.input(Requested("C", request)),)
+
+    # --- what comes of effects ----------------------------------------------------------------
+
+    def other(self, effect: Any) -> tuple[Any, ...] | None:
+        match effect:
+            case OpenLink(neighbour, _, is_lasting):
+                return "open", neighbour, is_lasting
+            case EndLink(neighbour):
+                return "end", neighbour
+            case Hold(but):
+                return "hold", but
+            case Release():
+                return "hold", None
+            case Record(RefusalRecord(reason=reason)):
+                return "refused", reason
+        return None
+
+    def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
+        left: Left = draft.left
+        match effect:
+            case "hold", but:
+                holding = (*left.holding[:who], but, *left.holding[who + 1 :])
+                draft.left = left._replace(holding=holding)
+            case "open", other, is_lasting:
+                self._open(draft, self.names[who], other, is_lasting)
+            case "end", other:
+                ends = frozenset((self.names[who], other))
+                ending = left.ending | {ends} if ends in left.up else left.ending
+                draft.left = left._replace(lasting=left.lasting - {ends}, ending=ending)
+            case "refused", reason:
+                if not left.broken:
+                    raise AssertionError(f"{self.names[who]} refuses: {reason}")
+
+    def _open(self, draft: Draft, name: str, other: str, is_lasting: bool) -> None:
+        left: Left = draft.left
+        ends = frozenset((name, other))
+        if is_lasting:
+            left = left._replace(lasting=left.lasting | {ends})
+        draft.left = left
+        if ends in left.up:
+            return
+        if self._is_out(left.broken, ends):
+            self.refuse(draft, name, other)
+            return
+        draft.left = left._replace(up=left.up | {ends}, ending=left.ending - {ends})
+        self.join(draft, name, other)
+
+    def _is_out(self, broken: Fault, ends: frozenset[str]) -> bool:
+        """Whether this link cannot be there."""
+        match broken:
+            case "link", left, right:
+                return ends == {left, right}
+            case "broker", name:
+                return name in ends
+        return False
+
+    # --- what may happen ----------------------------------------------------------------------
+
+    def steps(self, state: State) -> Iterator[tuple[object, State]]:
+        yield from self.arrivals(state)
+        yield from self._script(state)
+        for ends in state.left.ending:
+            ways = [self.ways[one, other] for one in ends for other in ends - {one}]
+            if not any(state.queues[way] for way in ways):
+                draft = Draft(state)
+                self._end(draft, ends)
+                yield ("ends:", *sorted(ends)), draft.state()
+        if not any(state.queues) and not state.left.broken and not state.left.ending:
+            yield from self.timeouts(state)
+
+    def _end(self, draft: Draft, ends: frozenset[str]) -> None:
+        left: Left = draft.left
+        draft.left = left._replace(up=left.up - {ends}, ending=left.ending - {ends})
+        for one in ends:
+            (other,) = ends - {one}
+            way = self.ways[one, other]
+            draft.closed.add(way)
+            draft.queues[way] += (self.lives.input(LinkChanged(one, LinkState.ENDED)),)
+
+    def _script(self, state: State) -> Iterator[tuple[object, State]]:
+        left: Left = state.left
+        if left.asked < len(self.requests):
+            draft = Draft(state)
+            draft.left = left._replace(asked=left.asked + 1)
+            broker, request = self.requests[left.asked]
+            self._ask(draft, broker, request)
+            yield ("C asks", broker, type(request).__name__), draft.state()
+        last = self.index[self.exchange.cycle[-1]]
+        if left.begins and state.lives[last] != DEAD:
+            draft = Draft(state)
+            draft.left = left._replace(begins=False)
+            self.take(draft, last, self.lives.input(_beginning(self.exchange)))
+            yield ("begins",), draft.state()
+        if left.fault and not left.begins:
+            yield from self._faults(state, left.fault)
+        if left.broken and not (self.timely and any(state.queues)):
+            draft = Draft(state)
+            self._mend(draft, left.broken)
+            yield ("mended:", *left.broken), draft.state()
+
+    def _faults(self, state: State, fault: Fault) -> Iterator[tuple[object, State]]:
+        draft = Draft(state)
+        left: Left = draft.left
+        match fault:
+            case "late", name:
+                if (name, TIMER) not in draft.timers:
+                    return
+                del draft.timers[name, TIMER]
+                draft.left = left._replace(fault=())
+                self.take(draft, self.index[name], self.lives.input(_being_late()))
+            case "link", one, other:
+                draft.left = left._replace(fault=(), broken=fault)
+                self._sever(draft, one, other)
+                self._remember_old(draft)
+            case "broker", name:
+                who = self.index[name]
+                holding = (*left.holding[:who], None, *left.holding[who + 1 :])
+                draft.left = left._replace(fault=(), broken=fault, holding=holding)
+                self.kill(draft, name)
+                for neighbour in self._neighbours(name, left.up):
+                    self._sever(draft, name, neighbour)
+                self._remember_old(draft)
+        yield fault, draft.state()
+
+    def _sever(self, draft: Draft, one: str, other: str) -> None:
+        left: Left = draft.left
+        ends = frozenset((one, other))
+        if ends in left.up:
+            draft.left = left._replace(up=left.up - {ends}, ending=left.ending - {ends})
+            self.sever(draft, one, other, *(each for each in ends if self._lives(draft, each)))
+
+    def _lives(self, draft: Draft, name: str) -> bool:
+        return draft.lives[self.index[name]] != DEAD
+
+    def _remember_old(self, draft: Draft) -> None:
+        if self.timely:
+            inputs = self.lives.inputs
+            asked = [self.ways["C", name] for name in self.brokers]  # may be held back
+            old = tuple(
+                sum(not isinstance(inputs[each], LinkChanged) for each in queue)
+                if way not in asked
+                else 0
+                for way, queue in enumerate(draft.queues)
+            )
+            draft.left = draft.left._replace(old=old if any(old) else ())
+
+    def arrives(self, state: State, way: int, input: int) -> bool:
+        left: Left = state.left
+        if isinstance(self.lives.inputs[input], LinkChanged):
+            return not any(left.old)
+        who, (source, _) = self.targets[way], list(self.ways)[way]
+        if who >= len(self.brokers):
+            return True
+        but = left.holding[who]
+        return but is None or source in but
+
+    def arrive(self, draft: Draft, way: int, input: int) -> None:
+        old = draft.left.old
+        if old and old[way]:
+            old = (*old[:way], old[way] - 1, *old[way + 1 :])
+            draft.left = draft.left._replace(old=old if any(old) else ())
+        super().arrive(draft, way, input)
+
+    def _mend(self, draft: Draft, broken: Fault) -> None:
+        left: Left = draft.left
+        draft.left = left._replace(broken=())
+        names = list(broken[1:])
+        if broken[0] == "broker":
+            who = self.index[names[0]]
+            expected = self._neighbours(names[0], left.lasting)
+            draft.lives[who] = self.fresh(names[0], (), expected)
+            self.take(draft, who, self.lives.input(Started()))
+            for interest, home in self.interests[: len(self.brokers)]:
+                if home == names[0]:
+                    self._ask(draft, home, Subscribe(interest))
+            if names[0] == self.publisher:
+                self._ask(draft, self.publisher, Advertise(self.promise))
+            for request_at, request in self.requests[: left.asked]:
+                if request_at == names[0] and isinstance(request, Subscribe):
+                    self._ask(draft, request_at, request)
+        for ends in left.lasting:
+            if {*names} <= ends and ends not in draft.left.up:
+                draft.left = draft.left._replace(up=draft.left.up | {ends})
+                self.join(draft, *sorted(ends))
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def explore(self, start: State | None = None) -> Explored:
+        return explore(start or self.start, self.steps, self.describe, self.judge)
+
+    def judge(self, state: State) -> list[str]:
+        """What is wrong at an end, where nothing is under way any more."""
+        left: Left = state.left
+        links = [tuple(sorted(ends)) for ends in left.up]
+        problems = []
+        if left.up != left.lasting or not _is_tree(self.brokers, links):
+            problems.append(f"up are {sorted(links)}, lasting {sorted(map(sorted, left.lasting))}")
+            return problems
+        if not self.fault and frozenset(self.exchange.new_link) not in left.up:
+            problems.append("the links are not exchanged")
+        overlays = {name: self._overlay(state, name) for name in self.brokers}
+        for name, overlay in overlays.items():
+            neighbours = self._neighbours(name, left.up)
+            problems += [
+                f"{name} has {what}: {found}, not {neighbours}"
+                for what, found in (
+                    ("neighbours", overlay.tree.propagation.neighbours),
+                    ("links", overlay._up),
+                    ("standings", [n for n, row in overlay._standings.items() if row.is_in]),
+                )
+                if sorted(found) != sorted(neighbours)
+            ]
+            if overlay._ring.state is not RingState.FREE or overlay._waiting:
+                problems.append(f"{name} is {overlay._ring.state}, {overlay._waiting}")
+        problems += [f"{who} holds" for who, but in enumerate(left.holding) if but is not None]
+        home = [(self.promise, self.publisher)]
+        expected = expected_tables(links, home, self.interests)
+        problems += check_tables(expected, {name: each.tables for name, each in overlays.items()})
+        problems += self._judge_deliveries(state)
+        draft = Draft(state)
+        self._ask(draft, self.publisher, Publish((publication(LAST, "C"),)))
+        seen = self.settled(draft.state()).seen
+        for watcher, keys in zip(self.watchers, seen, strict=True):
+            if keys.count(("C", LAST)) != 1:
+                problems.append(f"what comes last does not reach {watcher} once")
+        return problems
+
+    def _overlay(self, state: State, name: str) -> Any:
+        return self.lives.machine(state.lives[self.index[name]]).broker.strategy.overlay
+
+    def _judge_deliveries(self, state: State) -> list[str]:
+        problems = []
+        homes = {interest.id: home for interest, home in self.interests}
+        published = [
+            row.publications[0].sequence for _, row in self.requests if isinstance(row, Publish)
+        ]
+        for watcher, keys in zip(self.watchers, state.seen, strict=True):
+            seen = [sequence for _, sequence in keys]
+            if seen != sorted(set(seen)):
+                problems.append(f"{watcher} gets {seen}")
+            if self.timely and watcher in self.watchers[: len(self.brokers)]:
+                missing = [each for each in published if each not in seen]
+                if missing and not self._is_excused(homes[watcher]):
+                    problems.append(f"{watcher} misses {missing}")
+        return problems
+
+    def _is_excused(self, home: str) -> bool:
+        """Whether the fault is on the way, before or after the exchange."""
+        if self.fault[:1] == ("late",) or not self.fault:
+            return False
+        parts = {*self.fault[1:]}
+        old = self.exchange.old_link
+        new = [*(ends for ends in self.links if ends != old), self.exchange.new_link]
+        if self.publisher in parts and len(parts) == 1:
+            return True
+        for links in ([*self.links], new):
+            way = path(links, self.publisher, home)
+            steps = [{*each} for each in pairwise(way)]
+            if parts in steps or (len(parts) == 1 and parts & {*way}):
+                return True
+        return False
+
+
+def _is_tree(names: tuple[str, ...], links: list[Ends]) -> bool:
+    reached, left = {names[0]}, list(links)
+    while found := [ends for ends in left if {*ends} & reached]:
+        for ends in found:
+            reached |= {*ends}
+            left.remove(ends)
+    return len(links) == len(names) - 1 and reached == {*names}
+
+
+def _beginning(exchange: LinkExchange) -> Doing:
+    def do(broker: Broker, now_us: int) -> list[Effect]:
+        out: list[Effect] = []
+        strategy: Any = broker.strategy
+        strategy.overlay.begin(exchange, now_us, out)
+        return out
+
+    return Doing(("begins", exchange.cycle, exchange.remove), do)
+
+
+def _being_late() -> Doing:
+    def do(broker: Broker, now_us: int) -> list[Effect]:
+        out: list[Effect] = []
+        strategy: Any = broker.strategy
+        strategy.timer(TIMER, now_us, out)
+        return out
+
+    return Doing(("late",), do)

@@ -1,0 +1,92 @@
+"""An exchange of links, all of it: every order of messages, and one fault at every moment of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.messages import Publish, Subscribe
+from shoal.overlays.self_organising import quiet_ring
+from shoal.overlays.self_organising.overlay import Overlay
+from shoal.overlays.self_organising.quiet_ring import QuietRing
+from tests.broker.transcript import publication, subscription
+from tests.exploration.exchanges import Fault, LinkExchanges
+
+PUBLISHES = ("B1", Publish((publication(1, "C"),)))
+LINKS: list[Fault] = [("link", "B1", "B2"), ("link", "B2", "B3"), ("link", "B1", "B3")]
+LATE: list[Fault] = [("late", "B1"), ("late", "B2"), ("late", "B3")]
+BROKERS: list[Fault] = [("broker", "B1"), ("broker", "B2"), ("broker", "B3")]
+
+
+def explored(exchange: LinkExchanges) -> str:
+    """What was found, in words; an AssertionError with the shortest way to what goes wrong."""
+    found = exchange.explore()
+    assert not found.problems, "\n".join(found.problems)
+    assert found.ends
+    return f"{found.states} states, {found.steps} steps, {found.ends} ends"
+
+
+@pytest.mark.parametrize("remove", [0, 1])
+@pytest.mark.parametrize("where", ["B2", "B3"])
+def test_an_exchange_and_a_subscription_whatever_arrives_first(remove: int, where: str) -> None:
+    requests = ((where, Subscribe(subscription("late"))), PUBLISHES)
+    print(explored(LinkExchanges(remove, requests)))
+
+
+@pytest.mark.parametrize("remove", [0, 1])
+@pytest.mark.parametrize("fault", [LINKS[2], *LATE])
+def test_an_exchange_and_a_fault(remove: int, fault: Fault) -> None:
+    print(explored(LinkExchanges(remove, (PUBLISHES,), fault)))
+
+
+def hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet_ring, "Hold", lambda but: quiet_ring.CancelTimer(()))
+
+
+def turn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.overlays.tree.routing.turn_tables", lambda *arguments: None)
+
+
+def ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QuietRing, "_ask", lambda *arguments: None)
+
+
+def greet_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Overlay, "_greet", lambda *arguments: None)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "fault"),
+    [(hold_nothing, ()), (turn_nothing, ()), (ask_nobody, LINKS[2]), (greet_nobody, LINKS[2])],
+)
+def test_the_judges_notice_a_broken_exchange(
+    mutate,
+    fault: Fault,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    mutate(monkeypatch)
+    requests = (PUBLISHES,) if fault else (("B2", Subscribe(subscription("late"))), PUBLISHES)
+    assert LinkExchanges(0, requests, fault).explore().problems
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("remove", [0, 1])
+@pytest.mark.parametrize("fault", [*LINKS[:2], *BROKERS])
+def test_an_exchange_and_a_broken_link_or_broker(remove: int, fault: Fault) -> None:
+    print(explored(LinkExchanges(remove, (PUBLISHES,), fault)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("remove", [0, 1])
+@pytest.mark.parametrize("fault", [*LINKS, *BROKERS])
+def test_an_exchange_and_a_break_that_is_noticed_at_any_time(remove: int, fault: Fault) -> None:
+    """Losses are not judged then."""
+    print(explored(LinkExchanges(remove, (), fault, timely=False)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("remove", [0, 1, 2])
+@pytest.mark.parametrize(
+    "fault", [(), ("link", "B2", "B3"), ("link", "B1", "B4"), ("broker", "B1")]
+)
+def test_four_brokers(remove: int, fault: Fault) -> None:
+    print(explored(LinkExchanges(remove, (PUBLISHES,), fault, brokers=4)))

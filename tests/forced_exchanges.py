@@ -1,0 +1,104 @@
+"""A tree whose brokers exchange links when they are told to: exchanges without decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+
+import msgspec
+
+from shoal.broker.effects import Effect, LinkState, Record, Started, TimerKey
+from shoal.broker.messages import Message
+from shoal.broker.strategy import BaseStrategy, BrokerContext
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.overlay import Overlay
+from shoal.overlays.self_organising.ring_messages import MESSAGES
+from shoal.overlays.system import NoParameters, System
+from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.routing_table import RoutingTable
+
+# The key of a timer that nobody sets: a number and a cycle follow, and the exchange begins.
+BEGIN = "begin"
+
+
+class Exchanged(msgspec.Struct, frozen=True):
+    """The cycle's last broker knows that its links are exchanged."""
+
+    exchange: LinkExchange
+    begun_us: int
+    done_us: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """It knows that they are not, and why."""
+
+    reason: str
+
+
+class Forced(BaseStrategy):
+    """One broker of it."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self.overlay = Overlay(context, self)
+        self._broker = context.broker
+        self._begun_us = 0
+
+    @property
+    def tables(self) -> RoutingTable:
+        return self.overlay.tree.tables
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        return self.tables.sizes
+
+    @property
+    def searched(self) -> Sized:
+        return self.overlay.tree.searched
+
+    @property
+    def is_ready(self) -> bool:
+        return self.overlay.tree.is_ready
+
+    @property
+    def keeps_order(self) -> bool:
+        return True
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self.overlay.start(started, now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        self.overlay.receive(neighbour, message, now_us, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        self.overlay.tree.request(client, request, now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key[0] != BEGIN:
+            self.overlay.timer(key, now_us, out)
+            return
+        exchange = LinkExchange(cycle=key[2:], remove=int(key[1]), saving=0)
+        if not self.overlay.busy:
+            self._begun_us = now_us
+        self.overlay.begin(exchange, now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self.overlay.link(neighbour, state, now_us, out)
+
+    # --- what it hears ------------------------------------------------------------------------
+
+    def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
+        if self._broker == exchange.cycle[-1]:
+            out.append(Record(Exchanged(exchange, self._begun_us, now_us)))
+
+    def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
+        if self._broker == exchange.cycle[-1]:
+            out.append(Record(Refused(reason)))
+
+
+def _strategy(context: BrokerContext, parameters: NoParameters) -> Forced:
+    return Forced(context)
+
+
+SYSTEM = System(name="forced", strategy=_strategy, messages=MESSAGES, oracle=table_problems)

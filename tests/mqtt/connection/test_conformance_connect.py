@@ -1,0 +1,502 @@
+"""The standard's statements about connecting, staying and leaving.
+
+Numbers are those of MQTT Version 5.0, sections 3.1, 3.2, 3.12, 3.14, 3.15, 4.12 and 4.13, or of
+MQTT Version 3.1.1 where a name says so.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
+from shoal.mqtt.codec.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.connection import MAX_HELD
+from tests.mqtt.house import Client, House, will
+
+VERSIONS = (MQTT_3_1_1, MQTT_5)
+CODES = ReasonCode
+NAME = "0004 4d515454"
+
+
+def refused(client: Client) -> Connack:
+    """The CONNACK that ended the connection."""
+    assert client.closed
+    [connack] = client.take()
+    assert isinstance(connack, Connack)
+    assert not connack.session_present  # [MQTT-3.2.2-6]
+    return connack
+
+
+# --- the first packet -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", ["c000", "3004 0001 61 00", "f000", "2003 000000", "ff00", "0000"])
+def test_mqtt_3_1_0_1_the_first_packet_is_connect(data: str) -> None:
+    """What else comes first is closed without a word: there is no version to say it in."""
+    client = House().open()
+    client.send_bytes(data)
+    assert client.closed
+    assert client.take() == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mqtt_3_1_0_2_the_second_is_not(version: int) -> None:
+    client = House().connect("c", version)
+    client.send(Connect(client_id="c", version=version))
+    assert client.closed
+    codes = [packet.reason_code for packet in client.take()]
+    assert codes == ([CODES.PROTOCOL_ERROR] if version == MQTT_5 else [])
+
+
+def test_mqtt_3_1_2_1_another_protocol_gets_no_answer() -> None:
+    client = House().open()
+    client.send_bytes("10 0d 0004 48545450 05 02 0000 00 0000")
+    assert client.closed
+    assert client.written == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "version"),
+    [(NAME, "03", MQTT_3_1_1), ("0006 4d5149736470", "04", MQTT_3_1_1), (NAME, "06", MQTT_5)],
+)
+def test_mqtt_3_1_2_2_another_version_is_refused(name: str, level: str, version: int) -> None:
+    """As 3.1.1 does [MQTT-3.1.2-2 of 3.1.1] and, above 5, as 5 does."""
+    client = House().open(version)
+    body = bytes.fromhex(f"{name} {level} 02 0000 00 0000")
+    client.send_bytes(bytes((0x10, len(body))) + body)
+    assert refused(client).reason_code is CODES.UNSUPPORTED_PROTOCOL_VERSION
+
+
+def test_mqtt_3_1_is_served_as_3_1_1() -> None:
+    client = House().open(MQTT_3_1_1)
+    client.send_bytes("10 0f 0006 4d5149736470 03 02 0000 0001 63")
+    assert client.take() == [Connack()]
+    assert client.subscribe("a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        "1f 0f 0006 4d5149736470 03 02 0000 0001 63",  # the fixed header's
+        "10 0f 0006 4d5149736470 03 03 0000 0001 63",  # the lowest connect flag
+        "10 0f 0006 4d5149736470 03 2a 0000 0001 63",  # QoS and retain of no will
+    ],
+)
+def test_flags_that_mean_nothing_in_3_1_are_ignored(packet: str) -> None:
+    """As mosquitto does; 3.1.1 was the first to forbid them."""
+    client = House().open(MQTT_3_1_1)
+    client.send_bytes(packet)
+    assert client.take() == [Connack()]
+
+
+def test_a_client_identifier_with_control_characters_is_not_valid() -> None:
+    client = House().open()
+    client.send(Connect("a\x7f"))
+    assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
+
+
+def test_mqtt_3_1_4_1_what_is_malformed_is_refused_with_its_reason() -> None:
+    client = House().open()
+    client.send_bytes(f"10 0d {NAME} 05 03 0000 00 0000")
+    connack = refused(client)
+    assert connack.reason_code is CODES.MALFORMED_PACKET
+    assert "reserved flag" in (connack.properties.reason_string or "")
+
+
+def test_3_1_1_gets_no_connack_for_what_is_malformed() -> None:
+    client = House().open(MQTT_3_1_1)
+    client.send_bytes(f"10 0c {NAME} 04 03 0000 0000")
+    assert client.closed
+    assert client.take() == []
+
+
+# --- client identifiers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_mqtt_3_1_3_6_and_7_the_broker_names_a_client_without_name(clean_start: bool) -> None:
+    """[MQTT-3.2.2-16]: each one differently."""
+    house = House()
+    clients = [house.connect("", clean_start=clean_start) for _ in range(2)]
+    names = [client.connack.properties.assigned_client_identifier for client in clients]
+    assert len(set(names)) == 2
+    assert names == [client.connection.client_id for client in clients]
+    assert house.connect("me").connack.properties.assigned_client_identifier is None
+
+
+def test_mqtt_3_1_3_7_and_8_of_3_1_1_a_client_without_name_keeps_nothing() -> None:
+    house = House()
+    assert house.connect("", MQTT_3_1_1, clean_start=True).connection.client_id
+    client = house.open(MQTT_3_1_1)
+    client.send(Connect(clean_start=False, version=MQTT_3_1_1))
+    assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
+
+
+def test_mqtt_3_1_3_5_names_of_any_kind() -> None:
+    house = House()
+    for name in ("a" * 65_535, "é/+#$", " "):
+        assert house.connect(name).connection.client_id == name
+
+
+def test_names_that_are_the_brokers_own() -> None:
+    client = House().open()
+    client.send(Connect("$mqtt/B1"))
+    assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
+
+
+# --- what is agreed -------------------------------------------------------------------------------
+
+
+def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
+    house = House(maximum_session_expiry_s=50, server_keep_alive_s=30)
+    asked = Properties(session_expiry_interval_s=100, request_response_information=1)
+    granted = house.connect("c", keep_alive_s=60, properties=asked).connack.properties
+    assert granted == Properties(
+        session_expiry_interval_s=50,
+        receive_maximum=1_024,
+        maximum_packet_size=1_048_576,
+        topic_alias_maximum=64,
+        server_keep_alive_s=30,
+        response_information="responses/c/",
+        user_properties=(
+            ("$maximum_topic_filters", "500"),
+            ("$maximum_filter_bytes", "4096"),
+            ("$maximum_filter_tests", "1000"),
+        ),
+    )
+
+
+def test_mqtt_3_1_2_28_what_is_as_asked_is_not_said() -> None:
+    house = House(maximum_session_expiry_s=50, server_keep_alive_s=30)
+    properties = Properties(session_expiry_interval_s=50, request_response_information=0)
+    granted = house.connect("c", keep_alive_s=30, properties=properties).connack.properties
+    assert granted.session_expiry_interval_s is None
+    assert granted.server_keep_alive_s is None
+    assert granted.response_information is None
+
+
+def test_mqtt_3_1_2_29_reasons_in_words_only_for_those_who_want_them() -> None:
+    house = House()
+    for wanted in (0, 1):
+        properties = Properties(request_problem_information=wanted)
+        client = house.connect("c", properties=properties)
+        suback = client.subscribe("a?x>")
+        assert suback.reason_codes == (CODES.TOPIC_FILTER_INVALID,)
+        assert (suback.properties.reason_string is not None) == bool(wanted)
+        client.send(Auth())
+        assert client.take()[0].properties.reason_string
+
+
+def test_reasons_that_make_a_packet_too_large_are_left_out() -> None:
+    """[MQTT-3.2.2-19, 3.9.2-2 and 3.14.2-3]"""
+    client = House().connect("c", properties=Properties(maximum_packet_size=40))
+    suback = client.subscribe("a?x>")
+    assert suback.reason_codes == (CODES.TOPIC_FILTER_INVALID,)
+    assert suback.properties.reason_string is None
+    client.send(Auth())
+    assert client.take() == [Disconnect(CODES.PROTOCOL_ERROR)]
+
+
+def test_mqtt_3_1_2_24_not_even_a_connack_is_too_large() -> None:
+    client = House().open()
+    client.send(Connect("c", properties=Properties(maximum_packet_size=3)))
+    assert client.take() == []
+    assert client.closed
+    client = House().open()
+    limits = Properties(maximum_packet_size=10, authentication_method="SCRAM")
+    client.send(Connect("c", properties=limits))
+    assert refused(client) == Connack(CODES.BAD_AUTHENTICATION_METHOD)
+
+
+# --- who may connect ------------------------------------------------------------------------------
+
+
+class Doorkeeper:
+    """Answers what it is told to; None until it is."""
+
+    def __init__(self, answer: Admission | None = None) -> None:
+        self.answer = answer
+        self.asked: list[Credentials] = []
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        self.asked.append(credentials)
+        return self.answer
+
+
+def test_the_doorkeeper_gets_all_that_is_known() -> None:
+    door = Doorkeeper(Admission())
+    client = House(door).open(certificate="CN=c", address="10.0.0.1")
+    client.send(Connect("c", username="u", password=b"p"))
+    assert door.asked == [
+        Credentials(
+            client_id="c", username="u", password=b"p", certificate="CN=c", address="10.0.0.1"
+        )
+    ]
+    assert "b'p'" not in repr(door.asked)
+
+
+@pytest.mark.parametrize(
+    ("code", "return_code"),
+    [(CODES.BAD_USER_NAME_OR_PASSWORD, 4), (CODES.NOT_AUTHORIZED, 5), (CODES.BANNED, 5),
+     (CODES.SERVER_BUSY, 3), (CODES.QUOTA_EXCEEDED, 3)],
+)  # fmt: skip
+def test_mqtt_3_1_4_2_who_may_not_is_told_so(code: ReasonCode, return_code: int) -> None:
+    """[MQTT-3.2.2-7]: and the connection is closed."""
+    house = House(Doorkeeper(Admission(code, reason="no")))
+    client = house.open()
+    client.send(Connect("c"))
+    assert refused(client) == Connack(code, properties=Properties(reason_string="no"))
+    old = house.open(MQTT_3_1_1)
+    old.send(Connect("c", version=MQTT_3_1_1))
+    assert old.written.hex() == f"200200{return_code:02x}"
+    assert old.closed
+
+
+def test_mqtt_3_1_4_6_what_comes_before_the_answer_waits_for_it() -> None:
+    door = Doorkeeper()
+    house = House(door)
+    client = house.open()
+    subscribe = Subscribe(1, (SubscriptionRequest("a"),))
+    client.send(Connect("c"), subscribe)
+    client.send(Publish("a", b"x"))
+    assert client.take() == []
+    assert not client.connection.wants_reading
+    house.carry_out(client.connection.admitted(Admission(), house.now_us))
+    assert [type(packet).__name__ for packet in client.take()] == ["Connack", "Suback", "Publish"]
+    assert client.connection.wants_reading
+
+
+def test_mqtt_3_1_4_6_and_is_dropped_after_a_refusal() -> None:
+    door = Doorkeeper()
+    house = House(door)
+    door.answer = Admission()
+    listener = house.connect("listener")
+    listener.subscribe("a")
+    door.answer = None
+    client = house.open()
+    client.send(Connect("c"), Publish("a", b"x"))
+    refusal = Admission(CODES.NOT_AUTHORIZED)
+    house.carry_out(client.connection.admitted(refusal, house.now_us))
+    assert refused(client).reason_code is CODES.NOT_AUTHORIZED
+    assert listener.take() == []
+
+
+def test_a_client_that_does_not_wait_for_its_answer_is_not_kept_for_ever() -> None:
+    client = House(Doorkeeper()).open()
+    client.send(Connect("c"))
+    client.send(*[Pingreq()] * MAX_HELD)
+    assert not client.closed
+    client.send(Pingreq())
+    assert refused(client).reason_code is CODES.QUOTA_EXCEEDED
+
+
+def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
+    house = House(Doorkeeper())
+    client = house.open()
+    client.send(Connect("c"))
+    client.lose()
+    assert client.connection.admitted(Admission(), house.now_us) == []
+    assert client.connection.client_id is None
+
+
+def test_no_answer_in_time() -> None:
+    house = House(Doorkeeper(), connect_timeout_s=5)
+    client = house.open()
+    client.send(Connect("c"))
+    house.after(5)
+    assert refused(client).reason_code is CODES.SERVER_UNAVAILABLE
+
+
+def test_mqtt_4_12_0_1_no_extended_authentication() -> None:
+    client = House().open()
+    client.send(Connect("c", properties=Properties(authentication_method="SCRAM-SHA-256")))
+    assert refused(client).reason_code is CODES.BAD_AUTHENTICATION_METHOD
+
+
+def test_mqtt_4_12_0_6_no_auth_without_a_method() -> None:
+    client = House().connect("c")
+    client.send(Auth(CODES.REAUTHENTICATE))
+    assert client.take()[0].reason_code is CODES.PROTOCOL_ERROR
+    assert client.closed
+
+
+def test_more_connections_than_there_may_be() -> None:
+    house = House(maximum_connections=1)
+    first = house.connect("1")
+    second = house.open()
+    second.send(Connect("2"))
+    assert refused(second).reason_code is CODES.QUOTA_EXCEEDED
+    first.disconnect()
+    house.connect("2")
+
+
+class Rules:
+    """May publish and subscribe below `mine/` only."""
+
+    def may_publish(self, topic: str) -> bool:
+        return topic.startswith("mine/")
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return topic_filter.startswith("mine/")
+
+
+class RuleHouse(House):
+    def __init__(self) -> None:
+        super().__init__(Doorkeeper(Admission(permissions=Rules())))
+
+
+def test_what_a_client_may_not_publish() -> None:
+    """Refused in MQTT 5; to 3.1.1 it looks like success [MQTT-3.3.5-2 of 3.1.1]."""
+    house = RuleHouse()
+    for version in VERSIONS:
+        client = house.connect("c", version)
+        client.subscribe("mine/#", qos=2)
+        for qos in (0, 1, 2):
+            answers = client.publish("other", b"x", qos=qos)
+            if qos:
+                expected = CODES.NOT_AUTHORIZED if version == MQTT_5 else CODES.SUCCESS
+                assert answers[0].reason_code is expected
+            client.publish("mine/a", b"y", qos=qos)
+        assert client.take_payloads() == [b"y"] * 3
+    assert house.clients.statistics.publications_refused == 6
+
+
+def test_what_a_client_may_not_subscribe_to() -> None:
+    house = RuleHouse()
+    client = house.connect("c")
+    assert client.subscribe("#").reason_codes == (CODES.NOT_AUTHORIZED,)
+    assert client.subscribe("$share/g/other").reason_codes == (CODES.NOT_AUTHORIZED,)
+    assert client.subscribe("$share/g/mine/a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
+    assert client.subscribe("mine/?x=1").reason_codes == (CODES.SUCCESS,)
+
+
+def test_a_will_that_may_not_be_published_is_refused_at_once() -> None:
+    for house, topic in ((RuleHouse(), "other"), (House(), "$SYS/broker/uptime")):
+        client = house.open()
+        client.send(Connect("c", will=will(topic)))
+        assert refused(client).reason_code is CODES.NOT_AUTHORIZED
+
+
+# --- keep alive: section 3.1.2.10 -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mqtt_3_1_2_22_silence_ends_the_connection(version: int) -> None:
+    house = House()
+    client = house.connect("c", version, keep_alive_s=10)
+    house.after(14.9)
+    assert not client.closed
+    house.after(0.1)
+    assert client.closed
+    codes = [packet.reason_code for packet in client.take()]
+    assert codes == ([CODES.KEEP_ALIVE_TIMEOUT] if version == MQTT_5 else [])
+
+
+def test_mqtt_3_12_4_1_a_ping_is_answered_and_any_packet_is_a_sign_of_life() -> None:
+    house = House()
+    client = house.connect("c", keep_alive_s=10)
+    for number in range(5):
+        house.after(14)
+        client.send(Pingreq() if number % 2 else Publish("a"))
+    assert client.take() == [Pingresp()] * 2
+    house.after(15)
+    assert client.closed
+
+
+def test_no_keep_alive_means_for_ever() -> None:
+    house = House()
+    client = house.connect("c", keep_alive_s=0)
+    house.after(10_000_000)
+    assert not client.closed
+
+
+@pytest.mark.parametrize("asked", [0, 600])
+def test_mqtt_3_1_2_21_the_brokers_keep_alive_holds(asked: int) -> None:
+    house = House(server_keep_alive_s=10)
+    client = house.connect("c", keep_alive_s=asked)
+    assert client.connack.properties.server_keep_alive_s == 10
+    house.after(15)
+    assert client.closed
+
+
+def test_whoever_connects_and_says_nothing_is_let_go() -> None:
+    house = House(connect_timeout_s=5)
+    silent, half = house.open(), house.open()
+    half.send_bytes("10 ff")
+    house.after(5)
+    assert silent.closed
+    assert half.closed
+    assert house.clients.deadline_us is None
+
+
+# --- leaving: section 3.14 ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mqtt_3_14_4_1_to_3_a_disconnect_is_the_last_packet(version: int) -> None:
+    house = House()
+    listener, client = house.connect("l"), house.connect("c", version, will=will("w"))
+    listener.subscribe("#")
+    client.send(Disconnect(), Publish("a"))
+    assert client.closed
+    assert client.take() == []
+    house.after(10)
+    assert listener.take() == []
+    client.lose()
+    assert client.connection.receive(b"\xc0\x00", house.now_us) == []
+
+
+def test_mqtt_3_14_2_2_a_session_that_ends_cannot_be_kept_after_all() -> None:
+    client = House().connect("c")
+    client.send(Disconnect(properties=Properties(session_expiry_interval_s=5)))
+    assert client.take()[0].reason_code is CODES.PROTOCOL_ERROR
+    assert client.closed
+
+
+def test_3_14_2_2_2_the_expiry_interval_may_change_at_the_end() -> None:
+    house = House(maximum_session_expiry_s=50)
+    for at_last_s, kept_for_s in ((0, 0), (30, 30), (1_000, 50)):
+        client = house.connect("c", properties=Properties(session_expiry_interval_s=10))
+        client.disconnect(session_expiry_interval_s=at_last_s)
+        house.after(kept_for_s - 1 if kept_for_s else 0)
+        again = house.connect(
+            "c", clean_start=False, properties=Properties(session_expiry_interval_s=1)
+        )
+        assert again.connack.session_present == bool(kept_for_s)
+        again.disconnect()
+        house.after(2)
+
+
+def test_a_broker_that_shuts_down_says_so() -> None:
+    house = House()
+    client, old = house.connect("c"), house.connect("o", MQTT_3_1_1)
+    house.carry_out(house.clients.shut_down(house.now_us))
+    assert [packet.reason_code for packet in client.take()] == [CODES.SERVER_SHUTTING_DOWN]
+    assert old.take() == []
+    assert client.closed
+    assert old.closed
+
+
+def test_4_11_a_client_is_sent_to_another_broker() -> None:
+    house = House()
+    client, old = house.connect("c"), house.connect("o", MQTT_3_1_1)
+    for each in (client, old):
+        house.carry_out(each.connection.redirect("b2.example:1883", house.now_us))
+        assert each.closed
+    [packet] = client.take()
+    assert packet.reason_code is CODES.USE_ANOTHER_SERVER
+    assert packet.properties.server_reference == "b2.example:1883"
+    assert old.take() == []

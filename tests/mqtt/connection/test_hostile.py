@@ -1,0 +1,160 @@
+"""Whatever one client sends, the broker is soon done with it; `tests/live` does it with a clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from cProfile import Profile
+
+import pytest
+
+from shoal.broker.effects import Received
+from shoal.broker.wire import COMMON, Codec, FrameReader
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.properties import Properties
+from shoal.runtime.doors.reading import PIECE_BYTES
+from tests.mqtt.hostile import Hostile, filters, floods, hostile_inputs
+from tests.mqtt.house import Client, House
+from tests.mqtt.network_house import Network
+
+# Calls of functions, written in Python or not: on an idle machine some 5,000,000 a second.
+MOST_CALLS = 600_000
+MOST_CALLS_OF_A_PACKET = 400_000
+# Of a message between brokers, some of which are handled in one turn.
+MOST_CALLS_OF_A_MESSAGE = 250_000
+# What is done within one call is seen by the clock only: seconds of this process, with much room
+# for processors that others use too.
+MOST_S = 1.0
+
+INPUTS = list(hostile_inputs())
+
+
+class Calls:
+    """Counts the calls of functions while it is entered."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Calls:
+        self._profile = Profile()
+        self._profile.enable()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._profile.disable()
+        self.count = sum(entry.callcount for entry in self._profile.getstats())
+
+
+def turns(house: House, client: Client, data: bytes) -> Iterator[int]:
+    """Have bytes of a client handled; the calls of functions of each turn."""
+    connection = client.connection
+    with Calls() as calls:
+        house.carry_out(connection.receive(data, house.now_us))
+    yield calls.count
+    while connection.holds and not connection.must_wait:
+        with Calls() as calls:
+            house.carry_out(connection.take_held(house.now_us))
+        yield calls.count
+
+
+@pytest.mark.parametrize("hostile", INPUTS, ids=lambda hostile: hostile.name)
+def test_no_packet_takes_long(hostile: Hostile) -> None:
+    house = House()
+    client = house.connect("c") if hostile.is_connected else house.open()
+    for packet in hostile.packets:
+        started_s = time.process_time()
+        assert max(turns(house, client, packet)) < MOST_CALLS_OF_A_PACKET
+        assert time.process_time() - started_s < MOST_S
+        # Answered, or closed: nothing is left out because it is large.
+        assert client.take() or client.closed
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [each for each in INPUTS if each.is_connected or each.name.startswith("CONNECT")],
+    ids=lambda hostile: hostile.name,
+)
+def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
+    """Nor does what it makes one broker say to the other, where links have turns too.
+
+    Each of 20 topic filters was once filed with the whole work on the `$where` of all.
+    """
+    network = Network("B1", "B2")
+    network.after(1)
+    network.is_slow = True
+    house, neighbour = network["B1"], network["B2"]
+    client = house.connect("c") if hostile.is_connected else house.open()
+    codec = Codec(COMMON)
+    for packet in hostile.packets:
+        assert max(turns(house, client, packet)) < MOST_CALLS_OF_A_PACKET
+        assert client.take() or client.closed
+        link = network.links["B1", "B2"]
+        while link:
+            frame = codec.encode(link.popleft())
+            with Calls() as calls:
+                [body] = FrameReader().feed(frame)
+                neighbour.handle(Received("B1", codec.decode(body)))
+            assert calls.count < MOST_CALLS_OF_A_MESSAGE
+        network.settle()
+
+
+@pytest.mark.parametrize("is_networked", [False, True])
+@pytest.mark.parametrize("flood", list(floods()), ids=lambda flood: flood[0])
+def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> None:
+    """Before there were turns, a read of small SUBSCRIBEs held a broker for more than a second."""
+    house = House()
+    if is_networked:
+        network = Network("B1", "B2")
+        network.is_slow = True  # what the other broker does is not this one's work
+        house = network["B1"]
+    house.after(1)
+    client = house.connect("c")
+    client.is_listening = False
+    for number, calls in enumerate(turns(house, client, flood[1][:PIECE_BYTES])):
+        assert calls < MOST_CALLS
+        assert number < 1_000
+    assert client.connection.wants_reading
+
+
+def test_small_packets_of_much_work_have_turns() -> None:
+    """A hundred bytes may be 384 tests; once they were as much work as any other SUBSCRIBE."""
+    where = dict(filters())["alternatives"]
+    asked = Properties(user_properties=(("$where", where),))
+    packets = [
+        encode(Subscribe(number, (SubscriptionRequest(f"{number}"),), asked), MQTT_5)
+        for number in range(1, 61)
+    ]
+    house = House()
+    found = list(turns(house, house.connect("c"), b"".join(packets)))
+    assert max(found) < MOST_CALLS_OF_A_PACKET
+    assert len(found) >= 20
+
+
+def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
+    network = Network("B1", "B2")
+    network.after(1)
+    house = network["B1"]
+    client, other = house.connect("c"), house.connect("o")
+    for number in range(3_000):
+        client.send(Subscribe(1, (SubscriptionRequest(f"{number}/#"),)))
+    other.subscribe("7/#")
+    assert house.clients.subscriptions.count == 3_001
+    with Calls() as calls:
+        client.lose()
+    assert calls.count < MOST_CALLS
+    other.publish("2999/a", b"x", qos=1)  # for nobody
+    house.connect("c").subscribe("2999/#")
+    while house.clients.subscriptions.count > 2:
+        before = house.clients.subscriptions.count
+        deadline_us = house.clients.deadline_us
+        assert deadline_us is not None
+        assert deadline_us <= house.now_us + 10
+        house.now_us += 10
+        with Calls() as calls:
+            house.carry_out(house.clients.advance(house.now_us))
+        assert calls.count < MOST_CALLS
+        assert house.clients.subscriptions.count < before
+    assert house.clients.backlog.bytes == 0
+    assert sorted(each for each, _ in house.clients.door._subscriptions) == ["2999/#", "7/#"]

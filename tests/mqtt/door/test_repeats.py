@@ -1,0 +1,59 @@
+"""Second copies of publications, where order is kept and where it is not."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shoal.broker.custody import marked
+from shoal.mqtt.door import repeats as module
+from shoal.mqtt.door.repeats import Repeats, UnorderedRepeats
+from tests.broker.transcript import publish
+
+
+def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
+    repeats = Repeats({})
+    (fourth,), (fifth,), (sixth,), (seventh,) = (publish(n).publications for n in (4, 5, 6, 7))
+    assert repeats.take(fourth)
+    assert [repeats.take(marked(each)) for each in (fourth, fifth, sixth)] == [False, True, True]
+    assert [repeats.take(each) for each in (fifth, sixth, seventh)] == [False, False, True]
+
+
+def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PUBLISHERS", 2)
+    repeats = Repeats({})
+    for name in ("P", "Q", "P", "R"):
+        (publication,) = publish(7, publisher=name).publications
+        assert repeats.take(publication)
+    assert list(repeats._last) == ["P", "R"]
+
+
+def test_without_order_each_is_looked_up_by_itself() -> None:
+    repeats = UnorderedRepeats()
+    fourth, fifth, sixth = (
+        msgspec.structs.replace(publish(n).publications[0], assured=True) for n in (4, 5, 6)
+    )
+    assert repeats.take(sixth)
+    # Not delivered before, though a later one was.
+    assert [repeats.take(marked(each)) for each in (fourth, sixth)] == [True, False]
+    assert [repeats.take(each) for each in (fourth, fifth)] == [False, True]
+
+
+def test_what_nobody_waits_for_is_never_sent_again() -> None:
+    repeats = UnorderedRepeats()
+    (fifth,) = publish(5).publications
+    assert repeats.take(fifth)
+    assert repeats._taken == {}
+
+
+def test_only_so_many_publications_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PUBLICATIONS", 2)
+    repeats = UnorderedRepeats()
+    rows = [msgspec.structs.replace(publish(n).publications[0], assured=True) for n in range(3)]
+    assert [repeats.take(row) for row in (*rows, rows[1], rows[0])] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]

@@ -1,0 +1,28 @@
+"""What MQTT sides of brokers say to each other reaches the part that it concerns, or nobody."""
+
+from __future__ import annotations
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.controls import Ended, encode_control
+from tests.mqtt.network_house import Network
+
+
+def test_garbage_between_brokers_is_dropped() -> None:
+    network = Network("B1", "B2", "B3")
+    door = network["B1"].clients.door
+    bad_text = bytearray(encode_control(Ended("client", "B1")))
+    bad_text[bad_text.index(b"client")] = 0xFF
+    for body in (b"", b"\x00", b"\xc1", bytes(range(50)), bytes(bad_text)):
+        door.send("*", body, 0)
+    network["B1"].carry_out(network["B1"].clients.take_effects())
+    assert network["B3"].connect("c").connack.reason_code is ReasonCode.SUCCESS
+
+
+def test_a_broker_by_itself_grants_at_once_and_has_nobody_to_join() -> None:
+    clients, granted = BrokerClients("B1", now_us=0), list[int]()
+    clients.when_known(granted.append, 5)
+    clients.linked("B2", False, 6)
+    clients.linked("B2", True, 7)
+    assert granted == [5]
+    assert clients.take_effects() == []

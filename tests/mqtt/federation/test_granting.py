@@ -1,0 +1,146 @@
+"""SUBACK in a network: when every broker has heard of the subscription."""
+
+from __future__ import annotations
+
+from shoal.mqtt.codec.packets import Publish, Suback, Subscribe, SubscriptionRequest, Unsubscribe
+from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.house import Client
+from tests.mqtt.network_house import Network
+
+
+def settle(network: Network) -> None:
+    """All that is not settled is."""
+    for site in network.sites.values():
+        while site.unsettled:
+            publications, site.unsettled = site.unsettled, []
+            site.settle(publications)
+
+
+def ask(client: Client, packet_id: int, *topic_filters: str) -> None:
+    client.send(Subscribe(packet_id, tuple(SubscriptionRequest(each, 1) for each in topic_filters)))
+
+
+def ids(client: Client) -> list[int]:
+    return [packet.packet_id for packet in client.take() if isinstance(packet, Suback)]
+
+
+def test_a_subscription_is_granted_when_it_is_known_everywhere() -> None:
+    network = Network("B1", "B2", "B3")
+    publisher, client = network["B1"].connect("p"), network["B3"].connect("c")
+    publisher.publish("a", b"kept", retain=True)
+    settle(network)
+    network.is_settling = False
+    ask(client, 1, "a")
+    ask(client, 2, "b")
+    ask(client, 3, "c")
+    assert client.take() == []
+    settle(network)
+    suback, kept, *more = client.take()
+    assert (suback.packet_id, kept.payload, kept.retain) == (1, b"kept", True)
+    assert [each.packet_id for each in more] == [2, 3]
+
+
+def test_a_subscription_is_granted_when_it_is_stored_as_well() -> None:
+    network = Network("B1", "B2")
+    network.is_storing = False
+    client, site = network["B1"].connect("c"), network["B1"]
+    ask(client, 1, "a")
+    ask(client, 2, "b")
+    assert client.take() == []
+    first, second = site.unstored
+    site.store(second)
+    assert ids(client) == []
+    site.store(first)
+    assert ids(client) == [1, 2]
+    network.is_settling = False
+    ask(client, 3, "c")
+    site.store(site.unstored.pop())
+    assert ids(client) == []
+    settle(network)
+    assert ids(client) == [3]
+    ask(client, 4, "d")
+    settle(network)
+    network.after(1.9)
+    assert ids(client) == []
+    network.after(0.2)
+    assert ids(client) == [4]
+
+
+def test_what_is_asked_for_twice_at_once_is_stored_twice() -> None:
+    """The first is done with when it is taken back, and says nothing of the second."""
+    network = Network("B1", "B2")
+    network.is_storing = False
+    client, site = network["B1"].connect("c"), network["B1"]
+    ask(client, 1, "a")
+    client.send(Unsubscribe(2, ("a",)))
+    ask(client, 3, "a")
+    first, second = site.unstored
+    assert first == second
+    site.store(first)
+    assert ids(client) == []
+    site.store(second)
+    assert ids(client) == [1, 3]
+
+
+def test_who_is_sent_away_meanwhile_hears_no_more() -> None:
+    network = Network("B1", "B2")
+    properties = Properties(session_expiry_interval_s=100)
+    client = network["B1"].connect("c", properties=properties)
+    network.is_settling = False
+    ask(client, 1, "a")
+    network["B1"].carry_out(client.connection.redirect("B2", network["B1"].now_us))
+    settle(network)
+    assert ids(client) == []
+
+
+def test_those_that_come_meanwhile_share_a_mark() -> None:
+    network = Network("B1", "B2")
+    network.is_settling = False
+    client = network["B1"].connect("c")
+    settle(network)
+    before = network["B1"].clients.door._sequence
+    for number in range(1, 101):
+        ask(client, number, f"t/{number}")
+    assert ids(client) == []
+    settle(network)
+    assert ids(client) == list(range(1, 101))
+    assert network["B1"].clients.door._sequence == before + 2
+
+
+def test_nobody_waits_for_ever() -> None:
+    network = Network("B1", "B2")
+    network.is_settling = False
+    client = network["B1"].connect("c")
+    ask(client, 1, "a")
+    ask(client, 2, "b")
+    network.after(1.9)
+    assert ids(client) == []
+    network.after(0.2)
+    assert ids(client) == [1]
+    network.after(2)
+    assert ids(client) == [2]
+    ask(client, 3, "c")
+    settle(network)
+    assert ids(client) == [3]
+
+
+def test_what_is_refused_is_refused_at_once_and_who_has_left_is_not_told() -> None:
+    network = Network("B1", "B2")
+    network.is_settling = False
+    client = network["B1"].connect("c", properties=Properties(session_expiry_interval_s=9))
+    ask(client, 1, "a?x>")
+    assert ids(client) == [1]
+    ask(client, 2, "a")
+    client.lose()
+    settle(network)
+    back = network["B1"].connect(
+        "c", clean_start=False, properties=Properties(session_expiry_interval_s=9)
+    )
+    network["B2"].connect("p").send(Publish("a", b"1", 1, packet_id=1))
+    assert back.take_payloads() == [b"1"]
+
+
+def test_a_broker_by_itself_grants_at_once() -> None:
+    network = Network("B1")
+    client = network["B1"].connect("c")
+    assert client.subscribe("a").packet_id == 1

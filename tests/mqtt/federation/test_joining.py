@@ -1,0 +1,170 @@
+"""A broker that joins late, or was away, knows what the others know."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.federation.controls import decode_control
+from tests.mqtt.network_house import Network
+
+NAMES = ("B1", "B2", "B3")
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(*NAMES)
+    network.after(20)
+    return network
+
+
+def restart(network: Network, name: str) -> None:
+    """The MQTT side of a broker begins anew, without memory."""
+    site = network[name]
+    site.clients = BrokerClients(name, site.now_us, limits=site.clients.limits, networked=True)
+    site.carry_out(site.clients.take_effects())
+
+
+def retained(network: Network, name: str) -> dict[str, bytes]:
+    store = network[name].clients.retained
+    return {each.topic: each.payload for each in store.matching("#", network[name].now_us)}
+
+
+def digest(network: Network, name: str) -> int:
+    return network[name].clients.retained.digest
+
+
+def controls_said(network: Network) -> list[str]:
+    """The names of the controls that brokers say from now on."""
+    said: list[str] = []
+    for site in network.sites.values():
+        door = site.clients.door
+        assert door is not None
+
+        def send(to: str, body: bytes, now_us: int, send: Any = door.send) -> int:
+            said.append(type(decode_control(body)).__name__)
+            return int(send(to, body, now_us))
+
+        door.send = send  # type: ignore[method-assign]
+    return said
+
+
+def test_retained_messages_are_learnt(network: Network) -> None:
+    publisher = network["B1"].connect("p")
+    for number in range(5):
+        publisher.publish(f"a/{number}", b"x", qos=1, retain=True)
+    publisher.publish("a/0", b"", retain=True)
+    restart(network, "B3")
+    assert retained(network, "B3") == {}
+    network.after(1)
+    assert retained(network, "B3") == {f"a/{number}": b"x" for number in range(1, 5)}
+    client = network["B3"].connect("c")
+    client.subscribe("a/1", qos=1)
+    assert [packet.qos for packet in client.take_publications()] == [1]
+
+
+def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    restart(network, "B3")
+    told: list[str] = []
+    for name in ("B1", "B2"):
+        door = network[name].clients.door
+        assert door is not None
+        send = door.send
+
+        def listen(to: str, body: bytes, now_us: int, name: str = name, send=send) -> None:  # type: ignore[no-untyped-def]
+            if b"Kept" in body:
+                told.append(name)
+            send(to, body, now_us)
+
+        door.send = listen  # type: ignore[method-assign]
+    network.after(20)
+    assert len(told) == 1
+
+
+def test_what_was_removed_meanwhile_does_not_come_back(network: Network) -> None:
+    publisher = network["B1"].connect("p")
+    publisher.publish("a", b"x", retain=True)
+    network.cut("B1", "B2")
+    publisher.publish("a", b"", retain=True)
+    publisher.publish("b", b"y", retain=True)
+    assert retained(network, "B3") == {"a": b"x"}
+    network.heal("B1", "B2")
+    network.after(2)
+    assert [retained(network, name) for name in NAMES] == [{"b": b"y"}] * 3
+
+
+def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
+    network = Network("B1", "B2", "B3", "B4")
+    kept = Properties(session_expiry_interval_s=1_000)
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    network.after(20)
+    network.cut("B2", "B3")
+    for name in network.sites:
+        publisher = network[name].connect(f"p{name}")
+        for number in range(20):
+            publisher.publish(f"{name}/{number}", b"x", retain=True)
+    away = network["B4"].connect("c", properties=kept)
+    away.subscribe("b", qos=1)
+    said = controls_said(network)
+    network.heal("B2", "B3")
+    network.after(20)
+    assert len({digest(network, name) for name in network.sites}) == 1
+    assert len(retained(network, "B1")) == 81
+    # All goes over the link once each way; through the tree, what each part had alone.
+    assert said.count("Tell") == 2
+    assert said.count("Kept") <= 2 * (81 + 40)
+    assert said.count("Entered") == 2 * 6
+    back = network["B1"].connect("c", clean_start=False, properties=kept)
+    assert back.connack.session_present
+
+
+def test_a_link_that_was_not_given_up_makes_nobody_join_again(network: Network) -> None:
+    said = controls_said(network)
+    network.heal("B1", "B2")
+    network.after(20)
+    assert said == []
+
+
+def test_what_expires_goes_on_expiring(network: Network) -> None:
+    properties = Properties(message_expiry_interval_s=60)
+    network["B1"].connect("p").publish("a", b"x", retain=True, properties=properties)
+    network.after(30)
+    restart(network, "B3")
+    network.after(1)
+    client = network["B3"].connect("c")
+    client.subscribe("a")
+    assert client.take()[0].properties.message_expiry_interval_s == 29
+    network.after(30)
+    assert retained(network, "B3") == {}
+
+
+def test_it_learns_where_clients_are(network: Network) -> None:
+    kept = Properties(session_expiry_interval_s=1_000)
+    old = network["B1"].connect("c", properties=kept)
+    old.subscribe("a", qos=1)
+    restart(network, "B3")
+    network.after(1)
+    new = network["B3"].connect("c", clean_start=False, properties=kept)
+    assert new.connack.session_present
+    assert old.closed
+
+
+def test_an_asked_broker_that_died_is_not_waited_for(network: Network) -> None:
+    network["B1"].connect("p").publish("a", b"x", retain=True)
+    restart(network, "B3")
+    network.is_slow = True
+    network["B3"].after(1)
+    chance = Random(1)
+    joining = network["B3"].clients.federation.joining
+    while joining._asked is None:
+        network.step(chance)
+    for link in network.links.values():
+        link.clear()
+    network.is_slow = False
+    network.after(60)
+    assert retained(network, "B3") == {"a": b"x"}

@@ -1,0 +1,402 @@
+"""Sessions that move between brokers of which one is killed: they are somewhere, and whole."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.controls import item_of
+from shoal.mqtt.federation.moves import Move
+from shoal.mqtt.limits import DEFAULT_LIMITS
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.session import Outgoing, Session
+from tests.seeds.random_sessions import KEPT, Network, Publisher, Subscriber
+
+COUNT = 3
+WANTED = [(b"p %d" % number, 2) for number in range(1, COUNT + 1)]
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(Random(1), 2)
+    network.settle(3)
+    return network
+
+
+def away(network: Network, home: str, names: list[str]) -> list[Subscriber]:
+    """Subscribers with sessions at that broker, in which all of WANTED waits."""
+    found = [Subscriber(network, name) for name in names]
+    for each in found:
+        each.go_to(home)
+        come(network, each)
+    network.settle(1)
+    for each in found:
+        each.look()
+        each.leave()
+    publisher = Publisher(network, "p", home)
+    publisher.go_to(home)
+    network.settle(1)
+    publisher.look()
+    for _ in range(COUNT):
+        publisher.publish(2)
+    network.settle(1)
+    publisher.look()
+    assert publisher.acknowledged == WANTED
+    publisher.leave()
+    return found
+
+
+def come(network: Network, *people: Subscriber, seconds: float = 1) -> None:
+    network.settle(seconds)
+    for each in people:
+        each.look()
+
+
+def has_all(network: Network, broker: str, subscriber: Subscriber) -> bool:
+    """Its client comes there, finds its session, and gets what waited, once."""
+    subscriber.go_to(broker)
+    come(network, subscriber, seconds=2)
+    come(network, subscriber, seconds=4)
+    return subscriber.is_in and subscriber.taken == WANTED
+
+
+@pytest.mark.parametrize("patience_s", [0.3, 12])
+@pytest.mark.parametrize("back_at", ["B0", "B1"])
+def test_who_asks_elsewhere_while_its_home_is_down_keeps_its_session(
+    network: Network, patience_s: float, back_at: str
+) -> None:
+    (subscriber,) = away(network, "B1", ["s"])
+    network.kill("B1")
+    subscriber.go_to("B0")
+    network.settle(patience_s)
+    if patience_s > 10:
+        assert subscriber.client is not None
+        (refusal,) = subscriber.client.take()
+        assert refusal.reason_code is ReasonCode.SERVER_UNAVAILABLE
+    subscriber.leave()
+    network.settle(15 - patience_s)
+    network.start("B1")
+    network.settle(5)
+    assert has_all(network, back_at, subscriber)
+
+
+def test_who_asks_for_long_for_what_a_dead_broker_has_begins_anew(network: Network) -> None:
+    away(network, "B1", ["s"])
+    network.kill("B1")
+    answers = []
+    for _ in range(4):
+        client = network.sites["B0"].open()
+        client.send(Connect("s", clean_start=False, properties=KEPT))
+        network.settle(11)
+        answers += client.take()
+        client.lose()
+        network.settle(199)
+    assert [each.reason_code for each in answers] == [ReasonCode.SERVER_UNAVAILABLE] * 3 + [0]
+    assert "B1, which does not answer" in answers[0].properties.reason_string
+    assert not answers[3].session_present
+    network.start("B1")
+    network.settle(5)
+    assert "s" in network.sites["B0"].clients.sessions
+    assert "s" not in network.sites["B1"].clients.sessions
+
+
+def test_a_broker_that_is_back_in_between_is_not_silent(network: Network) -> None:
+    away(network, "B1", ["s"])
+    answers = []
+    for _ in range(3):
+        network.kill("B1")
+        client = network.sites["B0"].open()
+        client.send(Connect("s", clean_start=False, properties=KEPT))
+        network.settle(11)
+        answers += client.take()
+        client.lose()
+        network.settle(300)
+        network.start("B1")
+        network.settle(10)
+    assert [each.reason_code for each in answers] == [ReasonCode.SERVER_UNAVAILABLE] * 3
+
+
+def test_a_client_of_3_1_1_is_refused_in_its_own_words(network: Network) -> None:
+    site = network.sites["B1"]
+    client = site.open(4)
+    client.send(Connect("old", version=4, clean_start=False))
+    network.settle(1)
+    network.kill("B1")
+    again = network.sites["B0"].open(4)
+    again.send(Connect("old", version=4, clean_start=False))
+    network.settle(12)
+    (refusal,) = again.take()
+    assert refusal.reason_code is ReasonCode.SERVER_UNAVAILABLE
+    assert again.closed
+
+
+def test_a_clean_start_does_not_wait_for_a_home_that_is_down(network: Network) -> None:
+    away(network, "B1", ["s"])
+    network.kill("B1")
+    client = network.sites["B0"].open()
+    client.send(Connect("s", clean_start=True, properties=KEPT))
+    network.settle(0.2)
+    (connack,) = client.take()
+    assert not connack.reason_code
+    network.start("B1")
+    network.settle(5)
+    assert not client.closed
+    assert "s" not in network.sites["B1"].clients.sessions
+
+
+@pytest.mark.parametrize("killed", ["B0", "B1"])
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 10, 15, 40])
+def test_who_is_killed_while_sessions_move_takes_none_of_them(
+    network: Network, killed: str, steps: int
+) -> None:
+    subscribers = away(network, "B1", [f"s{number}" for number in range(10)])
+    for each in subscribers:
+        each.go_to("B0")
+    network.settle(steps / 10)
+    network.kill(killed)
+    for each in subscribers:
+        each.look()
+        each.leave()
+    network.settle(1)
+    network.start(killed)
+    network.settle(5)
+    for number, each in enumerate(subscribers):
+        each.go_to(f"B{number % 2}")
+    for _ in range(4):
+        come(network, *subscribers, seconds=4)
+    for each in subscribers:
+        assert each.is_in
+        assert each.taken == WANTED
+    for name in network.names:
+        assert not network.sites[name].clients.federation.roaming._giving._moves
+        assert not network.sites[name].clients.federation.roaming._waiting
+
+
+def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network) -> None:
+    (subscriber,) = away(network, "B1", ["s"])
+    client = network.sites["B0"].open()
+    client.send(Connect("s", clean_start=False, properties=KEPT))
+    client.lose()
+    network.settle(5)
+    assert "s" not in network.sites["B0"].clients.sessions
+    session = network.sites["B1"].clients.sessions["s"]
+    assert session.going is None
+    assert session.diversion is None
+    assert has_all(network, "B1", subscriber)
+
+
+def test_a_session_goes_on_expiring_where_it_stays(network: Network) -> None:
+    away(network, "B1", ["s"])
+    client = network.sites["B0"].open()
+    client.send(Connect("s", clean_start=False, properties=KEPT))
+    client.lose()
+    network.settle(5)
+    network.pass_time(100_000)
+    assert "s" not in network.sites["B1"].clients.sessions
+
+
+# --- shared subscriptions -------------------------------------------------------------------------
+
+
+def group(network: Network, expiry: Properties = KEPT) -> tuple[Subscriber, Subscriber]:
+    """One member at each broker; who is at B1 keeps its session as long as that says."""
+    stays, goes = (Subscriber(network, name, "$share/g/a") for name in ("stays", "goes"))
+    goes.terms = expiry
+    for each, broker in ((stays, "B0"), (goes, "B1")):
+        each.go_to(broker)
+        come(network, each)
+        come(network, each)
+    assert stays.is_subscribed
+    assert goes.is_subscribed
+    return stays, goes
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("down_s", [3, 80])
+@pytest.mark.parametrize("expiry", [KEPT, Properties(session_expiry_interval_s=0)])
+def test_what_a_group_is_sent_while_a_member_is_down_comes_once(
+    network: Network, qos: int, down_s: int, expiry: Properties
+) -> None:
+    stays, goes = group(network, expiry)
+    publisher = Publisher(network, "p", "B0")
+    publisher.go_to("B0")
+    come(network, publisher)
+    network.kill("B1")
+    for _ in range(20):
+        publisher.publish(qos)
+    network.settle(down_s)
+    network.start("B1")
+    come(network, stays, publisher, seconds=70 if down_s > 60 else 5)
+    if expiry is KEPT:
+        goes.go_to("B1")
+        come(network, goes, seconds=3)
+    come(network, stays, goes, publisher, seconds=3)
+    assert len(publisher.acknowledged) == 20
+    assert sorted(stays.taken + goes.taken) == sorted(publisher.acknowledged)
+
+
+def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
+    """Where publications go several ways, no link orders what a session gets from both brokers."""
+    session = Session("c", DEFAULT_LIMITS)
+    move = Move(session, ("c", 7), lambda *_: None)
+    session.diversion = move
+    came, later = (
+        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+    )
+    came.key, later.key = ("p", 1), ("p", 2)
+    move.came(item_of(Outgoing(came, 2, False, ()), ("c", 7), 1), 1)
+    move.close()
+    for message in (came, later):
+        session.deliver(message, 2, False, (), 2)
+    assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
+
+
+def test_what_comes_after_a_kill_does_not_overtake_what_was_kept() -> None:
+    """A broker that was killed while a session went on from it sends all of it, in order."""
+    session, sent = Session("c", DEFAULT_LIMITS), list[bytes]()
+    move = Move(session, None, lambda outgoing, *_: sent.append(outgoing.message.payload))
+    session.diversion = move
+    first, second = (
+        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+    )
+    first.key, second.key = ("p", 1), ("p", 2)
+    move.give_to("B2", ("c", 7))
+    session.deliver(first, 2, False, (), 1)
+    assert sent == [b"1"]
+    move.is_restored = True
+    session.deliver(second, 2, False, (), 2)
+    assert sent == [b"1"]
+    assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
+
+
+# --- what comes again, to where a session is by then ----------------------------------------------
+
+
+def moved() -> tuple[Network, Subscriber, Publisher]:
+    """A session has had a publication at B0 and goes to B2, which had not, as it was dead."""
+    network = Network(Random(2), 3)
+    assert network.pairs == [("B0", "B1"), ("B0", "B2")]
+    network.settle(3)
+    reader, other = Subscriber(network, "s"), Subscriber(network, "r")
+    publisher = Publisher(network, "p", "B1")
+    for person, home in ((reader, "B0"), (other, "B2"), (publisher, "B1")):
+        person.go_to(home)
+        come(network, person)
+    come(network, reader, other)
+    network.kill("B2")
+    publisher.publish(2)
+    for _ in range(3):
+        come(network, reader, publisher)
+    assert (reader.taken, publisher.acknowledged) == ([(b"p 1", 2)], [])
+    network.kill("B0")
+    network.kill("B1")
+    network.start("B0")
+    network.start("B2")
+    network.settle(12)
+    reader.go_to("B2")
+    come(network, reader, seconds=3)
+    assert reader.is_in
+    return network, reader, publisher
+
+
+def test_what_a_session_has_had_does_not_come_again_to_where_it_is_by_then() -> None:
+    network, reader, publisher = moved()
+    network.start("B1")  # it publishes again what is not settled
+    publisher.go_to("B1")
+    come(network, reader, publisher, seconds=15)
+    publisher.publish(2)
+    come(network, publisher, seconds=5)
+    come(network, reader, publisher)
+    assert publisher.acknowledged == [(b"p 1", 2), (b"p 2", 2)]
+    assert reader.taken == [(b"p 1", 2), (b"p 2", 2)]
+
+
+def test_what_a_session_has_had_is_known_after_a_kill() -> None:
+    network, *_ = moved()
+    had = network.sites["B2"].clients.sessions.get("s").had
+    assert had.keys() >= {"$mqtt/B1"}
+    network.kill("B2")
+    network.start("B2")
+    assert network.sites["B2"].clients.sessions.get("s").had == had
+
+
+# --- who comes back before it has arrived elsewhere -----------------------------------------------
+
+
+@pytest.mark.parametrize("topics", ["a", "$share/g/a"])
+@pytest.mark.parametrize("way", ["B1 B0 B1", "B0 B1 B2 B1", "B0 B1 B2 B1 B2 B1"])
+@pytest.mark.parametrize("steps", range(8))
+def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
+    topics: str, way: str, steps: int
+) -> None:
+    network = Network(Random(2), 3)
+    network.settle(3)
+    reader, publisher = Subscriber(network, "s", topics), Publisher(network, "p", "B0")
+    for person, home in ((reader, way[:2]), (publisher, "B0")):
+        person.go_to(home)
+        come(network, person, seconds=3)
+    come(network, reader)
+    for broker in way.split()[1:]:
+        reader.leave()
+        publisher.publish(2)
+        reader.go_to(broker)
+        come(network, reader, publisher, seconds=0.7)
+        assert reader.is_in
+        publisher.publish(2)
+    for _ in range(steps):
+        network.move(*network.random.choice(list(network.buffers)), 10**6)
+        network.flush()
+    network.kill("B1")
+    publisher.publish(2)
+    network.settle(3)
+    network.start("B1")
+    network.settle(1)
+    publisher.look()
+    if not publisher.is_here:
+        publisher.go_to("B0")
+    reader.look()
+    reader.go_to("B1")
+    for _ in range(5):
+        come(network, reader, publisher, seconds=3)
+    assert reader.is_in
+    assert len(publisher.acknowledged) == publisher.count
+    assert sorted(reader.taken) == sorted(publisher.acknowledged)
+    for site in network.sites.values():
+        assert not site.clients.federation.roaming._giving._moves
+        assert not site.clients.federation.roaming.arriving._moves
+
+
+def test_what_waits_for_a_member_that_may_be_elsewhere_outlasts_a_second_kill() -> None:
+    network = Network(Random(1), 2)
+    network.settle(3)
+    worker, publisher = Subscriber(network, "w", "$share/g/a"), Publisher(network, "p", "B0")
+    for person in (worker, publisher):
+        person.go_to("B0")
+        come(network, person)
+    come(network, worker)
+    worker.go_to("B1")
+    network.settle(0.3)
+    for broker in ("B0", "B1"):
+        network.kill(broker)
+    network.start("B0")
+    publisher.go_to("B0")
+    network.settle(0.5)
+    publisher.look()
+    publisher.publish(2)
+    come(network, publisher)
+    assert (publisher.count, publisher.acknowledged) == (1, [])
+    network.kill("B0")
+    for broker in ("B0", "B1"):
+        network.start(broker)
+    network.settle(1)
+    publisher.look()
+    publisher.go_to("B0")
+    worker.look()
+    worker.go_to("B1")
+    for _ in range(5):
+        come(network, worker, publisher, seconds=3)
+    assert publisher.acknowledged == worker.taken == [(b"p 1", 2)]

@@ -1,0 +1,219 @@
+"""Shared subscriptions whose members are at several brokers: of each group one gets a message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.federation.controls import shared_of
+from shoal.mqtt.messages import Message
+from shoal.mqtt.restoring import restore
+from tests.mqtt.house import Client
+from tests.mqtt.network_house import Network
+from tests.mqtt.remembering import remembered
+
+BROKERS = ("B1", "B2", "B3")
+JOBS = "$share/workers/jobs/+"
+KEPT: dict[str, Any] = {
+    "clean_start": False,
+    "properties": Properties(session_expiry_interval_s=1_000),
+}
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(*BROKERS)
+
+
+def worker(network: Network, broker: str, name: str, **fields: Any) -> Client:
+    client = network[broker].connect(name, **fields)
+    client.subscribe(JOBS, qos=1)
+    network.after(0.01)
+    return client
+
+
+def publish(network: Network, numbers: range) -> list[bytes]:
+    """Publish these at all brokers in turn."""
+    publishers = [network[broker].connect(f"p{broker}") for broker in BROKERS]
+    payloads = [b"%d" % number for number in numbers]
+    for number, payload in enumerate(payloads):
+        publishers[number % 3].publish("jobs/1", payload, qos=1)
+    return payloads
+
+
+def test_4_8_2_each_message_goes_to_one_member_wherever_it_is(network: Network) -> None:
+    workers = [worker(network, broker, f"w{broker}{n}") for broker in BROKERS for n in range(2)]
+    watcher = network["B2"].connect("watcher")
+    watcher.subscribe("jobs/#", qos=1)
+    sent = publish(network, range(120))
+    got = [each.take_payloads() for each in workers]
+    assert sorted(payload for each in got for payload in each) == sorted(sent)
+    assert all(len(each) >= 8 for each in got)
+    assert watcher.take_payloads() == sent
+
+
+def test_other_groups_and_other_topics_are_apart(network: Network) -> None:
+    first, second = (worker(network, broker, f"w{broker}") for broker in ("B1", "B3"))
+    other = network["B2"].connect("other")
+    other.subscribe("$share/audit/jobs/+", qos=1)
+    network.after(0.01)
+    sent = publish(network, range(20))
+    assert other.take_payloads() == sent
+    assert sorted(first.take_payloads() + second.take_payloads()) == sorted(sent)
+
+
+def test_members_that_come_and_go_lose_and_double_nothing(network: Network) -> None:
+    for seed in range(5):
+        random = Random(seed)
+        network = Network(*BROKERS)
+        workers = [worker(network, "B2", "stays")]
+        everyone = list(workers)
+        sent: list[bytes] = []
+        for step in range(60):
+            match random.randrange(4):
+                case 0:
+                    one = worker(network, random.choice(BROKERS), f"w{step}")
+                    workers.append(one)
+                    everyone.append(one)
+                case 1 if len(workers) > 1:
+                    gone = workers.pop(random.randrange(1, len(workers)))
+                    everyone.append(gone)
+                    if random.random() < 0.5:
+                        gone.unsubscribe(JOBS)
+                    else:
+                        gone.taken = gone.take_payloads()  # type: ignore[attr-defined]
+                        gone.disconnect()
+                case _:
+                    sent += publish(network, range(len(sent), len(sent) + 5))
+            network.after(random.choice([0.01, 0.3, 3]))
+        got: Counter[bytes] = Counter()
+        for one in dict.fromkeys(everyone):
+            got.update(getattr(one, "taken", []))
+            got.update(one.take_payloads() if not one.closed else [])
+        assert got == Counter(sent), f"seed {seed}"
+
+
+def test_members_that_are_connected_go_before_those_who_are_away(network: Network) -> None:
+    away = worker(network, "B1", "away", **KEPT)
+    away.lose()
+    here = worker(network, "B3", "here")
+    network.after(3)
+    sent = publish(network, range(20))
+    assert here.take_payloads() == sent
+    here.disconnect()
+    network.after(3)
+    sent = publish(network, range(20, 40))
+    back = network["B1"].connect("away", **KEPT)
+    assert back.take_payloads() == sent
+
+
+def test_who_asks_for_other_content_shares_with_its_like(network: Network) -> None:
+    members = {}
+    for broker in ("B1", "B3"):
+        for low in (5, 8):
+            client = members[broker, low] = network[broker].connect(f"w{broker}{low}")
+            client.subscribe(f"$share/g/a?x>{low}", qos=1)
+    network.after(0.01)
+    publisher = network["B2"].connect("p")
+    for x in range(40):
+        properties = Properties(user_properties=(("x", str(x % 10)),))
+        publisher.publish("a", b"%d" % x, qos=1, properties=properties)
+    for low in (5, 8):
+        got = [int(each) for b in ("B1", "B3") for each in members[b, low].take_payloads()]
+        assert sorted(got) == [x for x in range(40) if x % 10 > low]
+
+
+def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
+    network: Network,
+) -> None:
+    here, lost = worker(network, "B1", "here"), worker(network, "B3", "lost")
+    site = network["B3"]
+    lost.closed = True
+    site.clients = BrokerClients("B3", site.now_us, limits=site.clients.limits, networked=True)
+    site.carry_out(site.clients.take_effects())
+    network.after(3)
+    sent = publish(network, range(20))
+    assert sorted(here.take_payloads()) == sorted(sent)
+    sharing = network["B1"].clients.federation.sharing
+    ((_, counts),) = sharing._counts.items()
+    assert not counts["B3"].present
+    here.disconnect()
+    publish(network, range(1))
+    assert not sharing._counts
+
+
+def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
+    workers = [worker(network, broker, f"w{broker}") for broker in ("B1", "B3")]
+    for each in workers:
+        each.disconnect()
+    network.after(0.01)
+    network.after(30)
+    for broker in BROKERS:
+        assert not network[broker].clients.federation.sharing._counts
+        assert not network[broker].clients.door._subscriptions
+
+
+def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -> None:
+    """It was asked twice while it was down; after its first answer another member has it."""
+    away = worker(network, "B3", "away", **KEPT)
+    away.lose()
+    site = network["B3"]
+    sharing = site.clients.federation.sharing
+    assert sharing is not None
+    message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
+    message.key = ("p", 1)
+
+    def ask(*, is_any: bool) -> None:
+        question = shared_of(JOBS, "B1", message, site.now_us, is_any=is_any)
+        sharing.hear(question, site.now_us)
+        site.carry_out(site.clients.take_effects())
+
+    ask(is_any=False)
+    back = site.connect("away", **KEPT)
+    ask(is_any=False)
+    assert back.take_payloads() == []
+    ask(is_any=True)
+    assert back.take_payloads() == [b"1"]
+
+
+def begin_again(network: Network, broker: str, batches: list[bytes]) -> None:
+    """A broker of the network is made of what it has written."""
+    site = network[broker]
+    site.clients = BrokerClients(broker, site.now_us, limits=site.clients.limits, networked=True)
+    assert restore(site.clients, remembered(batches), site.now_us) == []
+    site.carry_out(site.clients.take_effects())
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_a_member_has_it_has_after_a_kill(network: Network, is_told: bool) -> None:
+    """The broker that handed it on may not have heard so, and asks again."""
+    site = network["B3"]
+    begin_again(network, "B3", [])
+    member = site.connect("member", **KEPT)
+    member.subscribe(JOBS, qos=2)
+    network.is_settling = is_told
+    message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
+    message.key = ("p", 1)
+
+    def ask() -> None:
+        sharing = site.clients.federation.sharing
+        assert sharing is not None
+        sharing.hear(shared_of(JOBS, "B1", message, site.now_us, is_any=True), site.now_us)
+        site.carry_out(site.clients.take_effects())
+
+    ask()
+    assert member.take_payloads() == [b"1"]
+    assert site.clients.journal is not None
+    batches = [site.clients.journal.take()]
+    assert bool(remembered(batches).took) is not is_told
+    member.closed = True
+    begin_again(network, "B3", batches)
+    member = site.connect("member", **KEPT)
+    if not is_told:
+        ask()
+    assert member.take_payloads() == []

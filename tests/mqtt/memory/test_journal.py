@@ -1,0 +1,200 @@
+"""Whatever clients do, and whenever the broker is killed: it is again what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.memory.journal_records import MessagePut, read_records
+from tests.mqtt.house import Client, will
+from tests.mqtt.remembering import RememberingHouse, all_that_lasts, remembered
+
+SEEDS = range(15)
+STEPS = 120
+NAMES = ("a", "b", "c", "d")
+TOPICS = ("t", "t/1", "t/2", "u")
+FILTERS = ("t", "t/#", "+", "t/+", "$share/g/t/#", "u?n>3")
+
+
+class Life:
+    """Clients that do this and that, and answer what they get when they feel like it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.house = RememberingHouse([], maximum_queued_messages=8)
+        self.clients: dict[str, Client] = {}
+        self.unreleased: dict[str, list[int]] = {name: [] for name in NAMES}
+        self.packet_id = 0
+
+    def step(self) -> None:
+        name = self.chance.choice(NAMES)
+        client = self.clients.get(name)
+        if client is None or client.closed:
+            self.connect(name)
+            return
+        deed = self.chance.choice(
+            (self.subscribe, self.unsubscribe, self.publish, self.publish, self.publish,
+             self.answer, self.answer, self.release, self.leave, self.wait)
+        )  # fmt: skip
+        deed(name, client)
+
+    def connect(self, name: str) -> None:
+        chance = self.chance
+        is_5 = chance.random() < 0.7
+        interval_s = chance.choice((0, 30, 600)) if is_5 else None
+        properties = Properties(session_expiry_interval_s=interval_s) if is_5 else NO_PROPERTIES
+        last = None
+        if chance.random() < 0.5:
+            delay = Properties(will_delay_interval_s=chance.choice((0, 20)) if is_5 else None)
+            last = will("t/1", name.encode(), qos=chance.randrange(3), properties=delay)
+        self.clients[name] = self.house.connect(
+            name,
+            5 if is_5 else 4,
+            clean_start=chance.random() < 0.3,
+            properties=properties,
+            will=last,
+        )
+
+    def subscribe(self, name: str, client: Client) -> None:
+        chance = self.chance
+        properties, options = NO_PROPERTIES, {}
+        topic_filter = chance.choice(FILTERS)
+        if client.version == 5:
+            pairs = (
+                (("$where", "n > 2"),) if chance.random() < 0.3 and "?" not in topic_filter else ()
+            )
+            identifiers = (chance.randrange(1, 300),) if chance.random() < 0.3 else ()
+            properties = Properties(user_properties=pairs, subscription_identifiers=identifiers)
+            options = {
+                "no_local": chance.random() < 0.3 and not topic_filter.startswith("$share"),
+                "retain_as_published": chance.random() < 0.5,
+            }
+        client.subscribe(topic_filter, chance.randrange(3), properties, **options)
+
+    def unsubscribe(self, name: str, client: Client) -> None:
+        client.unsubscribe(self.chance.choice(FILTERS))
+
+    def publish(self, name: str, client: Client) -> None:
+        chance = self.chance
+        qos, self.packet_id = chance.randrange(3), self.packet_id % 65_000 + 1
+        properties = NO_PROPERTIES
+        if client.version == 5 and chance.random() < 0.5:
+            properties = Properties(
+                user_properties=(("n", str(chance.randrange(6))),),
+                message_expiry_interval_s=chance.choice((None, 40)),
+            )
+        payload = b"" if chance.random() < 0.1 else b"%d" % self.packet_id
+        topic, retain = chance.choice(TOPICS), chance.random() < 0.3
+        packet_id = self.packet_id if qos else 0
+        client.send(Publish(topic, payload, qos, retain, False, packet_id, properties))
+        if qos == 2:
+            self.unreleased[name].append(packet_id)
+
+    def release(self, name: str, client: Client) -> None:
+        if self.unreleased[name]:
+            client.send(Pubrel(self.unreleased[name].pop()))
+
+    def answer(self, name: str, client: Client) -> None:
+        for packet in client.take():
+            match packet:
+                case Publish(qos=1, packet_id=packet_id):
+                    client.send(Puback(packet_id))
+                case Publish(qos=2, packet_id=packet_id):
+                    client.send(Pubrec(packet_id))
+                case Pubrel(packet_id):
+                    client.send(Pubcomp(packet_id))
+
+    def leave(self, name: str, client: Client) -> None:
+        if self.chance.random() < 0.5:
+            client.lose()
+        else:
+            client.disconnect()
+
+    def wait(self, name: str, client: Client) -> None:
+        self.house.after(self.chance.choice((1, 15, 50)))
+        self.house.write()
+
+
+def states(life: Life) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """How many batches there were, when, and what should then be there again, step by step."""
+    house = life.house
+    for _ in range(STEPS):
+        life.step()
+        yield len(house.batches), house.now_us, all_that_lasts(house.clients, house.now_us)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_any_batch_the_broker_is_what_it_was(seed: int) -> None:
+    life = Life(seed)
+    for count, now_us, state in states(life):
+        again = RememberingHouse(life.house.batches[:count], now_us, maximum_queued_messages=8)
+        assert all_that_lasts(again.clients, now_us) == state
+        # And it goes on from there: what it has written itself says the same.
+        third = RememberingHouse(again.batches, now_us, maximum_queued_messages=8)
+        assert all_that_lasts(third.clients, now_us) == state
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_before_all_was_said_again_is_not_needed(seed: int) -> None:
+    life = Life(seed)
+    house = life.house
+    restating: Iterator[int] | None = None
+    begun = needed = 0
+    rounds = 0
+    for count, now_us, state in states(life):
+        batches = house.batches[needed:count]
+        again = RememberingHouse(batches, now_us, maximum_queued_messages=8)
+        assert all_that_lasts(again.clients, now_us) == state
+        if restating is None and life.chance.random() < 0.1:
+            begun, restating = len(house.batches), house.clients.restate()
+        elif restating is not None:
+            for _ in range(life.chance.randrange(1, 6)):
+                if next(restating, None) is None:
+                    restating = None
+                    needed = begun
+                    rounds += 1
+                    break
+            house.write()
+    assert rounds
+
+
+def test_a_message_for_many_is_written_once() -> None:
+    house = RememberingHouse([])
+    kept = Properties(session_expiry_interval_s=60)
+    for number in range(50):
+        house.connect(f"s{number}", properties=kept).subscribe("a", qos=1)
+    before = len(house.batches)
+    house.connect("p").publish("a", b"x" * 1_000, qos=1, retain=True)
+    records = [record for batch in house.batches[before:] for record in read_records(batch)]
+    assert len([record for record in records if isinstance(record, MessagePut)]) == 1
+    assert sum(map(len, house.batches[before:])) < 3_000
+
+
+def test_what_does_not_last_costs_nothing() -> None:
+    house = RememberingHouse([])
+    house.connect("s0").subscribe("a", qos=2)
+    house.connect("s1", properties=Properties(session_expiry_interval_s=60)).subscribe("b", qos=2)
+    before = len(house.batches)
+    publisher = house.connect("p")
+    for qos in range(3):
+        publisher.publish("a", qos=qos)
+    publisher.publish("b")
+    assert len(house.batches) == before
+
+
+def test_what_is_known_of_nobody_is_left_out() -> None:
+    house = RememberingHouse([])
+    kept = Properties(session_expiry_interval_s=60)
+    client = house.connect("c", properties=kept)
+    before = len(house.batches)
+    client.subscribe("a", qos=2)
+    client.publish("a", qos=2)
+    client.unsubscribe("a")
+    client.take_publications()
+    found = remembered(house.batches[before:])
+    assert not found.sessions

@@ -1,0 +1,175 @@
+"""What is published together arrives as if it had been published one by one."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.matching import index
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.connection import outlet
+from shoal.mqtt.sessions import fan_out
+from tests.mqtt.house import Client, House
+from tests.mqtt.network_house import Network
+
+SEEDS = range(40)
+TOPICS = ("a", "a/b", "b", "a/b/c")
+FILTERS = (
+    "a", "#", "a/#", "+", "a/b?n>3", "a/#?n<5", "a?kind=x", "#?kind=y&n>1", "$share/g/a/#",
+    "$share/g/a", "$share/h/a/#?n>2", "b",
+)  # fmt: skip
+CONTENT_FILTERS = (None, "n > 2", "kind = 'x' OR n < 3", "kind IS NULL")
+
+
+def random_client(house: House, name: str, chance: Random, window: int | None) -> Client:
+    version = chance.choice((4, 5))
+    properties = NO_PROPERTIES
+    if version == 5:
+        properties = Properties(
+            topic_alias_maximum=chance.choice((None, None, 2)),
+            maximum_packet_size=chance.choice((None, None, 40)),
+            session_expiry_interval_s=1_000,
+            receive_maximum=chance.choice((None, window)),
+        )
+    client = house.connect(name, version, clean_start=False, properties=properties)
+    for _ in range(chance.randrange(1, 4)):
+        client.send(random_subscribe(chance, version, with_groups=house.clients.door is None))
+    return client
+
+
+def random_subscribe(chance: Random, version: int, *, with_groups: bool = True) -> Subscribe:
+    # In a network what is for a group does not go through the machine with all else.
+    filters = [each for each in FILTERS if with_groups or not each.startswith("$share")]
+    topic_filter = chance.choice(filters)
+    properties = NO_PROPERTIES
+    is_5 = version == 5
+    if is_5:
+        where = chance.choice(CONTENT_FILTERS)
+        properties = Properties(
+            user_properties=(("$where", where),) if where else (),
+            subscription_identifiers=(chance.randrange(1, 99),) if chance.random() < 0.3 else (),
+        )
+    request = SubscriptionRequest(
+        topic_filter,
+        chance.randrange(3),
+        no_local=is_5 and chance.random() < 0.2 and not topic_filter.startswith("$share"),
+        retain_as_published=is_5 and chance.random() < 0.3,
+    )
+    return Subscribe(1, (request,), properties)
+
+
+def random_packets(chance: Random, first_id: int, *, with_subscribes: bool) -> list[Packet]:
+    packets: list[Packet] = []
+    for number in range(chance.randrange(1, 12)):
+        if chance.random() < 0.1 and with_subscribes:
+            packets.append(random_subscribe(chance, 5))
+            continue
+        user = [("n", str(chance.randrange(8)))] if chance.random() < 0.7 else []
+        user += [("kind", chance.choice("xy"))] if chance.random() < 0.5 else []
+        properties = Properties(
+            user_properties=tuple(user),
+            message_expiry_interval_s=chance.choice((None, None, 7)),
+        )
+        qos = chance.choice((0, 0, 0, 0, 1))
+        packets.append(
+            Publish(
+                chance.choice(TOPICS),
+                f"{first_id} {number}".encode() + b"." * chance.choice((0, 50)),
+                qos,
+                chance.random() < 0.1,
+                packet_id=first_id + number if qos else 0,
+                properties=properties,
+            )
+        )
+    return packets
+
+
+def play(house: House, seed: int, *, together: bool, window: int | None = 1) -> list[bytes]:
+    """What each client is written, in all; nobody acknowledges, so that windows stay full."""
+    chance = Random(seed)
+    clients = [random_client(house, f"c{number}", chance, window) for number in range(6)]
+    writers = [house.connect(f"w{number}") for number in range(2)]
+    for turn in range(25):
+        writer = chance.choice(writers)
+        # In a network a subscription may be granted before what was published earlier comes back.
+        with_subscribes = house.clients.door is None
+        packets = random_packets(chance, turn * 20 + 1, with_subscribes=with_subscribes)
+        if chance.random() < 0.2:
+            chance.choice(clients).connection.pause()
+        if chance.random() < 0.2:
+            for each in clients:
+                if not each.closed:
+                    house.carry_out(each.connection.resume(house.now_us))
+        if chance.random() < 0.1:
+            chance.choice(clients).lose()
+        pieces = [encode(packet, 5) for packet in packets]
+        for piece in [b"".join(pieces)] if together else pieces:
+            house.carry_out(writer.connection.receive(piece, house.now_us))
+        house.after(0)  # what was too much at once is written
+    return [client.written for client in (*clients, *writers)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_together_or_one_by_one(seed: int) -> None:
+    """Random subscriptions, options and limits, clients that are slow or away."""
+    one_by_one = play(House(), seed, together=False)
+    assert any(len(written) > 100 for written in one_by_one)
+    assert play(House(), seed, together=True) == one_by_one
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_a_network(seed: int) -> None:
+    one_by_one = play(Network("B1", "B2")["B1"], seed, together=False)
+    assert play(Network("B1", "B2")["B1"], seed, together=True) == one_by_one
+
+
+def test_more_than_is_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = play(House(), 1, together=True)
+    monkeypatch.setattr(fan_out, "MAX_GATHERED", 3)
+    assert play(House(), 1, together=True) == whole
+    monkeypatch.setattr(fan_out, "MAX_GATHERED_BYTES", 5)
+    assert play(House(), 1, together=True) == whole
+
+
+def test_what_was_published_before_an_error_is_delivered() -> None:
+    house = House()
+    writer = house.connect("w")
+    writer.subscribe("a")
+    reader = house.connect("r")
+    reader.subscribe("a")
+    good, bad = encode(Publish("a", b"1"), 5), encode(Connect("again"), 5)
+    house.carry_out(writer.connection.receive(good + good + bad, house.now_us))
+    assert writer.closed
+    assert [packet.payload for packet in reader.take()] == [b"1", b"1"]
+    assert [type(packet).__name__ for packet in writer.take()] == [
+        "Publish", "Publish", "Disconnect",
+    ]  # fmt: skip
+
+
+def test_by_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where filters are many and tested one by one, a run of messages is matched as a batch."""
+    monkeypatch.setattr(index, "TESTS_MAXIMUM", -1)
+    for seed in range(3):
+        one_by_one = play(House(), seed, together=False)
+        assert play(House(), seed, together=True) == one_by_one
+
+
+def test_more_than_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for its turn comes in its order, if behind what answers a client."""
+    for seed in range(5):
+        monkeypatch.undo()
+        whole = play(House(), seed, together=False, window=None)
+        monkeypatch.setattr(outlet, "MAX_GATHERED_BYTES", 150)
+        for together in (True, False):
+            assert play(House(), seed, together=together, window=None)[:6] == whole[:6]
+
+
+def test_what_is_gathered_for_one_client_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "MAX_GATHERED_BYTES", 150)
+    way_out = House().connect("r").connection.outlet
+    assert way_out.send_many([b"x" * 100, b"y"], [0, 1])
+    assert not way_out.send_many([b"z" * 50], [0])
+    assert way_out.take() == b"x" * 100 + b"y"

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.matching import TopicError
+from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions import retained
+from shoal.mqtt.sessions.retained import RetainedStore
+
+SENT = st.builds(
+    Message,
+    st.sampled_from(["a", "a/b", "c"]),
+    st.sampled_from([b"", b"1", b"2"]),
+    st.sampled_from(["p", "q"]),
+    st.integers(0, 5),
+)
+
+
+def contents(store: RetainedStore) -> dict[str, bytes]:
+    return {message.topic: message.payload for message in store.matching("#", 0)}
+
+
+@given(st.lists(SENT, max_size=12, unique_by=lambda m: (m.topic, m.publisher, m.published_us)))
+def test_the_same_messages_in_any_order_leave_the_same(messages: list[Message]) -> None:
+    forward, backward = RetainedStore(10), RetainedStore(10)
+    for message in messages:
+        forward.keep(message)
+    for message in reversed(messages):
+        backward.keep(message)
+    assert contents(forward) == contents(backward)
+    assert forward.digest == backward.digest
+    last = {
+        topic: max(
+            (m for m in messages if m.topic == topic), key=lambda m: (m.published_us, m.publisher)
+        )
+        for topic in {m.topic for m in messages}
+    }
+    assert contents(forward) == {t: m.payload for t, m in last.items() if m.payload}
+
+
+def test_an_empty_store_has_the_digest_of_an_empty_store() -> None:
+    store = RetainedStore(10)
+    store.keep(Message("a", b"x", "p", 1))
+    assert store.digest != 0
+    store.keep(Message("a", b"", "p", 2))
+    assert store.digest == 0
+    properties = Properties(message_expiry_interval_s=1)
+    store.keep(Message("b", b"x", "p", 3, properties=properties))
+    assert list(store.matching("b", 2_000_000)) == []
+    assert (store.digest, len(store)) == (0, 0)
+
+
+@given(st.lists(SENT, max_size=12))
+def test_a_store_never_has_more_bytes_than_it_may(messages: list[Message]) -> None:
+    store = RetainedStore(10, maximum_bytes=6)
+    for message in messages:
+        store.keep(message)
+        kept = list(store.matching("#", 0))
+        assert sum(each.size for each in kept) <= 6
+
+
+def test_what_has_no_room_leaves_nothing_older_behind() -> None:
+    store = RetainedStore(10, maximum_bytes=10)
+    assert store.keep(Message("a", b"12345", "p", 1))
+    assert not store.keep(Message("b", b"12345", "p", 2))
+    assert not store.keep(Message("a", bytes(10), "p", 3))
+    assert contents(store) == {}
+    assert store.keep(Message("b", b"12345", "p", 4))
+    assert store.keep(Message("b", b"1234", "p", 5))
+    assert contents(store) == {"b": b"1234"}
+
+
+def test_removals_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained, "MAX_REMOVAL_BYTES", 6)
+    store = RetainedStore(10)
+    properties = Properties(user_properties=(("k", "v" * 1_000),))
+    for at_us, topic in enumerate(("aa", "bb", "aa", "cc", "dd")):
+        store.keep(Message(topic, b"", "p", at_us, properties=properties))
+    assert [message.topic for message in store.history()] == ["aa", "cc", "dd"]
+    assert all(message.properties is NO_PROPERTIES for message in store.history())
+
+
+def test_a_message_published_now_is_later_than_what_it_replaces() -> None:
+    store = RetainedStore(10)
+    store.keep(Message("a", b"future", "q", 100))
+    message = Message("a", b"now", "p", 50)
+    store.date(message)
+    assert message.published_us == 101
+    store.keep(message)
+    assert contents(store) == {"a": b"now"}
+
+
+def test_the_history_leaves_out_what_is_the_brokers_own() -> None:
+    store = RetainedStore(10)
+    for topic, payload in (("$SYS/x", b"1"), ("a", b"1"), ("b", b"")):
+        store.keep(Message(topic, payload, "p", 1))
+    assert [message.topic for message in store.history()] == ["a", "b"]
+
+
+def test_a_topic_that_cannot_be() -> None:
+    with pytest.raises(TopicError):
+        RetainedStore(10).keep(Message("a/+", b"x", "p", 1))

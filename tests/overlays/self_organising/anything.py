@@ -1,0 +1,93 @@
+"""Any message of brokers that choose their links, sensible or not."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from shoal.broker.messages import Message
+from shoal.model import Subscription
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.interest import Summary
+from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.neighbourhood import Hop
+from shoal.overlays.self_organising.planner import Cycle
+from shoal.overlays.self_organising.ring_messages import (
+    Doubt,
+    Drained,
+    Greeting,
+    Halt,
+    Halted,
+    Standing,
+    Verdict,
+)
+from shoal.overlays.tree.turning import Turn
+
+COSTS = st.one_of(st.integers(0, 9), st.floats())
+COUNTS = st.one_of(st.integers(0, 9), st.integers(-1, 2**63 - 1))
+SUMMARIES = st.builds(
+    Summary,
+    st.sampled_from([0, 0, 8, 16, 64, -1, 2**62]),
+    st.integers(-1, 3),
+    st.sampled_from([b"", b"1", b"12", b"12345678", bytes(8)]),
+)
+
+
+def exchange_messages(
+    brokers: st.SearchStrategy[str],
+    names: st.SearchStrategy[str],
+    subscriptions: st.SearchStrategy[Subscription],
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    """What brokers of a cycle say to each other to exchange links."""
+    numbers = st.integers(-1, 40)
+    keys = st.tuples(brokers, numbers)
+    # Some that make sense at B1.
+    path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])
+    exchanges = st.builds(
+        LinkExchange,
+        cycle=st.one_of(path, st.lists(brokers, max_size=4).map(tuple)),
+        remove=st.integers(-1, 3),
+        saving=COSTS,
+    )
+    some, several = st.lists(names, max_size=3).map(tuple), st.lists(subscriptions, max_size=2)
+    turns = st.builds(
+        Turn, advertisements=some, known=some, far=several.map(tuple), near=several.map(tuple)
+    )
+    turned = st.one_of(st.none(), turns)
+    verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, names)
+    standings = st.builds(Standing, st.booleans(), numbers)
+    return {
+        Halt: st.builds(Halt, keys, exchanges),
+        Halted: st.builds(Halted, keys, numbers, turned),
+        Drained: st.builds(Drained, keys, numbers, turned),
+        Verdict: verdicts,
+        Doubt: st.builds(Doubt, keys),
+        Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),
+    }
+
+
+def self_organising_messages(
+    brokers: st.SearchStrategy[str],
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    """What brokers say to each other to decide on links."""
+    hops = st.builds(Hop, brokers, COSTS, COSTS, st.one_of(st.none(), COUNTS))
+    # Some that make sense at B1.
+    path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])
+
+    def proposal(names: tuple[str, ...], numbers: list[float], is_full: bool) -> Proposal:
+        size = len(names)
+        cycle = Cycle(
+            brokers=names,
+            processing=tuple(numbers[:size]),
+            costs=tuple(numbers[1 : size + 1]),
+            shared=tuple(range(size)),
+        )
+        return Proposal(cycle, tuple(numbers[2 : size + 2]), is_full)
+
+    names = st.one_of(path, st.lists(brokers, max_size=5).map(tuple))
+    numbers = st.lists(COSTS, min_size=5, max_size=7)
+    return {
+        Broadcast: st.builds(
+            Broadcast, st.integers(-1, 20), SUMMARIES, st.lists(hops, max_size=4).map(tuple)
+        ),
+        Proposal: st.builds(proposal, names, numbers, st.booleans()),
+    }
