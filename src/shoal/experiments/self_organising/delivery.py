@@ -17,6 +17,7 @@ Source: Cost and Interest, section 3.1 (Eq. 1).
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -29,8 +30,8 @@ class Tree:
     def __init__(self, brokers: int, links: Iterable[tuple[int, int]]) -> None:
         self.neighbours: list[list[int]] = [[] for _ in range(brokers)]
         for left, right in links:
-            self.neighbours[left].append(right)
-            self.neighbours[right].append(left)
+            insort(self.neighbours[left], right)
+            insort(self.neighbours[right], left)
         self._root_it()
 
     def _root_it(self) -> None:
@@ -52,7 +53,7 @@ class Tree:
         for left, right in (old, old[::-1]):
             self.neighbours[left].remove(right)
         for left, right in (new, new[::-1]):
-            self.neighbours[left].append(right)
+            insort(self.neighbours[left], right)
         self._root_it()
 
     def delivery(self, members: frozenset[int], costs: Costs) -> tuple[frozenset[int], float]:

@@ -54,7 +54,7 @@ SCALES: Mapping[ScaleName, Scale] = {
         networks=3,
         varied=1,
         hops=(2, 3, 4, 6, 8),
-        alphas=(0.0, 0.25, 0.5, 0.75, 1.0),
+        alphas=(0.0, 0.25, 0.75, 1.0),
         small=20,
         every=(2_500, 10_000),
     ),

@@ -1,18 +1,19 @@
 """The study's fast model: the machines' own decisions on a tree, without sending a message.
 
 Every broker has a `Neighbourhood` and decides by the functions of `planner.py`, as the broker does.
-What is simplified is time: notifications, broadcasts and exchanges take none, and of the exchanges
-that one broadcast leads to (all cycles share its origin) the first is carried out, the others find
-brokers busy.  So nothing has to be sent: what notifications cost follows from their delivery trees,
-what others cost from the ways they take; and what two brokers share from who subscribed when, for
-filters of this size err once in millions, and caches of this size hold more than an interval.
-`simulated.py` runs the machines themselves on the same workload; a test compares the two.
+What is simplified is time: notifications, broadcasts and exchanges take none beside an interval, so
+that two broadcasts never meet; but what one leads to happens in the machines' order.  So nothing
+has to be sent: what notifications cost follows from their delivery trees, what others cost from the
+ways they take; and what two brokers share from who subscribed when, for filters of this size err
+once in millions, and caches of this size hold more than an interval.  `simulated.py` runs the
+machines themselves on the same workload; a test finds the same exchanges and costs.
 
 Source: Cost and Interest, section 5.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
@@ -34,6 +35,8 @@ from shoal.overlays.self_organising.planner import (
 # What costs arise from; each is added up by window.
 KINDS = ("notifications", "broadcasts", "requests", "exchanges")
 FILTER_BYTES = Parameters().filter_bits // 8
+# A new link is open after as many messages over it.
+OPENING = 2
 
 
 class Swap(NamedTuple):
@@ -258,9 +261,7 @@ class Model:
         self._counts["filter"] += heard * FILTER_BYTES
         self._counts["ids"] += heard * self._entries_bytes
         self._sums["broadcasts"] += cost
-        busy: frozenset[int] = frozenset()
-        for cycle, vector in proposals:
-            busy |= self._propose(at, cycle, vector, busy)
+        self._consult(at, proposals)
 
     def _proposal(
         self, way: _Way, around: Neighbourhood, heuristic: Heuristic
@@ -296,36 +297,87 @@ class Model:
 
     # --- consensus and exchange ---------------------------------------------------------------
 
-    def _propose(
-        self, at: float, cycle: Cycle, vector: tuple[float, ...], busy: frozenset[int]
-    ) -> frozenset[int]:
-        """A proposal goes along its cycle; the brokers that exchange links because of it."""
-        self._counts["proposals"] += 1
-        brokers = cast(tuple[int, ...], cycle.brokers)
-        for place in range(1, len(brokers)):
-            self._sums["requests"] += self._tree.way(brokers[place - 1 : place + 1], self._costs)
-            try:
-                if brokers[place] in busy:
-                    raise UnknownBrokerError(cycle.brokers[place])
-                mine = self._vector(cycle, place)
-            except UnknownBrokerError:
-                self._counts["refused"] += 1
-                return frozenset()
-            vector = tuple(a + b for a, b in zip(vector, mine, strict=True))
-        assert self._heuristic is not None
-        remove = decide(self._heuristic, cycle, vector, self._setting.least_gain).remove
-        if remove == len(brokers) - 1:
-            self._counts["kept"] += 1
-            return frozenset()
-        self._exchange(at, brokers, remove)
-        return frozenset(brokers)
+    def _consult(self, at: float, proposals: Sequence[tuple[Cycle, tuple[float, ...]]]) -> None:
+        """What comes of a broadcast's proposals, by when they arrive.
 
-    def _exchange(self, at: float, brokers: tuple[int, ...], remove: int) -> None:
-        """The quiet ring: down, up and down the path, then both ways up to the link that goes."""
-        self._counts["exchanges"] += 1
+        Time is counted in links that a message passes, since the broadcast began.
+        """
+        arriving = [
+            # The broadcast has come that far, and the proposal goes back.
+            (len(cycle.brokers), number, 1, cycle, vector)
+            for number, (cycle, vector) in enumerate(proposals)
+        ]
+        heapq.heapify(arriving)
+        number = len(arriving)
+        ring: _Ring | None = None
+        for cycle, _ in proposals:
+            self._counts["proposals"] += 1
+            self._pay_request(cycle, 1)
+        while arriving:
+            time, _, place, cycle, vector = heapq.heappop(arriving)
+            if ring is not None and time >= ring.decided:
+                self._exchange(at, ring)
+            brokers = cast(tuple[int, ...], cycle.brokers)
+            if ring is not None and ring.is_busy(brokers[place], time):
+                if ring.holds(brokers[place], brokers[place - 1], time):
+                    number += 1
+                    later = ring.released(brokers[place])
+                    heapq.heappush(arriving, (later, number, place, cycle, vector))
+                else:
+                    self._counts["refused"] += 1
+                continue
+            further = self._agreed(cycle, vector, place)
+            if further is None:
+                self._counts["refused"] += 1
+            elif place < len(brokers) - 1:
+                self._pay_request(cycle, place + 1)
+                number += 1
+                heapq.heappush(arriving, (time + 1, number, place + 1, cycle, further))
+            elif (remove := self._decision(cycle, further)) == place:
+                self._counts["kept"] += 1
+            else:
+                ring = _Ring(brokers, remove, time)
+                self._counts["exchanges"] += 1
+        if ring is not None:
+            self._exchange(at, ring)
+
+    def _pay_request(self, cycle: Cycle, place: int) -> None:
+        sender, receiver = cast(tuple[int, ...], cycle.brokers)[place - 1 : place + 1]
+        self._sums["requests"] += (
+            self._costs.links[sender][receiver] + self._costs.brokers[receiver]
+        )
+
+    def _agreed(
+        self, cycle: Cycle, vector: tuple[float, ...], place: int
+    ) -> tuple[float, ...] | None:
+        """What the brokers up to this one say of the cycle; None when this one cannot tell."""
+        brokers = cast(tuple[int, ...], cycle.brokers)
+        neighbours = self._tree.neighbours[brokers[place]]
+        beside = (brokers[place - 1], *brokers[place + 1 : place + 2])
+        if not all(broker in neighbours for broker in beside):
+            return None
+        if place == len(brokers) - 1 and brokers[0] in neighbours:
+            return None
+        try:
+            mine = self._vector(cycle, place)
+        except UnknownBrokerError:
+            return None
+        return tuple(a + b for a, b in zip(vector, mine, strict=True))
+
+    def _decision(self, cycle: Cycle, vector: tuple[float, ...]) -> int:
+        assert self._heuristic is not None
+        return decide(self._heuristic, cycle, vector, self._setting.least_gain).remove
+
+    def _exchange(self, at: float, ring: _Ring) -> None:
+        """The links are exchanged, if they are not yet."""
+        if ring.is_done:
+            return
+        ring.is_done = True
+        brokers, remove = ring.brokers, ring.remove
         self._swaps.append(Swap(at, brokers, remove))
         way, costs = self._tree.way, self._costs
         down = brokers[::-1]
+        # Down, up and down the path, then both ways up to the link that goes.
         self._sums["exchanges"] += (
             way(down, costs)
             + way(brokers, costs)
@@ -338,6 +390,41 @@ class Model:
         self._recount(at)
         for broker in brokers:
             self._around[broker].forget_ways_over(*cast(tuple[str, str], old))
+
+
+class _Ring:
+    """An exchange that is going on: when each broker takes part in it (`quiet_ring.py`).
+
+    Times are links that a message passes; `begun` is when the last broker decided on it.
+    """
+
+    def __init__(self, brokers: tuple[int, ...], remove: int, begun: int) -> None:
+        hops = len(brokers) - 1
+        self.brokers = brokers
+        self.remove = remove
+        self.is_done = False
+        self._begun = begun
+        opened = begun + OPENING
+        self.decided = opened + 3 * hops
+        self._from = {broker: opened + away for away, broker in enumerate(brokers[::-1])}
+        self._until = {broker: self.decided + away for away, broker in enumerate(brokers)}
+        for away, broker in enumerate(brokers[:remove:-1], start=1):
+            self._until[broker] = self.decided + away
+
+    def is_busy(self, broker: int, time: int) -> bool:
+        if broker not in self._from:
+            return False
+        since = self._begun if broker == self.brokers[-1] else self._from[broker]
+        return since <= time < self._until[broker]
+
+    def holds(self, broker: int, sender: int, time: int) -> bool:
+        """Whether it takes in nothing that this one sends."""
+        place = self.brokers.index(broker)
+        beside = {self.brokers[place - 1], self.brokers[(place + 1) % len(self.brokers)]}
+        return time >= self._from[broker] and sender not in beside
+
+    def released(self, broker: int) -> int:
+        return self._until[broker]
 
 
 class _Way(NamedTuple):
