@@ -28,7 +28,13 @@ from shoal.model import (
 )
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.parameters import Heuristic, Mode, Parameters, ThreeWay
+from shoal.overlays.self_organising.parameters import (
+    Heuristic,
+    Interest,
+    Mode,
+    Parameters,
+    ThreeWay,
+)
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.overlays.self_organising.ring_messages import Drained, Halt, Halted, Verdict
 from shoal.simulation.underlay import ConstantUnderlay
@@ -56,6 +62,7 @@ def parameters_of(setting: Setting) -> Parameters:
         mode=Mode.EXCHANGE,
         neighbourhood_hops=setting.hops,
         interval_us=setting.interval * TICK_US,
+        interest=Interest.PASSING if setting.passing else Interest.LOCAL,
         exact_when_smaller=False,
         three_way=ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN,
         least_gain_percent=setting.least_gain,
