@@ -60,7 +60,7 @@ def test_brokers_share_what_their_caches_and_filters_say(passing: bool) -> None:
     setting = msgspec.structs.replace(SMALL, what="static", changes_at=(), passing=passing)
     workload = workload_of(setting)
     model = model_of(setting, workload)
-    model._recount(0.0)
+    model._recount(0.0, range(setting.types))
     tree = Tree(setting.brokers, first_links(setting))
     events: list[tuple[float, int, tuple[int, ...]]] = [
         (move.at, 0, move[1:]) for move in workload.moves

@@ -144,6 +144,8 @@ class Model:
             for broker in range(setting.brokers)
         ]
         self._told = [0.0] * setting.brokers
+        # Of each type: which brokers a notification passes, and what it costs.
+        self._passed = list(workload.members)
         self._units = [0.0] * setting.types
         self._counted_to = [0.0] * setting.types
         self._sums = dict.fromkeys(KINDS, 0.0)
@@ -154,7 +156,7 @@ class Model:
         self._heuristic = None if setting.what == "static" else Heuristic(setting.what)
 
     def run(self) -> Outcome:
-        self._recount(0.0)
+        self._recount(0.0, range(self._setting.types))
         for at, act, arguments in sorted(self._agenda(), key=lambda each: each[0]):
             act(at, *arguments)
         return Outcome(self._windows, self._counts, self._swaps, self._tree.links)
@@ -181,24 +183,22 @@ class Model:
         self._sums["notifications"] += count * self._units[type]
         self._counted_to[type] = at
 
-    def _recount(self, at: float) -> None:
-        """The tree or costs have changed."""
-        for type in range(len(self._types)):
-            self._recount_type(at, type)
-
-    def _recount_type(self, at: float, type: int) -> None:
-        self._settle(type, at)
-        members = self._members[type]
-        passed, self._units[type] = self._tree.delivery(members, self._costs)
-        self._types[type].become(at, passed if self._setting.passing else members)
+    def _recount(self, at: float, types: Iterable[int]) -> None:
+        """Members, the tree or costs have changed, for these."""
+        for type in types:
+            self._settle(type, at)
+            members = self._members[type]
+            passed, self._units[type] = self._tree.delivery(members, self._costs)
+            self._passed[type] = passed
+            self._types[type].become(at, passed if self._setting.passing else members)
 
     def _move(self, at: float, type: int, old: int, new: int) -> None:
         self._members[type] = self._members[type] - {old} | {new}
-        self._recount_type(at, type)
+        self._recount(at, (type,))
 
     def _change(self, at: float, number: int) -> None:
         self._costs = self._workload.costs[number]
-        self._recount(at)
+        self._recount(at, range(self._setting.types))
 
     def _end_window(self, at: float) -> None:
         for type in range(len(self._types)):
@@ -386,8 +386,10 @@ class Model:
             + way((brokers[0], *down[: len(down) - remove - 1]), costs)
         )
         old = brokers[remove], brokers[remove + 1]
+        # To others it makes no difference.
+        over_old = [type for type, passed in enumerate(self._passed) if passed.issuperset(old)]
         self._tree.exchange(old, (brokers[0], brokers[-1]))
-        self._recount(at)
+        self._recount(at, over_old)
         for broker in brokers:
             self._around[broker].forget_ways_over(*cast(tuple[str, str], old))
 
