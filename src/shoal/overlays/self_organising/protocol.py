@@ -1,7 +1,7 @@
 """Brokers that choose their links: a tree whose links can be exchanged, and decisions about them.
 
-What local clients publish and get goes into the decisions' cache; what they decide is handed to the
-overlay, which exchanges links, or only recommended.
+What local clients publish and get goes into the decisions' cache (or all that passes); what they
+decide is handed to the overlay, which exchanges links, or only recommended.
 
 Source: Cost and Interest, section 4.
 """
@@ -18,7 +18,7 @@ from shoal.overlays.self_organising.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.overlay import Overlay
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.parameters import Interest, Mode, Parameters
 from shoal.overlays.self_organising.rules import Rules
 from shoal.overlays.tree.routing_table import RoutingTable
 
@@ -28,6 +28,7 @@ class SelfOrganising(BaseStrategy):
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         self.broker = context.broker
+        self._notes_all = parameters.interest is Interest.PASSING
         rules = Rules(parameters)
         heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
         self.overlay = Overlay(
@@ -81,6 +82,9 @@ class SelfOrganising(BaseStrategy):
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if type(message) is PublicationBatch:
+            if self._notes_all:
+                for routed in message.publications:
+                    self.decisions.note(routed.publication.key)
             before = len(out)
             self.tree.receive(neighbour, message, now_us, out)
             self._note_deliveries(out, before)

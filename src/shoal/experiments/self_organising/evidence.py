@@ -1,0 +1,95 @@
+"""What the judges look at: the runs on one kind of tree, beside the static tree's there.
+
+>>> mean, half = mean_and_interval([1.0, 2.0, 3.0])
+>>> mean, round(half, 3)
+(2.0, 2.484)
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from shoal.experiments.self_organising.grid import Part, Scale
+from shoal.experiments.self_organising.runs import Costs
+from shoal.experiments.self_organising.setting import What
+
+# Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
+T_975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,
+)  # fmt: skip
+BEYOND = 1.96
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half of its 95 % confidence interval; infinite of a single value."""
+    if len(values) < 2:
+        return values[0], math.inf
+    degrees = len(values) - 1
+    t = T_975[degrees - 1] if degrees <= len(T_975) else BEYOND
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.fmean(values), half
+
+
+class Evidence(NamedTuple):
+    """The runs on one kind of tree, with one reading of what a broker's interest is."""
+
+    found: Sequence[Costs]
+    scale: Scale
+    name: str
+
+    def runs(
+        self, part: Part, what: What, which: Callable[[Costs], bool] = lambda _: True
+    ) -> dict[int, Costs]:
+        """By physical network."""
+        return {
+            one.setting.seed: one
+            for one in self.found
+            if one.part == part and one.setting.what == what and which(one)
+        }
+
+    def ratios(
+        self,
+        part: Part,
+        what: What,
+        which: Callable[[Costs], bool] = lambda _: True,
+        other: What = "static",
+    ) -> list[float]:
+        """What a heuristic's runs cost in all, as parts of what others' on the same networks do."""
+        ours, theirs = self.runs(part, what, which), self.runs(part, other, which)
+        return [one.total / theirs[seed].total for seed, one in ours.items() if seed in theirs]
+
+    def curve(self, what: What) -> list[float]:
+        """In the first experiment: a heuristic's costs as parts of the static tree's, by window."""
+        ours, theirs = self.runs("adaptivity", what), self.runs("adaptivity", "static")
+        both = sorted(ours.keys() & theirs.keys())
+        pairs = [(ours[seed].windows, theirs[seed].windows) for seed in both]
+        return [
+            statistics.fmean(one[window] / other[window] for one, other in pairs)
+            for window in range(min((len(one) for one, _ in pairs), default=0))
+        ]
+
+    def by_hops(self) -> dict[int, list[tuple[Costs, Costs]]]:
+        """Runs with broadcasts that go so far, each with the static tree's on its network."""
+        static = self.runs("hops", "static")
+        found: dict[int, list[tuple[Costs, Costs]]] = {}
+        for one in self.runs_of("hops", "ci"):
+            if one.setting.seed in static:
+                pairs = found.setdefault(one.setting.hops, [])
+                pairs.append((one, static[one.setting.seed]))
+        return dict(sorted(found.items()))
+
+    def runs_of(self, part: Part, what: What) -> Iterable[Costs]:
+        return (one for one in self.found if one.part == part and one.setting.what == what)
+
+    def improvements(self, what: What) -> Mapping[float, float]:
+        """By alpha: by what part costs are below the static tree's, mean over networks."""
+        found = {}
+        for alpha in self.scale.alphas:
+            ratios = self.ratios("alpha", what, lambda one, a=alpha: one.setting.alpha == a)  # type: ignore[misc]
+            if ratios:
+                found[alpha] = 1 - statistics.fmean(ratios)
+        return found

@@ -1,0 +1,158 @@
+"""Which runs the study has: the paper's three experiments on both kinds of trees, and ours.
+
+>>> runs = grid(SCALES["small"], 1)
+>>> len(runs) == len({run.name for run in runs})
+True
+
+Source: Cost and Interest, section 5.  It prints no steps of eta and alpha; ours are in `SCALES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from shoal.experiments.self_organising.setting import HEURISTICS, Setting, Shape, What
+from shoal.experiments.studies.study import ScaleName
+
+Part = Literal["adaptivity", "hops", "alpha", "regret", "ours", "frequency"]
+SHAPES: tuple[Shape, ...] = ("recursive", "uniform")
+EVERYTHING: tuple[What, ...] = ("static", *HEURISTICS)
+# Experiments without changes end when the paper's first change would come (5.2).
+SHORT = 25_000
+# As many physical networks as the paper has, from which on its intervals are judged.
+PAPER_NETWORKS = 25
+# What is asked of a cycle in one of ours.
+LEAST_GAIN = 5
+
+
+class Scale(NamedTuple):
+    """How much is run.
+
+    networks     physical networks of the first experiment
+    varied       of those where something is varied
+    hops         how far broadcasts go
+    alphas       the part of the costs that is of brokers
+    small        networks of eight brokers, for which the optimum is known
+    every        ticks between two changes, where that is varied
+    """
+
+    name: ScaleName
+    networks: int
+    varied: int
+    hops: tuple[int, ...]
+    alphas: tuple[float, ...]
+    small: int
+    every: tuple[int, ...]
+
+
+SCALES: Mapping[ScaleName, Scale] = {
+    "small": Scale(
+        name="small",
+        networks=3,
+        varied=1,
+        hops=(2, 3, 4, 6, 8),
+        alphas=(0.0, 0.25, 0.75, 1.0),
+        small=20,
+        every=(2_500, 10_000),
+    ),
+    "paper": Scale(
+        name="paper",
+        networks=PAPER_NETWORKS,
+        varied=PAPER_NETWORKS,
+        hops=(2, 3, 4, 5, 6, 7, 8),
+        alphas=tuple(tenth / 10 for tenth in range(11)),
+        small=100,
+        every=(1_000, 2_500, 5_000, 10_000),
+    ),
+}
+
+
+class Cell(NamedTuple):
+    """A run's place in the study."""
+
+    part: Part
+    setting: Setting
+
+    @property
+    def name(self) -> str:
+        """Unique within a study; also the path of its summary."""
+        setting = self.setting
+        varied = {
+            "adaptivity": "",
+            "hops": f"{setting.hops}-hops-",
+            "alpha": f"alpha-{setting.alpha:g}-",
+            "regret": f"{setting.brokers}-brokers-",
+            "ours": f"{'counted-' * setting.counted}least-{setting.least_gain}-",
+            "frequency": f"every-{setting.changes_at[0] if setting.changes_at else 0}-",
+        }[self.part]
+        passing = "-passing" * setting.passing
+        return f"{self.part}/{setting.shape}/{varied}{setting.what}{passing}-{setting.seed}"
+
+    @property
+    def cost(self) -> float:
+        """About how long it takes, in seconds."""
+        setting = self.setting
+        if setting.what == "static":
+            return 1.0
+        return setting.ticks * setting.brokers * setting.hops / 1_000_000
+
+
+def grid(scale: Scale, seed: int, rtt: str = "") -> list[Cell]:
+    """Every run, in the order of the figures."""
+    return [
+        cell._replace(setting=msgspec.structs.replace(cell.setting, rtt=rtt))
+        for shape in SHAPES
+        for cell in _cells(scale, seed, shape)
+    ]
+
+
+def _cells(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
+    for cell in _as_in_the_paper(scale, seed, shape):
+        yield cell
+        # What is of interest makes no difference to the others.
+        if cell.setting.what in ("ci", "mit") and cell.part != "ours":
+            yield cell._replace(setting=msgspec.structs.replace(cell.setting, passing=True))
+
+
+def _as_in_the_paper(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
+    for network in range(seed, seed + scale.networks):
+        for what in EVERYTHING:
+            yield Cell("adaptivity", Setting(what=what, seed=network, shape=shape))
+    for network in range(seed, seed + scale.varied):
+        usual = Setting(what="ci", seed=network, shape=shape, ticks=SHORT, changes_at=())
+
+        def varied(part: Part, setting: Setting = usual, **changes: object) -> Cell:
+            return Cell(part, msgspec.structs.replace(setting, **changes))
+
+        yield varied("hops", what="static")
+        yield from (varied("hops", hops=hops) for hops in scale.hops)
+        for alpha in scale.alphas:
+            yield from (varied("alpha", what=what, alpha=alpha) for what in EVERYTHING)
+        yield varied("ours", counted=True)
+        yield varied("ours", least_gain=LEAST_GAIN)
+        yield varied("ours", counted=True, least_gain=LEAST_GAIN)
+        for every in scale.every:
+            at = tuple(range(every, SHORT, every))
+            for what in ("static", "ci", "mst"):
+                yield varied("frequency", what=what, changes_at=at, changes="both")
+    for network in range(seed, seed + scale.small):
+        for what in EVERYTHING:
+            yield Cell("regret", _eight(network, shape, what))
+
+
+def _eight(seed: int, shape: Shape, what: What) -> Setting:
+    """Few brokers that nothing changes for, so that there is one best tree."""
+    return Setting(
+        what=what,
+        seed=seed,
+        shape=shape,
+        brokers=8,
+        types=20,
+        subscribers=2,
+        ticks=10_000,
+        changes_at=(),
+        end_rate=0.0,
+    )

@@ -1,0 +1,438 @@
+"""The study's fast model: the machines' own decisions on a tree, without sending a message.
+
+Every broker has a `Neighbourhood` and decides by the functions of `planner.py`, as the broker does.
+What is simplified is time: notifications, broadcasts and exchanges take none beside an interval, so
+that two broadcasts never meet; but what one leads to happens in the machines' order.  So nothing
+has to be sent: what notifications cost follows from their delivery trees, what others cost from the
+ways they take; and what two brokers share from who subscribed when, for filters of this size err
+once in millions, and caches of this size hold more than an interval.  `simulated.py` runs the
+machines themselves on the same workload; a test finds the same exchanges and costs.
+
+Source: Cost and Interest, section 5.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, cast
+
+from shoal.experiments.self_organising.delivery import Tree
+from shoal.experiments.self_organising.setting import WINDOW, Setting
+from shoal.experiments.self_organising.workload import Workload
+from shoal.overlays.self_organising.interest import ID_BYTES, Cache
+from shoal.overlays.self_organising.neighbourhood import Neighbourhood
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters, ThreeWay
+from shoal.overlays.self_organising.planner import (
+    Cycle,
+    UnknownBrokerError,
+    cost_vector,
+    decide,
+    evaluate,
+)
+
+# What costs arise from; each is added up by window.
+KINDS = ("notifications", "broadcasts", "requests", "exchanges")
+FILTER_BYTES = Parameters().filter_bits // 8
+# A new link is open after as many messages over it.
+OPENING = 2
+
+
+class Swap(NamedTuple):
+    """An exchange: when, over which cycle, and which of its links went."""
+
+    at: float
+    cycle: tuple[int, ...]
+    remove: int
+
+
+class Outcome(NamedTuple):
+    """What a run came to.
+
+    costs       of each kind, by window
+    counts      broadcasts received, proposals, exchanges, those kept, refused; bytes of broadcasts
+                as filters, and as identifiers where these are fewer
+    links       the tree in the end
+    """
+
+    costs: dict[str, list[float]]
+    counts: dict[str, int]
+    swaps: list[Swap]
+    links: list[tuple[int, int]]
+
+
+class Interval(NamedTuple):
+    """What one broker's broadcast says: of whose notifications, and of which time."""
+
+    since: float
+    until: float
+    shared: dict[int, int]
+
+
+class _Interested:
+    """Which brokers were interested in a type of notifications, and when, as far as needed."""
+
+    def __init__(self, publications: Sequence[float], kept: float) -> None:
+        self._publications = publications
+        self._kept = kept
+        self._brokers: frozenset[int] = frozenset()
+        self._spans: list[tuple[float, float, frozenset[int]]] = []
+        self._since = 0.0
+
+    def become(self, at: float, brokers: frozenset[int]) -> None:
+        """From now on it is these."""
+        if brokers != self._brokers:
+            self._spans = [span for span in self._spans if span[1] > at - self._kept]
+            self._spans.append((self._since, at, self._brokers))
+            self._brokers = brokers
+            self._since = at
+
+    def count(self, since: float, until: float) -> int:
+        """Publications after `since`, up to `until`."""
+        times = self._publications
+        return bisect_right(times, until) - bisect_right(times, since)
+
+    def during(
+        self, since: float, until: float, wanted: frozenset[int]
+    ) -> Iterable[tuple[int, frozenset[int]]]:
+        """Publications of a time that all of these were to get, by who else was."""
+        for start, end, members in (*self._spans, (self._since, until, self._brokers)):
+            if wanted <= members:
+                low, high = max(start, since), min(end, until)
+                if low < high:
+                    yield self.count(low, high), members
+
+
+class _Interest:
+    """Counts what one broker shares, in the place of its cache."""
+
+    def __init__(self, broker: int, types: Sequence[_Interested]) -> None:
+        self._broker = broker
+        self._types = types
+
+    def common(self, *intervals: Interval) -> int:
+        if len(intervals) == 1:
+            return intervals[0].shared.get(self._broker, 0)
+        since = max(interval.since for interval in intervals)
+        until = min(interval.until for interval in intervals)
+        wanted = frozenset((self._broker, *(interval.shared[-1] for interval in intervals)))
+        return sum(count for type in self._types for count, _ in type.during(since, until, wanted))
+
+
+class Model:
+    """A run of the study."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        workload: Workload,
+        links: Iterable[tuple[int, int]],
+        phases: Sequence[float],
+    ) -> None:
+        """`phases` say when each broker broadcasts first."""
+        self._setting = setting
+        self._workload = workload
+        self._phases = phases
+        self._costs = workload.costs[0]
+        self._tree = Tree(setting.brokers, links)
+        self._types = [_Interested(times, 4 * setting.interval) for times in workload.publications]
+        self._members = list(workload.members)
+        three_way = ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN
+        self._around = [
+            Neighbourhood(cast(Cache, _Interest(broker, self._types)), three_way)
+            for broker in range(setting.brokers)
+        ]
+        self._told = [0.0] * setting.brokers
+        # Of each type: which brokers a notification passes, and what it costs.
+        self._passed = list(workload.members)
+        self._units = [0.0] * setting.types
+        self._counted_to = [0.0] * setting.types
+        self._sums = dict.fromkeys(KINDS, 0.0)
+        self._windows: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        names = ("heard", "proposals", "exchanges", "kept", "refused", "filter", "ids")
+        self._counts = dict.fromkeys(names, 0)
+        self._swaps: list[Swap] = []
+        self._heuristic = None if setting.what == "static" else Heuristic(setting.what)
+
+    def run(self) -> Outcome:
+        self._recount(0.0, range(self._setting.types))
+        for at, act, arguments in sorted(self._agenda(), key=lambda each: each[0]):
+            act(at, *arguments)
+        return Outcome(self._windows, self._counts, self._swaps, self._tree.links)
+
+    def _agenda(self) -> Iterable[tuple[float, Callable[..., None], tuple[Any, ...]]]:
+        setting = self._setting
+        for move in self._workload.moves:
+            yield move.at, self._move, move[1:]
+        for number, at in enumerate(setting.changes_at, start=1):
+            if at < setting.ticks:
+                yield at, self._change, (number,)
+        for window in range(1, setting.ticks // WINDOW + 1):
+            yield window * WINDOW, self._end_window, ()
+        if self._heuristic is not None:
+            for broker, phase in enumerate(self._phases):
+                for number in range(-int((phase - setting.ticks) // setting.interval)):
+                    yield phase + number * setting.interval, self._broadcast, (broker,)
+
+    # --- notifications ------------------------------------------------------------------------
+
+    def _settle(self, type: int, at: float) -> None:
+        """Add up what a type's notifications have cost up to now."""
+        count = self._types[type].count(self._counted_to[type], at)
+        self._sums["notifications"] += count * self._units[type]
+        self._counted_to[type] = at
+
+    def _recount(self, at: float, types: Iterable[int]) -> None:
+        """Members, the tree or costs have changed, for these."""
+        for type in types:
+            self._settle(type, at)
+            members = self._members[type]
+            passed, self._units[type] = self._tree.delivery(members, self._costs)
+            self._passed[type] = passed
+            self._types[type].become(at, passed if self._setting.passing else members)
+
+    def _move(self, at: float, type: int, old: int, new: int) -> None:
+        self._members[type] = self._members[type] - {old} | {new}
+        self._recount(at, (type,))
+
+    def _change(self, at: float, number: int) -> None:
+        self._costs = self._workload.costs[number]
+        self._recount(at, range(self._setting.types))
+
+    def _end_window(self, at: float) -> None:
+        for type in range(len(self._types)):
+            self._settle(type, at)
+        for kind, sums in self._windows.items():
+            sums.append(self._sums[kind])
+            self._sums[kind] = 0.0
+
+    # --- broadcasts ---------------------------------------------------------------------------
+
+    def _interval(self, broker: int, at: float) -> Interval:
+        """An interval of a broker ends: what others share with it, and itself under -1."""
+        since, self._told[broker] = self._told[broker], at
+        shared: dict[int, int] = {}
+        wanted = frozenset((broker,))
+        for type in self._types:
+            for count, members in type.during(since, at, wanted):
+                for member in members:
+                    shared[member] = shared.get(member, 0) + count
+        entries = shared.get(broker, 0)
+        shared[-1] = broker
+        self._entries_bytes = min(ID_BYTES * entries, FILTER_BYTES)
+        return Interval(since, at, shared)
+
+    def _broadcast(self, at: float, origin: int) -> None:
+        """A broadcast goes as far as it may; whoever gets it may propose a link to its origin."""
+        self._around[origin].turn()
+        interval = self._interval(origin, at)
+        costs, heuristic = self._costs, self._heuristic
+        assert heuristic is not None
+        proposals: list[tuple[Cycle, tuple[float, ...]]] = []
+        # Who has it, from whom, and the way back to the origin: brokers, their costs, its links'.
+        reached: list[tuple[int, int, _Way]] = [
+            (origin, -1, _Way((origin,), (costs.brokers[origin],), (), ()))
+        ]
+        heard, cost = 0, 0.0
+        for hops in range(self._setting.hops):
+            further: list[tuple[int, int, _Way]] = []
+            for sender, before, way in reached:
+                for broker in self._tree.neighbours[sender]:
+                    if broker == before:
+                        continue
+                    link = costs.links[sender][broker]
+                    heard += 1
+                    cost += link + costs.brokers[broker]
+                    around = self._around[broker]
+                    brokers = (broker, *way.brokers)
+                    around.heard(brokers[::-1], interval)  # type: ignore[arg-type]
+                    found = _Way(
+                        brokers,
+                        (costs.brokers[broker], *way.processing),
+                        (link, *way.links),
+                        (around.shared(sender), *way.shared),  # type: ignore[arg-type]
+                    )
+                    further.append((broker, sender, found))
+                    if hops and (proposal := self._proposal(found, around, heuristic)):
+                        proposals.append(proposal)
+            reached = further
+        self._counts["heard"] += heard
+        self._counts["filter"] += heard * FILTER_BYTES
+        self._counts["ids"] += heard * self._entries_bytes
+        self._sums["broadcasts"] += cost
+        self._consult(at, proposals)
+
+    def _proposal(
+        self, way: _Way, around: Neighbourhood, heuristic: Heuristic
+    ) -> tuple[Cycle, tuple[float, ...]] | None:
+        """A link to the origin and what this broker says of its cycle, if it pays here."""
+        shared: tuple[int, ...] = ()
+        if heuristic is Heuristic.INTEREST:
+            if None in way.shared:
+                return None
+            shared = (
+                *cast(tuple[int, ...], way.shared),
+                around.shared(cast(str, way.brokers[-1])) or 0,
+            )
+        cycle = Cycle(
+            brokers=way.brokers,  # type: ignore[arg-type]  # numbers are as good as names
+            processing=way.processing,
+            costs=(*way.links, self._costs.links[way.brokers[0]][way.brokers[-1]]),
+            shared=shared,
+        )
+        try:
+            evaluation = evaluate(heuristic, around, cycle)
+            if evaluation is None or not evaluation.pays:
+                return None
+            return cycle, self._vector(cycle, 0)
+        except UnknownBrokerError:
+            return None
+
+    def _vector(self, cycle: Cycle, place: int) -> tuple[float, ...]:
+        if self._heuristic is not Heuristic.COST_AND_INTEREST:
+            return (0.0,) * len(cycle.brokers)
+        broker = cycle.brokers[place]
+        return cost_vector(self._around[cast(int, broker)], cycle, broker)
+
+    # --- consensus and exchange ---------------------------------------------------------------
+
+    def _consult(self, at: float, proposals: Sequence[tuple[Cycle, tuple[float, ...]]]) -> None:
+        """What comes of a broadcast's proposals, by when they arrive.
+
+        Time is counted in links that a message passes, since the broadcast began.
+        """
+        arriving = [
+            # The broadcast has come that far, and the proposal goes back.
+            (len(cycle.brokers), number, 1, cycle, vector)
+            for number, (cycle, vector) in enumerate(proposals)
+        ]
+        heapq.heapify(arriving)
+        number = len(arriving)
+        ring: _Ring | None = None
+        for cycle, _ in proposals:
+            self._counts["proposals"] += 1
+            self._pay_request(cycle, 1)
+        while arriving:
+            time, _, place, cycle, vector = heapq.heappop(arriving)
+            if ring is not None and time >= ring.decided:
+                self._exchange(at, ring)
+            brokers = cast(tuple[int, ...], cycle.brokers)
+            if ring is not None and ring.is_busy(brokers[place], time):
+                if ring.holds(brokers[place], brokers[place - 1], time):
+                    number += 1
+                    later = ring.released(brokers[place])
+                    heapq.heappush(arriving, (later, number, place, cycle, vector))
+                else:
+                    self._counts["refused"] += 1
+                continue
+            further = self._agreed(cycle, vector, place)
+            if further is None:
+                self._counts["refused"] += 1
+            elif place < len(brokers) - 1:
+                self._pay_request(cycle, place + 1)
+                number += 1
+                heapq.heappush(arriving, (time + 1, number, place + 1, cycle, further))
+            elif (remove := self._decision(cycle, further)) == place:
+                self._counts["kept"] += 1
+            else:
+                ring = _Ring(brokers, remove, time)
+                self._counts["exchanges"] += 1
+        if ring is not None:
+            self._exchange(at, ring)
+
+    def _pay_request(self, cycle: Cycle, place: int) -> None:
+        sender, receiver = cast(tuple[int, ...], cycle.brokers)[place - 1 : place + 1]
+        self._sums["requests"] += (
+            self._costs.links[sender][receiver] + self._costs.brokers[receiver]
+        )
+
+    def _agreed(
+        self, cycle: Cycle, vector: tuple[float, ...], place: int
+    ) -> tuple[float, ...] | None:
+        """What the brokers up to this one say of the cycle; None when this one cannot tell."""
+        brokers = cast(tuple[int, ...], cycle.brokers)
+        neighbours = self._tree.neighbours[brokers[place]]
+        beside = (brokers[place - 1], *brokers[place + 1 : place + 2])
+        if not all(broker in neighbours for broker in beside):
+            return None
+        if place == len(brokers) - 1 and brokers[0] in neighbours:
+            return None
+        try:
+            mine = self._vector(cycle, place)
+        except UnknownBrokerError:
+            return None
+        return tuple(a + b for a, b in zip(vector, mine, strict=True))
+
+    def _decision(self, cycle: Cycle, vector: tuple[float, ...]) -> int:
+        assert self._heuristic is not None
+        return decide(self._heuristic, cycle, vector, self._setting.least_gain).remove
+
+    def _exchange(self, at: float, ring: _Ring) -> None:
+        """The links are exchanged, if they are not yet."""
+        if ring.is_done:
+            return
+        ring.is_done = True
+        brokers, remove = ring.brokers, ring.remove
+        self._swaps.append(Swap(at, brokers, remove))
+        way, costs = self._tree.way, self._costs
+        down = brokers[::-1]
+        # Down, up and down the path, then both ways up to the link that goes.
+        self._sums["exchanges"] += (
+            way(down, costs)
+            + way(brokers, costs)
+            + way(down, costs)
+            + way(brokers[: remove + 1], costs)
+            + way((brokers[0], *down[: len(down) - remove - 1]), costs)
+        )
+        old = brokers[remove], brokers[remove + 1]
+        # To others it makes no difference.
+        over_old = [type for type, passed in enumerate(self._passed) if passed.issuperset(old)]
+        self._tree.exchange(old, (brokers[0], brokers[-1]))
+        self._recount(at, over_old)
+        for broker in brokers:
+            self._around[broker].forget_ways_over(*cast(tuple[str, str], old))
+
+
+class _Ring:
+    """An exchange that is going on: when each broker takes part in it (`quiet_ring.py`).
+
+    Times are links that a message passes; `begun` is when the last broker decided on it.
+    """
+
+    def __init__(self, brokers: tuple[int, ...], remove: int, begun: int) -> None:
+        hops = len(brokers) - 1
+        self.brokers = brokers
+        self.remove = remove
+        self.is_done = False
+        self._begun = begun
+        opened = begun + OPENING
+        self.decided = opened + 3 * hops
+        self._from = {broker: opened + away for away, broker in enumerate(brokers[::-1])}
+        self._until = {broker: self.decided + away for away, broker in enumerate(brokers)}
+        for away, broker in enumerate(brokers[:remove:-1], start=1):
+            self._until[broker] = self.decided + away
+
+    def is_busy(self, broker: int, time: int) -> bool:
+        if broker not in self._from:
+            return False
+        since = self._begun if broker == self.brokers[-1] else self._from[broker]
+        return since <= time < self._until[broker]
+
+    def holds(self, broker: int, sender: int, time: int) -> bool:
+        """Whether it takes in nothing that this one sends."""
+        place = self.brokers.index(broker)
+        beside = {self.brokers[place - 1], self.brokers[(place + 1) % len(self.brokers)]}
+        return time >= self._from[broker] and sender not in beside
+
+    def released(self, broker: int) -> int:
+        return self._until[broker]
+
+
+class _Way(NamedTuple):
+    """From the broker that a broadcast has come to, back to its origin."""
+
+    brokers: tuple[int, ...]
+    processing: tuple[float, ...]
+    links: tuple[float, ...]
+    shared: tuple[int | None, ...]

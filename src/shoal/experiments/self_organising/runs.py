@@ -1,0 +1,122 @@
+"""The runs of the study as tasks: each draws its workload, runs the model, and leaves its costs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from shoal.experiments.self_organising.grid import Cell, Part
+from shoal.experiments.self_organising.model import Model, Outcome
+from shoal.experiments.self_organising.optimum import (
+    MAX_BROKERS_FOR_ALL,
+    Problem,
+    optimum,
+    regret,
+)
+from shoal.experiments.self_organising.setting import Setting
+from shoal.experiments.self_organising.workload import Workload, draw, places_apart
+from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.topologies import random_tree, uniform_tree
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to.
+
+    costs    of each kind of message, by window of 1,000 ticks
+    counts   see `model.Outcome`
+    regret   of the last tree, where the best is known
+    """
+
+    key: str
+    part: Part
+    setting: Setting
+    costs: dict[str, list[float]]
+    counts: dict[str, int]
+    regret: float | None = None
+
+    @property
+    def windows(self) -> list[float]:
+        """All that was spent, by window."""
+        return [sum(each) for each in zip(*self.costs.values(), strict=True)]
+
+    @property
+    def total(self) -> float:
+        return sum(self.windows)
+
+
+class ModelRun(Run[Costs], frozen=True, kw_only=True):
+    """One run; `folder` keeps physical networks."""
+
+    name: str
+    cost: float
+    part: Part
+    setting: Setting
+    folder: str
+
+    summary_type = Costs
+
+    def measure(self) -> Costs:
+        setting = self.setting
+        workload = draw(setting, places_apart(setting, Path(self.folder)))
+        outcome = Model(setting, workload, first_links(setting), phases(setting)).run()
+        return Costs(
+            key=self.key,
+            part=self.part,
+            setting=setting,
+            costs=outcome.costs,
+            counts=outcome.counts,
+            regret=_regret(setting, workload, outcome),
+        )
+
+
+def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
+    """The cells of a grid as tasks, below a study's folder."""
+    found = []
+    digests: dict[str, str] = {}
+    for cell in cells:
+        path = cell.setting.rtt
+        if path and path not in digests:
+            digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        described = msgspec.structs.replace(cell.setting, rtt=digests.get(path, ""))
+        found.append(
+            ModelRun(
+                key=run_key([cell.part, described]),
+                file=str(root / "runs" / f"{cell.name}.json"),
+                name=cell.name,
+                cost=cell.cost,
+                part=cell.part,
+                setting=cell.setting,
+                folder=str(root / "workloads"),
+            )
+        )
+    return found
+
+
+def first_links(setting: Setting) -> list[tuple[int, int]]:
+    """The tree that brokers start with."""
+    names = [str(broker) for broker in range(setting.brokers)]
+    tree = random_tree if setting.shape == "recursive" else uniform_tree
+    return [(int(left), int(right)) for left, right in tree(names, setting.seed)]
+
+
+def phases(setting: Setting) -> list[float]:
+    """When each broker broadcasts first."""
+    found: list[float] = (
+        np.random.default_rng([setting.seed, 6])
+        .uniform(0, setting.interval, setting.brokers)
+        .tolist()
+    )
+    return found
+
+
+def _regret(setting: Setting, workload: Workload, outcome: Outcome) -> float | None:
+    if setting.brokers > MAX_BROKERS_FOR_ALL or setting.end_rate or setting.changes_at:
+        return None
+    costs = workload.costs[0]
+    demands = [(members, setting.publication_rate) for members in workload.members]
+    problem = Problem(costs.brokers, costs.links, demands)
+    return regret(problem.cost(outcome.links), optimum(problem).cost)

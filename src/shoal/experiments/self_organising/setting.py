@@ -1,0 +1,72 @@
+"""What one run of the study has: a network, a workload, what changes, and what brokers do.
+
+Times are in ticks, as the paper counts; the simulator's tick is 100 ms.
+
+Source: Cost and Interest, section 5.  It does not say how the random tree is drawn, nor whether a
+publisher's broker may have subscribers; here trees are drawn in two ways, and the ten brokers of a
+type of notifications are different ones.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Shape = Literal["recursive", "uniform"]
+What = Literal["static", "ci", "mst", "mit"]
+# Which costs are drawn anew at the changes: of links at the first and of brokers at the second, or
+# of both at all.
+Changes = Literal["links, then brokers", "both"]
+HEURISTICS: tuple[What, ...] = ("ci", "mst", "mit")
+
+TICK_US = 100_000
+# Gamma of 5.3: what the most expensive link and broker cost together.
+WHOLE = 20.0
+# Costs are added up for so long (5.1).
+WINDOW = 1_000
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run; a seed decides the physical network, the tree, the workload and all costs.
+
+    what              static: no broker changes a link; else the heuristic
+    hops              how far broadcasts go (eta)
+    alpha             the part of the costs that is of brokers: 0 to 1 (5.3)
+    ticks             how long it runs
+    changes_at        when costs are drawn anew
+    interval          between two broadcasts of a broker
+    publication_rate  of each publisher, per tick
+    end_rate          of each subscription, per tick; another begins elsewhere
+    counted           what three brokers share is counted, not estimated by Eq. 6 (ours)
+    passing           a broker's interest is what passes it, not only what its clients want (ours)
+    least_gain        percent by which a cycle must become cheaper (ours); 0 is the paper
+    rtt               a matrix of measured round trips for the costs of links; empty: transit-stub
+    """
+
+    what: What
+    seed: int
+    shape: Shape = "recursive"
+    brokers: int = 100
+    types: int = 50
+    subscribers: int = 9
+    hops: int = 4
+    alpha: float = 0.5
+    ticks: int = 75_000
+    changes_at: tuple[int, ...] = (25_000, 50_000)
+    changes: Changes = "links, then brokers"
+    interval: int = 250
+    publication_rate: float = 0.2
+    end_rate: float = 0.0004
+    counted: bool = False
+    passing: bool = False
+    least_gain: int = 0
+    rtt: str = ""
+
+    @property
+    def most_of_link(self) -> float:
+        return (1 - self.alpha) * WHOLE
+
+    @property
+    def most_of_broker(self) -> float:
+        return self.alpha * WHOLE

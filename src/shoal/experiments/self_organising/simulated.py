@@ -1,0 +1,194 @@
+"""The same workload through the machines themselves, in the simulator: the judge of the fast model.
+
+Links are so fast that a broadcast and all that comes of it take no tick.  Every message that a
+broker takes in is counted with what it costs at that moment.
+
+Source: Cost and Interest, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from shoal.broker import effects
+from shoal.broker.effects import Effect
+from shoal.broker.messages import Message, PublicationBatch, Publish
+from shoal.broker.strategy import BrokerContext
+from shoal.experiments.self_organising.model import KINDS, Swap
+from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
+from shoal.experiments.self_organising.workload import Costs, Workload
+from shoal.language import parse
+from shoal.model import (
+    Advertisement,
+    BrokerId,
+    ClientId,
+    Publication,
+    Subscription,
+)
+from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.parameters import (
+    Heuristic,
+    Interest,
+    Mode,
+    Parameters,
+    ThreeWay,
+)
+from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.overlays.self_organising.ring_messages import Drained, Halt, Halted, Verdict
+from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.world import World
+
+LATENCY_US = 1
+
+
+class Simulated(NamedTuple):
+    """What a run came to, as far as the model says the same; `phases` are for the model.
+
+    phases   when each broker broadcast first, in ticks
+    """
+
+    costs: dict[str, list[float]]
+    swaps: list[Swap]
+    links: list[tuple[int, int]]
+    phases: list[float]
+
+
+def parameters_of(setting: Setting) -> Parameters:
+    """Those of the brokers of a run."""
+    return Parameters(
+        heuristic=Heuristic(setting.what),
+        mode=Mode.EXCHANGE,
+        neighbourhood_hops=setting.hops,
+        interval_us=setting.interval * TICK_US,
+        interest=Interest.PASSING if setting.passing else Interest.LOCAL,
+        exact_when_smaller=False,
+        three_way=ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN,
+        least_gain_percent=setting.least_gain,
+    )
+
+
+class _Tally:
+    """Adds up what messages cost, by kind and window."""
+
+    def __init__(self, setting: Setting, workload: Workload) -> None:
+        self._setting = setting
+        self._costs = workload.costs
+        windows = setting.ticks // WINDOW
+        self.costs = {kind: [0.0] * windows for kind in KINDS}
+        self.swaps: list[Swap] = []
+        self.phases: dict[int, float] = {}
+
+    def add(self, kind: str, receiver: int, sender: int | None, now_us: int) -> None:
+        at = now_us / TICK_US
+        era = sum(change <= at for change in self._setting.changes_at)
+        costs: Costs = self._costs[era]
+        cost = costs.brokers[receiver]
+        if sender is not None:
+            cost += costs.links[sender][receiver]
+        windows = self.costs[kind]
+        windows[min(int(at // WINDOW), len(windows) - 1)] += cost
+
+
+class _Counted(SelfOrganising):
+    """A broker whose messages are counted as they come in."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters, tally: _Tally) -> None:
+        super().__init__(context, parameters)
+        self._tally = tally
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        here, there, tally = int(self.broker), int(neighbour), self._tally
+        match message:
+            case PublicationBatch():
+                for _ in message.publications:
+                    tally.add("notifications", here, there, now_us)
+            case Broadcast():
+                tally.add("broadcasts", here, there, now_us)
+                origin = int(message.way[0].broker)
+                tally.phases.setdefault(origin, (now_us - LATENCY_US) / TICK_US)
+            case Proposal():
+                tally.add("requests", here, there, now_us)
+            case Halt() | Halted() | Drained() | Verdict():
+                tally.add("exchanges", here, there, now_us)
+        super().receive(neighbour, message, now_us, out)
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        if type(request) is Publish:
+            for _ in request.publications:
+                self._tally.add("notifications", int(self.broker), None, now_us)
+        super().request(client, request, now_us, out)
+
+    def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
+        if exchange.cycle[-1] == self.broker:
+            cycle = tuple(map(int, exchange.cycle))
+            self._tally.swaps.append(Swap(now_us / TICK_US, cycle, exchange.remove))
+        super().done(exchange, now_us, out)
+
+
+def simulate(setting: Setting, workload: Workload, links: Iterable[tuple[int, int]]) -> Simulated:
+    """Run the machines on a workload; nobody publishes in the first ticks, while clients come."""
+    names = [_name(broker) for broker in range(setting.brokers)]
+    parameters, tally = parameters_of(setting), _Tally(setting, workload)
+    world = World(
+        [(_name(left), _name(right)) for left, right in links],
+        lambda context: _Counted(context, parameters, tally),
+        ConstantUnderlay(LATENCY_US, local_latency_us=LATENCY_US),
+        brokers=names,
+        message_costs=_table(workload.costs[0], names),
+        seed=setting.seed,
+    )
+    for number, at in enumerate(setting.changes_at, start=1):
+        world.change_costs(round(at * TICK_US), _table(workload.costs[number], names))
+    for type, publisher in enumerate(workload.publishers):
+        _add_clients(world, type, publisher, workload)
+    world.run(setting.ticks * TICK_US)
+    return Simulated(
+        tally.costs,
+        tally.swaps,
+        [(int(left), int(right)) for left, right in world.links],
+        [tally.phases[broker] for broker in range(setting.brokers)],
+    )
+
+
+def _name(broker: int) -> BrokerId:
+    """In the order of the numbers."""
+    return f"{broker:04}"
+
+
+def _table(costs: Costs, names: list[str]) -> dict[BrokerId, effects.Costs]:
+    return {
+        name: effects.Costs(
+            here, {other: cost for other, cost in zip(names, row, strict=True) if other != name}
+        )
+        for name, here, row in zip(names, costs.brokers, costs.links, strict=True)
+    }
+
+
+def _add_clients(world: World, type: int, publisher: int, workload: Workload) -> None:
+    client = f"P{type}"
+    wanted = parse(f"type = {type}")
+    world.add_publisher(client, _name(publisher), _name(publisher))
+    world.advertise(0, Advertisement(id=f"{client}.A", publisher=client, filter=wanted))
+    for sequence, at in enumerate(workload.publications[type]):
+        at_us = round(at * TICK_US)
+        publication = Publication(
+            publisher=client, sequence=sequence, published_us=at_us, attributes={"type": type}
+        )
+        world.request(at_us, client, Publish((publication,)))
+
+    def subscription(broker: int) -> Subscription:
+        name = f"S{type}.{broker}"
+        world.add_subscriber(name, _name(broker))
+        return Subscription(id=name, client=name, filter=wanted)
+
+    for broker in workload.members[type] - {publisher}:
+        world.subscribe(1_000, _name(broker), subscription(broker))
+    for move in workload.moves:
+        if move.type == type:
+            at_us = round(move.at * TICK_US)
+            world.unsubscribe(at_us, _name(move.old), subscription(move.old))
+            world.subscribe(at_us, _name(move.new), subscription(move.new))

@@ -1,0 +1,58 @@
+"""`shoal reproduce self-organising`: from runs to pages; the runs are tested by themselves."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from shoal.cli import main as cli
+from shoal.experiments.self_organising.runs import ModelRun
+from shoal.pipeline import session, tasks
+from shoal.pipeline.tasks import Outcome
+
+
+def reproduce(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["reproduce", "self-organising", *map(str, arguments)])
+    return int(caught.value.code or 0)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ModelRun]:
+    """The runs that were to be made; none is."""
+    found: list[ModelRun] = []
+
+    def run_none(spark, runs, costs, show):  # type: ignore[no-untyped-def]
+        found.extend(runs)
+        assert costs == sorted(costs, reverse=True)
+        return [Outcome(None, None) for _ in runs]
+
+    monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())
+    monkeypatch.setattr(tasks, "run_tasks", run_none)
+    return found
+
+
+def test_every_claim_is_there_without_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[ModelRun]
+) -> None:
+    assert reproduce("--out", tmp_path / "study") == 0
+    assert {run.part for run in asked} >= {"adaptivity", "hops", "alpha", "regret"}
+    assert "of the paper's 14 claims 14 not run" in capsys.readouterr().out
+    text = (tmp_path / "study" / "RESULTS.md").read_text(encoding="utf-8")
+    assert "| CI performs better than both others | lowest |" in text
+    assert (tmp_path / "study" / "index.html").is_file()
+
+
+def test_round_trips_of_too_few_hosts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[ModelRun]
+) -> None:
+    rtt = tmp_path / "rtt.csv"
+    rtt.write_text("src,dst,rtt_ms\n0,1,5\n")
+    assert reproduce("--rtt", rtt, "--out", tmp_path / "study") == 2
+    assert "2 hosts have a round trip to each other, and 100" in capsys.readouterr().err
+    assert reproduce("--quotes", "q.csv", "--out", tmp_path / "study") == 2
+    assert "--quotes is not for self-organising" in capsys.readouterr().err
+    assert asked == []
+    assert not (tmp_path / "study").exists()

@@ -1,0 +1,178 @@
+"""The fast model: what it counts is what caches, filters and delivery trees say."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+
+from shoal.experiments.self_organising.delivery import Tree
+from shoal.experiments.self_organising.model import KINDS, Model
+from shoal.experiments.self_organising.runs import first_links, phases
+from shoal.experiments.self_organising.setting import HEURISTICS, Setting
+from shoal.experiments.self_organising.workload import Costs, Workload, draw
+from shoal.overlays.self_organising.interest import Cache, bloom_filter, notification_id
+from tests.experiments.self_organising.test_optimum import is_tree, random_problem
+from tests.experiments.self_organising.test_optimum import random_tree as any_tree
+
+SMALL = Setting(
+    what="ci",
+    seed=3,
+    brokers=14,
+    types=12,
+    subscribers=3,
+    ticks=3_000,
+    changes_at=(1_000, 2_000),
+    end_rate=0.002,
+)
+
+
+def apart(brokers: int, seed: int = 1) -> np.ndarray:
+    places = np.random.default_rng(seed).uniform(0, 1, (2 * brokers, 2))
+    return np.hypot(*(places[:, None] - places[None, :]).transpose(2, 0, 1))
+
+
+def workload_of(setting: Setting) -> Workload:
+    return draw(setting, apart(setting.brokers))
+
+
+def model_of(setting: Setting, workload: Workload) -> Model:
+    return Model(setting, workload, first_links(setting), phases(setting))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_delivery_costs_what_its_subtree_does(seed: int) -> None:
+    generator = random.Random(seed)
+    problem, demands = random_problem(generator, 12)
+    costs = Costs(problem.processing.tolist(), problem.links.tolist())
+    links = any_tree(generator, 12)
+    tree = Tree(12, links)
+    assert sorted(map(sorted, tree.links)) == sorted(map(sorted, links))
+    each = [tree.delivery(frozenset(members), costs)[1] * count for members, count in demands]
+    assert sum(each) == pytest.approx(problem.cost(links))
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_brokers_share_what_their_caches_and_filters_say(passing: bool) -> None:
+    setting = msgspec.structs.replace(SMALL, what="static", changes_at=(), passing=passing)
+    workload = workload_of(setting)
+    model = model_of(setting, workload)
+    model._recount(0.0, range(setting.types))
+    tree = Tree(setting.brokers, first_links(setting))
+    events: list[tuple[float, int, tuple[int, ...]]] = [
+        (move.at, 0, move[1:]) for move in workload.moves
+    ]
+    events += [
+        (at, 1, (type, number))
+        for type, times in enumerate(workload.publications)
+        for number, at in enumerate(times)
+    ]
+    caches = [Cache(8_192) for _ in range(setting.brokers)]
+    members = [set(each) for each in workload.members]
+    compared = 0
+    for until in (250.0, 500.0, 750.0, 1_000.0):
+        for at, kind, what in sorted(events):
+            if not until - 250 < at <= until:
+                continue
+            if kind:
+                inside = frozenset(members[what[0]])
+                passed, _ = tree.delivery(inside, workload.costs[0])
+                for broker in passed if passing else inside:
+                    caches[broker].add(notification_id(f"P{what[0]}", what[1]))
+            else:
+                type, old, new = what
+                members[type] ^= {old, new}
+                model._move(at, type, old, new)
+        for origin in range(0, setting.brokers, 3):
+            interval = model._interval(origin, until)
+            summary = bloom_filter(caches[origin].turn(), 100_000, 5)
+            for broker, cache in enumerate(caches):
+                assert model._around[broker]._cache.common(interval) == cache.common(summary)
+                compared += bool(cache.common(summary))
+        for origin, cache in enumerate(caches):
+            if origin % 3:
+                cache.turn()
+    assert compared > 50
+
+
+@pytest.mark.parametrize("what", HEURISTICS)
+@pytest.mark.parametrize("shape", ["recursive", "uniform"])
+def test_there_is_always_one_tree_and_all_notifications_are_counted(what: str, shape: str) -> None:
+    setting = msgspec.structs.replace(SMALL, what=what, shape=shape)
+    workload = workload_of(setting)
+    outcome = model_of(setting, workload).run()
+    assert is_tree(outcome.links, setting.brokers)
+    assert outcome.counts["exchanges"] == len(outcome.swaps) > 0
+    assert set(outcome.costs) == set(KINDS)
+    assert all(len(windows) == 3 for windows in outcome.costs.values())
+    decided = outcome.counts["exchanges"] + outcome.counts["kept"] + outcome.counts["refused"]
+    assert decided == outcome.counts["proposals"]
+    # Once more, link by link: the swaps lead from the first tree to the last.
+    tree = Tree(setting.brokers, first_links(setting))
+    for _, cycle, remove in outcome.swaps:
+        for one, other in pairwise(cycle):
+            assert other in tree.neighbours[one]
+        tree.exchange((cycle[remove], cycle[remove + 1]), (cycle[0], cycle[-1]))
+    assert sorted(map(sorted, tree.links)) == sorted(map(sorted, outcome.links))
+
+
+def test_static_costs_are_every_notifications_delivery() -> None:
+    setting = msgspec.structs.replace(SMALL, what="static")
+    workload = workload_of(setting)
+    tree = Tree(setting.brokers, first_links(setting))
+    expected = [0.0] * 3
+    members = list(workload.members)
+    events: list[tuple[float, int, tuple[int, ...]]] = [
+        (move.at, 0, move[1:]) for move in workload.moves
+    ]
+    events += [(at, 1, (type,)) for type, times in enumerate(workload.publications) for at in times]
+    for at, is_publication, what in sorted(events):
+        if is_publication:
+            era = int(at // 1_000)
+            expected[era] += tree.delivery(members[what[0]], workload.costs[era])[1]
+        else:
+            type, old, new = what
+            members[type] = members[type] - {old} | {new}
+    outcome = model_of(setting, workload).run()
+    assert outcome.costs["notifications"] == pytest.approx(expected)
+    assert outcome.swaps == []
+
+
+def test_nothing_is_proposed_to_neighbours_nor_at_equal_costs() -> None:
+    """At eta 1 nobody hears of others than neighbours; at alpha 1 no link is dearer (exact)."""
+    for changes, what in (({"hops": 1}, "ci"), ({"alpha": 1.0}, "mst")):
+        setting = msgspec.structs.replace(SMALL, what=what, **changes)
+        outcome = model_of(setting, workload_of(setting)).run()
+        assert outcome.counts["proposals"] == 0
+        assert outcome.counts["heard"] > 0
+
+
+def test_costs_change_for_links_first_and_then_for_brokers() -> None:
+    first, second, third = workload_of(SMALL).costs
+    assert first.brokers == second.brokers != third.brokers
+    assert first.links != second.links == third.links
+    both = workload_of(msgspec.structs.replace(SMALL, changes="both")).costs
+    assert both[0].brokers != both[1].brokers
+    assert max(map(max, first.links)) == pytest.approx(10)
+    whole = workload_of(msgspec.structs.replace(SMALL, alpha=1.0)).costs[0]
+    assert max(map(max, whole.links)) == 0
+    assert max(whole.brokers) > 10
+
+
+def test_subscriptions_are_as_many_and_as_long_as_said() -> None:
+    setting = msgspec.structs.replace(SMALL, ticks=20_000, changes_at=())
+    workload = workload_of(setting)
+    expected = setting.types * setting.subscribers * setting.end_rate * setting.ticks
+    assert len(workload.moves) == pytest.approx(expected, rel=0.1)
+    published = sum(map(len, workload.publications))
+    assert published == pytest.approx(setting.types * 0.2 * setting.ticks, rel=0.05)
+    members = list(workload.members)
+    for _, type, old, new in workload.moves:
+        assert old in members[type]
+        assert old != workload.publishers[type]
+        assert new not in members[type]
+        members[type] = members[type] - {old} | {new}
+        assert len(members[type]) == setting.subscribers + 1
