@@ -23,7 +23,7 @@ class Holding:
     def __init__(self) -> None:
         self.is_on = False
         self._but: Container[BrokerId] = ()
-        self._kept: deque[Brought] = deque()
+        self.kept: deque[Brought] = deque()
 
     def hold(self, but: Container[BrokerId]) -> None:
         """Keep what comes from now on, except from these neighbours."""
@@ -38,28 +38,28 @@ class Holding:
 
     def keep(self, input: Input, custody: Custody | None) -> bool:
         """Keep an input that has come, if it must wait."""
-        if not (self.is_on or self._kept) or not self._is_held(input):
+        if not (self.is_on or self.kept) or not self._is_held(input):
             return False
         if type(input) is Received and not self.holds_back(input.neighbour):
-            waits = any(_is_from(input.neighbour, each) for each, _ in self._kept)
+            waits = any(_is_from(input.neighbour, each) for each, _ in self.kept)
         else:
             waits = True
         if waits:
-            self._kept.append((input, custody))
+            self.kept.append((input, custody))
         return waits
 
     def next(self) -> Brought | None:
         """Take out the first input that need not wait any longer."""
-        for place, (input, custody) in enumerate(self._kept):
+        for place, (input, custody) in enumerate(self.kept):
             is_wanted = type(input) is Received and not self.holds_back(input.neighbour)
             if is_wanted or not self.is_on:
-                del self._kept[place]
+                del self.kept[place]
                 return input, custody
         return None
 
     def drop(self, neighbour: BrokerId) -> None:
         """The link to this neighbour is lost, and with it what was not handled."""
-        self._kept = deque(each for each in self._kept if not _is_from(neighbour, each[0]))
+        self.kept = deque(each for each in self.kept if not _is_from(neighbour, each[0]))
 
     @staticmethod
     def _is_held(input: Input) -> bool:

@@ -67,6 +67,7 @@ from shoal.runtime.admission import Admission
 from shoal.runtime.batches import joined, publications_in
 from shoal.runtime.clock import Clock
 from shoal.runtime.flushing import Flushing, Phase
+from shoal.runtime.gate import Gate
 from shoal.runtime.held_back import HeldBack
 from shoal.runtime.holding import Holding
 from shoal.runtime.surroundings import Client, Links, Trace
@@ -103,11 +104,9 @@ class Node:
         # The last ones; what became of links that were proposed.
         self.proposals: deque[ProposalRecord] = deque(maxlen=_PROPOSALS_KEPT)
         self._flushing = Flushing(self._flushed)
-        self.at_hold: list[Callable[[bool], None]] = []
+        self._gate = Gate()
+        self.at_hold = self._gate.at_change
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
-        self._held_by: set[str] = set()
-        self._room = asyncio.Event()
-        self._room.set()
         self._trace = trace
         self._clients: dict[ClientId, Client] = {}
         self._timers = Timers(self.clock, self._fire)
@@ -163,19 +162,27 @@ class Node:
             return
         self._is_handling = True
         try:
-            while True:
-                released = self._holding.next()
-                if released is not None:
-                    self._handle(*released, None)
-                elif not self._inputs:
-                    break
-                elif not self._holding.keep(*self._inputs[0]):
+            while self._inputs or self._holding.kept:
+                if not (self._holding.is_on or self._holding.kept):
                     self._handle(*self._inputs.popleft(), since_us)
-                else:
-                    self._inputs.popleft()
+                elif not self._handle_held(since_us):
+                    break
         finally:
             self._is_handling = False
         self.schedule_flush()
+
+    def _handle_held(self, since_us: int | None) -> bool:
+        """Handle what was held back and need not be, then what has come; whether there is more."""
+        released = self._holding.next()
+        if released is not None:
+            self._handle(*released, None)
+        elif not self._inputs:
+            return False
+        else:
+            input, custody = self._inputs.popleft()
+            if not self._holding.keep(input, custody):
+                self._handle(input, custody, since_us)
+        return True
 
     def receive(
         self,
@@ -340,6 +347,7 @@ class Node:
         self.counts[type(row).__name__] += 1
         if type(row) is ProposalRecord:
             self.proposals.append(row)
+            self.counts[f"proposals {row.outcome}"] += 1
         if self._trace is not None:
             self._trace.record(row)
 
@@ -379,23 +387,11 @@ class Node:
     @property
     def is_holding(self) -> bool:
         """Whether no requests should be brought."""
-        return bool(self._held_by)
+        return self._gate.is_shut
 
     def hold(self, full: bool, reason: str = "links") -> None:
         """Some link is full, or none is any more; or there is another reason."""
-        was_holding = self.is_holding
-        if full:
-            self._held_by.add(reason)
-        else:
-            self._held_by.discard(reason)
-        full = self.is_holding
-        if full != was_holding:
-            if full:
-                self._room.clear()
-            else:
-                self._room.set()
-            for tell in self.at_hold:
-                tell(full)
+        self._gate.hold(full, reason)
 
     def _hold_for_machine(self, hold: bool) -> None:
         self.hold(hold, "machine")
@@ -404,7 +400,7 @@ class Node:
 
     async def room(self) -> None:
         """Return when requests may be brought."""
-        await self._room.wait()
+        await self._gate.room()
 
     # --- clients ------------------------------------------------------------------------------
 
