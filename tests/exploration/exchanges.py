@@ -50,7 +50,7 @@ class Left(NamedTuple):
     """What the script still has, and what the world around the brokers knows.
 
     asked     how many requests of clients have been made
-    begins    whether the exchange is still to begin
+    begins    how many exchanges are still to begin
     fault     that has not happened
     broken    the fault that has, until it is mended
     old       for each way, how much of it was said before the fault
@@ -61,7 +61,7 @@ class Left(NamedTuple):
     """
 
     asked: int = 0
-    begins: bool = True
+    begins: int = 1
     fault: Fault = ()
     broken: Fault = ()
     old: tuple[int, ...] = ()
@@ -83,9 +83,11 @@ class LinkExchanges(Network):
         brokers: int = 3,
         publisher: str = "B1",
         timely: bool = True,
+        both: bool = False,
     ) -> None:
         """A fault is ("link", left, right), ("broker", name) or ("late", name).
 
+        With `both` the first broker begins an exchange for the same new link, too, but later.
         If all is `timely`, a fault is noticed when all that was said before it has arrived, and
         mended when nothing is under way; if not, whenever it likes, and losses are not judged.
         """
@@ -93,6 +95,8 @@ class LinkExchanges(Network):
         super().__init__(names, ("C",), Forced)
         self.links = tuple(pairwise(names))
         self.exchange = LinkExchange(cycle=names, remove=remove, saving=0)
+        back = LinkExchange(cycle=names[::-1], remove=remove, saving=0)
+        self.exchanges = (back, self.exchange) if both else (self.exchange,)
         self.fault, self.timely, self.publisher = fault, timely, publisher
         self.promise = advertisement("a", publisher="C")
         self.interests = [(subscription(f"s{name}"), name) for name in names]
@@ -110,7 +114,7 @@ class LinkExchanges(Network):
             (),
             0,
             ((),) * len(self.watchers),
-            Left(begins=False, holding=(None,) * brokers, up=up, lasting=up),
+            Left(begins=0, holding=(None,) * brokers, up=up, lasting=up),
         )
         draft = Draft(state)
         for ends, way in self.ways.items():
@@ -122,7 +126,9 @@ class LinkExchanges(Network):
         for interest, name in self.interests[: len(names)]:
             self._ask(draft, name, Subscribe(interest))
         state = self.settled(draft.state())
-        self.start = state._replace(left=state.left._replace(begins=True, fault=fault))
+        self.start = state._replace(
+            left=state.left._replace(begins=len(self.exchanges), fault=fault)
+        )
 
     def _neighbours(self, name: str, links: frozenset[frozenset[str]]) -> tuple[str, ...]:
         return tuple(other for other in self.brokers if frozenset((name, other)) in links)
@@ -222,13 +228,15 @@ class LinkExchanges(Network):
             broker, request = self.requests[left.asked]
             self._ask(draft, broker, request)
             yield ("C asks", broker, type(request).__name__), draft.state()
-        last = self.index[self.exchange.cycle[-1]]
-        if left.begins and state.lives[last] != DEAD:
-            draft = Draft(state)
-            draft.left = left._replace(begins=False)
-            self.take(draft, last, self.lives.input(_beginning(self.exchange)))
-            yield ("begins",), draft.state()
-        if left.fault and not left.begins:
+        if left.begins:
+            exchange = self.exchanges[left.begins - 1]
+            last = self.index[exchange.cycle[-1]]
+            if state.lives[last] != DEAD:
+                draft = Draft(state)
+                draft.left = left._replace(begins=left.begins - 1)
+                self.take(draft, last, self.lives.input(_beginning(exchange)))
+                yield (exchange.cycle[-1], "begins"), draft.state()
+        if left.fault and left.begins < len(self.exchanges):
             yield from self._faults(state, left.fault)
         if left.broken and not (self.timely and any(state.queues)):
             draft = Draft(state)
@@ -333,7 +341,8 @@ class LinkExchanges(Network):
         if left.up != left.lasting or not _is_tree(self.brokers, links):
             problems.append(f"up are {sorted(links)}, lasting {sorted(map(sorted, left.lasting))}")
             return problems
-        if not self.fault and frozenset(self.exchange.new_link) not in left.up:
+        is_sure = not self.fault and len(self.exchanges) == 1
+        if is_sure and frozenset(self.exchange.new_link) not in left.up:
             problems.append("the links are not exchanged")
         overlays = {name: self._overlay(state, name) for name in self.brokers}
         for name, overlay in overlays.items():

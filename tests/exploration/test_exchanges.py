@@ -38,6 +38,11 @@ def test_an_exchange_and_a_fault(remove: int, fault: Fault) -> None:
     print(explored(LinkExchanges(remove, (PUBLISHES,), fault)))
 
 
+@pytest.mark.parametrize("remove", [0, 1])
+def test_both_ends_of_a_new_link_begin(remove: int) -> None:
+    print(explored(LinkExchanges(remove, (), both=True)))
+
+
 def hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet_ring, "Hold", lambda but: quiet_ring.CancelTimer(()))
 

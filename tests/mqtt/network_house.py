@@ -131,8 +131,9 @@ class Network:
             self[name].clients.linked(neighbour, False, self[name].now_us)
 
     def heal(self, one: str, other: str) -> None:
-        """It is up again."""
+        """It is up again, or for the first time."""
         for name, neighbour in ((one, other), (other, one)):
+            self.links.setdefault((name, neighbour), deque())
             self[name].handle(LinkChanged(neighbour, LinkState.UP))
         self.settle()
 

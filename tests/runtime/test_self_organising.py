@@ -9,6 +9,7 @@ import pytest
 from shoal.broker.effects import Costs
 from shoal.broker.records import ProposalRecord
 from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.runtime.operations.metrics import render
 from tests.runtime.live import LiveNetwork, live, on_loop, until
 
 # All is published at B1 and wanted at B3; B2 only passes it on.
@@ -47,3 +48,6 @@ async def test_a_broker_that_only_passes_on_is_left_out(mode: Mode) -> None:
         if mode is Mode.ADVICE:
             assert set(outcomes(network)) <= {"advised", "refused"}
         assert subscriber.deliveries.empty()
+        statuses = [{"counts": node.counts} for node in network.nodes.values()]
+        metrics = "".join(render(lambda each=each: each).decode() for each in statuses)
+        assert f'shoal_link_proposals_total{{outcome="{wanted}"}}' in metrics

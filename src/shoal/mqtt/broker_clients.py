@@ -432,9 +432,10 @@ class BrokerClients:
             return
         if self.journal is not None:
             self.journal.linked(neighbour)
-        if neighbour in self._apart and self.federation is not None:
+        if self._apart and self.federation is not None:
+            is_alone = neighbour not in self._apart
             self._apart.discard(neighbour)
-            self.federation.joining.rejoin(now_us)
+            self.federation.joining.rejoin(now_us, is_alone=is_alone)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""

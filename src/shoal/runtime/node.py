@@ -347,6 +347,7 @@ class Node:
         self.counts[type(row).__name__] += 1
         if type(row) is ProposalRecord:
             self.proposals.append(row)
+            self.counts[f"proposals {row.outcome}"] += 1
         if self._trace is not None:
             self._trace.record(row)
 

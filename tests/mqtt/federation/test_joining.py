@@ -123,6 +123,17 @@ def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
     assert back.connack.session_present
 
 
+def test_two_parts_that_come_together_over_another_link_end_with_the_same() -> None:
+    network = Network("B1", "B2", "B3")
+    network.after(20)
+    network.cut("B2", "B3")
+    for name in network.sites:
+        network[name].connect(f"p{name}").publish(name, b"x", retain=True)
+    network.heal("B1", "B3")
+    network.after(20)
+    assert [retained(network, name) for name in NAMES] == [dict.fromkeys(NAMES, b"x")] * 3
+
+
 def test_a_link_that_was_not_given_up_makes_nobody_join_again(network: Network) -> None:
     said = controls_said(network)
     network.heal("B1", "B2")

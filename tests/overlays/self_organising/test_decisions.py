@@ -232,6 +232,15 @@ def test_what_is_decided_is_handed_over() -> None:
     assert exchanges["B1"].begun == []
 
 
+def test_where_one_broker_only_recommends_nothing_is_exchanged() -> None:
+    here = stage()
+    exchanges = exchanging(here)
+    here.brokers["B1"].strategy.decisions._exchanges = None
+    traffic(here, "B2", ("B3",), 10)
+    assert "advised" in {row.outcome for row in interval(here)}
+    assert not any(each.begun for each in exchanges.values())
+
+
 def test_a_broker_that_is_busy_refuses_and_says_why() -> None:
     here = stage()
     exchanges = exchanging(here)

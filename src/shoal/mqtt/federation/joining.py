@@ -8,7 +8,9 @@ that all end with the same, whoever tells whom.
 
 When a link is back that was given up, the network was in two parts, and those beyond its ends have
 missed as much.  Each end says Rejoined, learns what the other part has, and says to all what was
-news to it; and every broker tells all others of its clients.
+news to it; and every broker tells all others of its clients.  Where another link than the one that
+was given up has brought them together, one end may know nothing of it: the other says to all what
+that part has not told, too.
 
 | hears | says |
 | --- | --- |
@@ -18,7 +20,7 @@ news to it; and every broker tells all others of its clients.
 | Here, another digest, nobody asked | Tell |
 | Tell | Kept for each retained message or removal, Told |
 | Kept | to all the same, if it has rejoined and this is news |
-| Told | Tell to the next whose digest differs |
+| Told | Tell to the next whose digest differs; perhaps Kept to all for what was not told |
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from shoal.mqtt.federation.controls import (
     message_of,
 )
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.timers import Timers
 
@@ -73,6 +76,9 @@ class Joining:
         self._hellos = 0
         # Whether this is one of the ends at which two parts came together.
         self._has_rejoined = False
+        # Whether it may be the only one that knows; by topic what it was told since it asked.
+        self._is_alone = False
+        self._heard: dict[str, Message] = {}
         self._asked: str | None = None
         # Who has what, of those that have not been asked; and what was told already.
         self._others: dict[str, int] = {}
@@ -86,9 +92,10 @@ class Joining:
         self._told.clear()
         self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[0])
 
-    def rejoin(self, now_us: int) -> None:
-        """A link is back that was given up."""
+    def rejoin(self, now_us: int, *, is_alone: bool = False) -> None:
+        """A link is back that was given up, or the other end of this one may know of no such."""
         self._has_rejoined = True
+        self._is_alone = is_alone
         self.join(now_us)
 
     def due(self, kind: str, now_us: int) -> None:
@@ -134,10 +141,22 @@ class Joining:
                     if is_told and self._retained.is_news(kept):
                         self._say(EVERY_BROKER, control, now_us)
                     self._retained.keep(kept)
+                    if self._is_alone and self._asked is not None:
+                        self._heard[kept.topic] = kept
             case Told(broker) if broker == self._asked:
                 self._timers.cancel((TOLD_TIMER, ()))
                 self._asked = None
+                self._say_untold(now_us)
                 self._ask_next(now_us)
+
+    def _say_untold(self, now_us: int) -> None:
+        """What the other part has not told it does not have."""
+        heard, self._heard = self._heard, {}
+        if self._is_alone:
+            for message in list(self._retained.history()):
+                told = heard.get(message.topic)
+                if told is None or told.payload != message.payload:
+                    self._say(EVERY_BROKER, kept_of(message, now_us), now_us)
 
     def _tell_clients(self, broker: str, now_us: int) -> None:
         for tell in self._tellers:

@@ -81,6 +81,8 @@ class Overlay:
         self._unknown = UNHEARD if self._standings else UNKNOWN
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
+        # Links that this broker has said are to end, and that have not yet.
+        self._ending: set[BrokerId] = set()
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     # --- inputs -------------------------------------------------------------------------------
@@ -120,6 +122,7 @@ class Overlay:
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
+                self._ending.discard(neighbour)
                 return
         self.later(now_us, out, self._change, neighbour, state)
 
@@ -173,7 +176,8 @@ class Overlay:
                 return f"{self.broker} - {neighbour} is no link"
         if ring.opens_link and self.tree.is_neighbour(ring.opposite):
             return f"{self.broker} - {ring.opposite} is a link already"
-        if ring.is_last and is_new and self.is_up(ring.opposite):
+        is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
+        if ring.opens_link and (is_left_over or ring.opposite in self._ending):
             return f"{self.broker} - {ring.opposite} has yet to end"
         return ""
 
@@ -196,7 +200,7 @@ class Overlay:
             out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]
         if ring.ends_link:
             self._standings[before] = Standing(False, verdict.at_us)
-            out.append(EndLink(before))
+            self._end(before, out)
         self._go_on(ring, now_us, out)
         self._listener.done(ring.exchange, now_us, out)
 
@@ -209,7 +213,7 @@ class Overlay:
             self._standings[ring.before] = Standing(True, verdict.at_us)
             out.append(OpenLink(ring.before, is_lasting=True))
         if ring.is_last:
-            out.append(EndLink(ring.first))
+            self._end(ring.first, out)
         self._go_on(ring, now_us, out)
         self._listener.refused(ring.exchange, verdict.reason, now_us, out)
 
@@ -263,6 +267,8 @@ class Overlay:
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
+        was_ending = neighbour in self._ending
+        self._ending.discard(neighbour)
         standing = self._standings.get(neighbour, self._unknown)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
@@ -273,8 +279,9 @@ class Overlay:
             elif not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
-        if state is LinkState.ENDED and standing.is_in:
-            self._standings[neighbour] = Standing(False, now_us)
+        if state is LinkState.ENDED and standing.is_in and was_ending:
+            # It was to end before it was heard that it belongs to the tree.
+            out.append(OpenLink(neighbour, is_lasting=True))
         if self.tree.is_neighbour(neighbour):
             self.tree.relink(neighbour, state, now_us, out)
         if state is LinkState.FAILED and standing.is_in:
@@ -336,6 +343,11 @@ class Overlay:
         if self.tree.is_neighbour(neighbour):
             self.tree.relink(neighbour, LinkState.ENDED, now_us, out)
         self.tree.dismiss(neighbour, out)
+        self._end(neighbour, out)
+
+    def _end(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        if neighbour in self._up:
+            self._ending.add(neighbour)
         out.append(EndLink(neighbour))
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:

@@ -64,6 +64,7 @@ class Metrics(Collector):
         counts = status.get("counts", {})
         for key, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(name, text, value=counts.get(key, 0))
+        yield _proposals(counts)
         for key, value in status.get("tables", {}).items():
             yield GaugeMetricFamily(f"shoal_routing_{key}", f"Rows: {key}.", value=value)
         mqtt = status.get("mqtt") or {}
@@ -76,6 +77,18 @@ class Metrics(Collector):
             for key, (name, text) in _JOURNAL.items():
                 yield GaugeMetricFamily(name, text, value=float(journal[key]))
         yield from _link_metrics(status.get("links", ()))
+
+
+def _proposals(counts: Mapping[str, int]) -> CounterMetricFamily:
+    """Links that were proposed, by what became of them."""
+    family = CounterMetricFamily(
+        "shoal_link_proposals", "What became of proposed links here.", labels=["outcome"]
+    )
+    for key, count in counts.items():
+        what, _, outcome = key.partition(" ")
+        if what == "proposals":
+            family.add_metric([outcome], count)
+    return family
 
 
 def _link_metrics(links: Any) -> Iterator[Metric]:

@@ -1,0 +1,111 @@
+"""Processes that exchange their links all the time under QoS 1 and 2, and are killed meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shoal.overlays.registry import SYSTEMS
+from tests.restless import NAMES, SYSTEM
+from tests.runtime.processes import Client, Processes, processes, wait_until
+
+BROKERS = sorted(NAMES)
+
+
+@contextmanager
+def restless(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+    monkeypatch.setitem(SYSTEMS, SYSTEM.name, SYSTEM)
+    monkeypatch.setenv("SHOAL_SYSTEMS", "tests.flooding,tests.restless")
+    with processes(folder, len(BROKERS), system=SYSTEM.name) as network:
+        yield network
+
+
+def exchanged(network: Processes) -> int:
+    """How many exchanges the brokers that run have begun and carried out."""
+    return sum(network.status(name)["tables"]["exchanged"] for name in BROKERS)
+
+
+def goes_on(network: Processes) -> None:
+    """Wait for another exchange."""
+    before = exchanged(network)
+    wait_until(lambda: exchanged(network) > before)
+
+
+def links(network: Processes) -> set[tuple[str, str]]:
+    return {
+        (name, row["neighbour"])
+        for name in BROKERS
+        for row in network.status(name)["links"]
+        if row["state"] == "up"
+    }
+
+
+def has_each_in_order(client: Client, count: int) -> bool:
+    first = list(dict.fromkeys(client.payloads))
+    return first == [b"%d" % number for number in range(count)]
+
+
+def test_what_is_published_after_suback_comes_while_links_are_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        restless(tmp_path, monkeypatch) as network,
+        network.client("B1", "one") as one,
+        network.client("B2", "two") as two,
+        network.client("B3", "three") as three,
+    ):
+        two.subscribe("all", 2)
+        three.subscribe("all", 2)
+        said = []
+        for number in range(60):
+            topic = f"t/{number}"
+            three.subscribe(topic, 1)
+            said.append(two.paho.publish(topic, b"asked for", qos=1))
+            said += [
+                one.paho.publish("all", b"%d" % (10 * number + each), qos=2) for each in range(10)
+            ]
+        for each in said:
+            each.wait_for_publish(20)
+        wait_until(lambda: three.payloads.count(b"asked for") == 60)
+        wait_until(lambda: len(two.payloads) == 600 and len(three.payloads) == 660)
+        three.payloads = [each for each in three.payloads if each != b"asked for"]
+        assert has_each_in_order(two, 600)
+        assert has_each_in_order(three, 600)
+        wait_until(lambda: exchanged(network) >= 10)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_brokers_that_are_killed_while_links_are_exchanged(
+    qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing acknowledged is lost, QoS 2 comes once, and there is one tree in the end."""
+    with (
+        restless(tmp_path, monkeypatch) as network,
+        network.client("B1", "one") as one,
+        network.client("B2", "two") as two,
+        network.client("B3", "three") as three,
+    ):
+        for each in (two, three):
+            each.subscribe("all", qos)
+        said = []
+        for name in BROKERS:
+            for _ in range(200):
+                said.append(one.paho.publish("all", b"%d" % len(said), qos=qos))
+                time.sleep(0.002)
+            goes_on(network)
+            network.kill(name)
+            network.start(name)
+            wait_until(lambda: all(network.status(each)["ready"] for each in BROKERS))
+        for each in said:
+            each.wait_for_publish(40)
+        wait_until(lambda: all(len({*each.payloads}) == 600 for each in (two, three)))
+        for each in (two, three):
+            assert has_each_in_order(each, 600)
+            if qos == 2:
+                assert len(each.payloads) == 600
+        goes_on(network)
+        wait_until(lambda: len(links(network)) == 4)
