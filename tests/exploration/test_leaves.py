@@ -23,9 +23,10 @@ def test_a_leave_whatever_arrives_first() -> None:
     print(explored(Leaves(2)))
 
 
+@pytest.mark.parametrize("publishing", ["A", "C"])
 @pytest.mark.parametrize("fault", LINKS)
-def test_a_leave_whose_link_breaks(fault: Ends) -> None:
-    print(explored(Leaves(0, fault)))
+def test_a_leave_whose_link_breaks(fault: Ends, publishing: str) -> None:
+    print(explored(Leaves(0, fault, publishing=publishing)))
 
 
 def test_the_judges_notice_who_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,10 @@ def test_the_judges_notice_who_is_not_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("publishing", ["A", "C"])
 @pytest.mark.parametrize("publications", [1, 2])
 @pytest.mark.parametrize("fault", LINKS)
-def test_a_leave_with_publications_and_a_fault(fault: Ends, publications: int) -> None:
-    print(explored(Leaves(publications, fault)))
+def test_a_leave_with_publications_and_a_fault(
+    fault: Ends, publications: int, publishing: str
+) -> None:
+    print(explored(Leaves(publications, fault, publishing=publishing)))

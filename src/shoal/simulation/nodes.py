@@ -37,7 +37,15 @@ from shoal.broker.effects import (
     Watch,
     WatchCosts,
 )
-from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish, Rejected
+from shoal.broker.messages import (
+    Advertise,
+    Carrier,
+    Message,
+    PublicationBatch,
+    Publish,
+    Rejected,
+    Unadvertise,
+)
 from shoal.broker.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
@@ -394,10 +402,15 @@ class PublisherNode:
 
     def request(self, now_us: int, request: Message) -> None:
         """The application asks."""
-        if self._kept is not None:
+        if self._kept is not None and not self._may_go_first(request):
             self._kept.append(request)
         else:
             self.carry_out(self.machine.request(request, now_us), now_us)
+
+    def _may_go_first(self, request: Message) -> bool:
+        """An advertisement must have spread before what it promises goes on."""
+        kept = self._kept or ()
+        return type(request) is Advertise and not any(type(each) is Unadvertise for each in kept)
 
     @property
     def is_paused(self) -> bool:

@@ -48,6 +48,7 @@ from shoal.overlays.tree.messages import (
     Prepare,
     Prepared,
     Refuse,
+    Stayed,
     Stop,
     Stopped,
     Succeed,
@@ -90,12 +91,15 @@ class Leaver:
         self._propagation = propagation
         self._exchange = exchange
         self._attempt = 0
+        self._centre: BrokerId = ""
         self._turn = 0
         self._heard = False
         self._awaited: set[BrokerId] = set()
         # While others move: what has happened to links, and whether all of them will have moved.
         self._changes: list[LinkChanged] = []
         self._is_whole = True
+        # Who has said in the last attempt that it stays, for its centre.
+        self._stayed: tuple[BrokerId, ...] = ()
         # Neighbours whose links are down, and since when.
         self._away = dict.fromkeys(expected, 0)
 
@@ -108,8 +112,12 @@ class Leaver:
         """A neighbour has said something that may change tables."""
         self._heard = True
 
-    def relinked(self, neighbour: BrokerId, state: LinkState, now_us: int) -> None:
-        """A link of the tree's came up, failed or ended."""
+    def relinked(
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link of the tree's came up, failed or ended; comes before what follows from that."""
+        if state is LinkState.UP and self._stayed and neighbour == self._centre:
+            out.append(Send(neighbour, Stayed(self._attempt, self._stayed)))
         if state is LinkState.FAILED:
             self._away.setdefault(neighbour, now_us)
         else:
@@ -138,7 +146,7 @@ class Leaver:
             self.state = State.LINKING
             self._attempt = max(now_us, self._attempt + 1)
             centre, *others = neighbours
-            self._awaited = set(others)
+            self._awaited, self._stayed = set(others), ()
             out.extend(Send(each, Prepare(self._attempt, centre, ())) for each in others)
             out.append(SetTimer(TIMER, now_us + PATIENCE_US))
 
@@ -167,6 +175,7 @@ class Leaver:
     def _hand_over(self, out: list[Effect]) -> None:
         self.state = State.SUCCEEDING
         centre, *others = self._propagation.neighbours
+        self._centre = centre
         self._awaited = set(others)
         self._changes, self._is_whole = [], True
         out += [CancelTimer(TIMER), Hold(tuple(others))]
@@ -249,6 +258,7 @@ class Leaver:
                 self._abandon(now_us, out)
             case State.SUCCEEDING, Refuse() if neighbour in self._propagation.neighbours[1:]:
                 self._is_whole = False
+                self._stayed += (neighbour,)
                 self._resolve(neighbour, succession, now_us, out)
 
     def link(

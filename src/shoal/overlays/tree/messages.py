@@ -68,6 +68,12 @@ class Succeeded(LeavingMessage, frozen=True):
     """From the centre to the others, before all else: it has taken the place; and back."""
 
 
+class Stayed(LeavingMessage, frozen=True):
+    """To the centre, before all else over its link that is anew: these have not moved."""
+
+    brokers: tuple[BrokerId, ...]
+
+
 class Abandon(LeavingMessage, frozen=True):
     """From who leaves: all stays as it is."""
 
@@ -81,5 +87,6 @@ LEAVING: Vocabulary = (
     Succeed,
     Flushed,
     Succeeded,
+    Stayed,
     Abandon,
 )

@@ -222,7 +222,7 @@ class TreeRouting(BaseStrategy):
         What one that has come back had said is stale until it has said its tables again.
         """
         up = state is LinkState.UP
-        self._leaver.relinked(neighbour, state, now_us)
+        self._leaver.relinked(neighbour, state, now_us, out)
         is_back = up and self.is_neighbour(neighbour)
         self.propagation.unlink(neighbour)
         if not is_back:

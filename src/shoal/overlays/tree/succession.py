@@ -16,6 +16,7 @@ last to end.
 | still | Flushed, or the leaver is lost (others) | takes in what comes from the centre alone |
 | still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
 | any | a new link fails, Abandon, another attempt | refuses, ends new links, goes on: none |
+| none | Stayed, from the leaver | forgets those who have not moved |
 | any | the leaver is lost (centre; others unless still) | ends new links, goes on: none |
 
 While a broker is still its tables must not change by anything else: other changes of links, and
@@ -50,6 +51,7 @@ from shoal.overlays.tree.messages import (
     Prepare,
     Prepared,
     Refuse,
+    Stayed,
     Stop,
     Stopped,
     Succeed,
@@ -145,6 +147,9 @@ class Succession:
         if type(message) is Succeeded and self._propagation.has_link(neighbour):
             out.append(OpenLink(neighbour, is_lasting=True))
             return
+        if isinstance(message, Stayed):
+            self._lose(message.brokers, now_us, out)
+            return
         if part is None or message.attempt != part.attempt:
             return
         is_centres = neighbour == part.centre and part.is_still
@@ -194,12 +199,24 @@ class Succession:
     def _move(self, part: _Part, now_us: int, out: list[Effect]) -> None:
         """At one of the others."""
         follow(self._propagation, part.leaver, part.centre)
+        self._unwanted[part.leaver] = now_us + LATE_US
         out += [
             Send(part.centre, Succeeded(part.attempt)),
             OpenLink(part.centre, is_lasting=True),
             EndLink(part.leaver),
         ]
         self._go_on(part, now_us, out)
+
+    def _lose(self, brokers: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
+        """At the centre: these have not moved, whether their links have failed here already or not.
+
+        What the leaver says of what lies behind them would else be taken for old.
+        """
+        for each in brokers:
+            if self._propagation.has_link(each):
+                self._unwanted[each] = now_us + LATE_US
+                out.append(EndLink(each))
+                self.around.relink(each, LinkState.ENDED, now_us, out)
 
     def _go_on(self, part: _Part, now_us: int, out: list[Effect]) -> None:
         self._exchange.replaced(part.leaver, part.new)
