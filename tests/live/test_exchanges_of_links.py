@@ -78,7 +78,7 @@ def test_what_is_published_after_suback_comes_while_links_are_exchanged(
         wait_until(lambda: exchanged(network) >= 10)
 
 
-@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("qos", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_brokers_that_are_killed_while_links_are_exchanged(
     qos: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
