@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from shoal.client import Client
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import BrokerSection, Network
-from shoal.runtime.supervisor import ask_to_leave, free_ports
+from shoal.runtime.supervisor import ask_to_leave, free_ports, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.test_broker_service import network as network_of
 from tests.runtime.test_broker_service import running
@@ -68,6 +69,22 @@ async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> N
             await until(lambda: two.links.neighbours == ["B1"])
             await until(lambda: "B9" not in [row["broker"] for row in one.status()["brokers"]])
             assert not (tmp_path / "B9" / "overlay.json").exists()
+
+
+@on_asyncio
+async def test_a_broker_may_open_links_while_it_leaves() -> None:
+    """A matcher hands its segments over to others, when all have heard that it leaves."""
+    system = SYSTEMS["bluedove"]
+    network = local_network(system.name, system.size().layout(), port=0)
+    names = [broker.name for broker in network.brokers]
+    async with asyncio.timeout(2 * PATIENCE_S), running(network, *names) as services:
+        await until(lambda: not any(service.missing() for service in services))
+        for leaver in (services[0], services[-1]):
+            left = asyncio.Event()
+            leaver.at_left = left.set
+            assert await ask_to_leave(leaver.listening["admin"]) == ""
+            await left.wait()
+            assert leaver.links.neighbours == []
 
 
 @on_asyncio

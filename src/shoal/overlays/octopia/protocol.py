@@ -42,6 +42,7 @@ from shoal.model import (
 )
 from shoal.overlays.octopia import attachments, exchange, routing
 from shoal.overlays.octopia.attachments import Attachment, Attachments
+from shoal.overlays.octopia.cluster_tables import ClusterTables
 from shoal.overlays.octopia.exchange import Exchange
 from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.labels import Product
@@ -61,13 +62,10 @@ from shoal.overlays.octopia.messages import (
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.routing import Routing
-from shoal.overlays.octopia.tables import SecondaryRow, Tables
+from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_filter, check_owner
 from shoal.overlays.tree.messages import AdvertisementsSaid
-
-# A version begins as the time in microseconds.
-MAX_VERSION = 2**62
 
 
 class Octopia(BaseStrategy):
@@ -92,9 +90,8 @@ class Octopia(BaseStrategy):
         self.publishers = LocalPublishers(self.broker)
         self.outputs = Outputs(parameters.congestion, parameters.threshold)
         self._linked = set(context.neighbours)
-        # Who may be sent publications; whom tables are told; who knows what is advertised here.
+        # Who may be sent publications, and who knows what is advertised here.
         self._usable = set(context.neighbours)
-        self._told = {each for each in context.neighbours if self._is_primary(each)}
         self._advertised_to: set[BrokerId] = set()
         # What neighbours said before their link came up anew, and have not said again.
         self._stale: dict[BrokerId, dict[AdvertisementId, None]] = {}
@@ -124,6 +121,13 @@ class Octopia(BaseStrategy):
             parameters,
             lambda cluster: self._entries[cluster].current,
             self._usable.__contains__,
+        )
+        self.cluster_tables = ClusterTables(
+            self.tables,
+            [each for each in context.neighbours if self._is_primary(each)],
+            self._linked,
+            self._exchange,
+            self.routing.changed,
         )
         self._begin_linked(context.neighbours)
 
@@ -215,7 +219,7 @@ class Octopia(BaseStrategy):
             return
         self._led_to[neighbour] = self.routing.led_to(neighbour)
         self._usable.discard(neighbour)
-        self._told.discard(neighbour)
+        self.cluster_tables.told.discard(neighbour)
         self._advertised_to.discard(neighbour)
         self.routing.linked(neighbour, state is LinkState.UP, now_us, out)
         if state is LinkState.UP:
@@ -288,91 +292,7 @@ class Octopia(BaseStrategy):
         up = self.product.position(broker).region
         if self.tables.own.up != up:
             self.tables.link_up(self.region, up)
-            self._say_change((), (), out, but=before)
-
-    # --- tables of this cluster ---------------------------------------------------------------
-
-    def _say_change(
-        self,
-        added: tuple[Subscription, ...],
-        removed: tuple[SubscriptionId, ...],
-        out: list[Effect],
-        but: BrokerId | None = None,
-    ) -> None:
-        own = self.tables.own
-        own.version += 1
-        self._flood(HomeChange(self.region, own.version, own.up, added, removed), but, out)
-
-    def _flood(self, message: Message, but: BrokerId | None, out: list[Effect]) -> None:
-        out += [Send(each, message) for each in sorted(self._told) if each != but]
-
-    def _say_own(self, out: list[Effect]) -> None:
-        """This broker has a table from an earlier life: a newer one takes its place."""
-        own = self.tables.own
-        self._flood(HomeTable(self.region, own.version, own.up, own.subscriptions), None, out)
-
-    def _change_home(
-        self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
-    ) -> None:
-        """A table has changed; what is older than what is known says nothing."""
-        home = self.tables.homes.get(message.region)
-        if home is None or (message.up is not None and not 0 <= message.up < message.region):
-            raise ProtocolError(f"region {message.region} links up to {message.up}")
-        if not 0 <= message.version <= MAX_VERSION:
-            raise ProtocolError(f"{message.version} is no version")
-        subscriptions = message.added if isinstance(message, HomeChange) else message.subscriptions
-        for each in subscriptions:
-            check_filter(each.filter, "subscription", each.id)
-        if message.region == self.region:
-            if message.version >= home.version:
-                home.version = message.version + 1
-                self._say_own(out)
-            return
-        if message.version <= home.version:
-            return
-        if isinstance(message, HomeChange):
-            if message.version > home.version + 1:
-                out.append(Send(neighbour, TableWanted(message.region)))
-                return
-            for id in message.removed:
-                self._tell_bits(self.tables.remove(message.region, id), out)
-            for each in message.added:
-                self._tell_bits(self.tables.remove(message.region, each.id), out)
-                self._tell_bits(self.tables.add(message.region, each), out)
-        else:
-            changed = self.tables.replace(message.region, message.subscriptions)
-            self._tell_bits(changed, out)
-        home.version = message.version
-        self._flood(message, neighbour, out)
-        if message.up != home.up:
-            self.tables.link_up(message.region, message.up)
-            self.routing.changed(now_us, out)
-
-    def _tell_bits(self, rows: Iterable[SecondaryRow], out: list[Effect]) -> None:
-        """Say the bits of rows as they are now."""
-        for row in rows:
-            if row.host in self._linked:
-                id = row.advertisement.id
-                out.append(Send(row.host, BitSet(id) if row.is_wanted else BitCleared(id)))
-
-    def _say_tables(
-        self, neighbour: BrokerId, versions: Mapping[int, int], out: list[Effect]
-    ) -> None:
-        self._told.add(neighbour)
-        for region, home in self.tables.homes.items():
-            if home.version > versions.get(region, 0):
-                self._say_table(neighbour, region, out)
-        known = versions.get(self.region, 0)
-        if self.tables.own.version < known <= MAX_VERSION:
-            self.tables.own.version = known + 1
-            self._say_own(out)
-        self._exchange.owe_tables(neighbour)
-        self._exchange.say(out)
-
-    def _say_table(self, neighbour: BrokerId, region: int, out: list[Effect]) -> None:
-        home = self.tables.homes[region]
-        table = HomeTable(region, home.version, home.up, home.subscriptions)
-        out.append(Send(neighbour, table))
+            self.cluster_tables.say_change((), (), out, but=before)
 
     # --- from neighbours ----------------------------------------------------------------------
 
@@ -405,11 +325,11 @@ class Octopia(BaseStrategy):
     ) -> None:
         match message:
             case HomeChange() | HomeTable():
-                self._change_home(neighbour, message, now_us, out)
+                self.cluster_tables.change(neighbour, message, now_us, out)
             case TablesKnown(versions):
-                self._say_tables(neighbour, versions, out)
+                self.cluster_tables.say_tables(neighbour, versions, out)
             case TableWanted(region) if region in self.tables.homes:
-                self._say_table(neighbour, region, out)
+                self.cluster_tables.say_table(neighbour, region, out)
             case TablesSaid():
                 self._hear_all(neighbour, self._up, now_us, out)
             case _:
@@ -424,7 +344,7 @@ class Octopia(BaseStrategy):
                 self._stale.get(neighbour, {}).pop(advertisement.id, None)
                 row = self.tables.advertise(neighbour, advertisement)
                 if row.is_wanted:
-                    self._tell_bits([row], out)
+                    self.cluster_tables.tell_bits([row], out)
             case Unadvertise(id):
                 self.tables.unadvertise(neighbour, id)
             case AdvertisementsSaid():
@@ -507,12 +427,12 @@ class Octopia(BaseStrategy):
             check_owner(client, known.subscription.client, "subscription", subscription.id)
             if known.subscription == subscription:
                 return
-            self._tell_bits(self.tables.remove(self.region, subscription.id), out)
-        self._tell_bits(self.tables.add(self.region, subscription), out)
-        self._say_change((subscription,), (), out)
+            self.cluster_tables.tell_bits(self.tables.remove(self.region, subscription.id), out)
+        self.cluster_tables.tell_bits(self.tables.add(self.region, subscription), out)
+        self.cluster_tables.say_change((subscription,), (), out)
 
     def _unsubscribe(self, ids: list[SubscriptionId], out: list[Effect]) -> None:
         for id in ids:
-            self._tell_bits(self.tables.remove(self.region, id), out)
+            self.cluster_tables.tell_bits(self.tables.remove(self.region, id), out)
         if ids:
-            self._say_change((), tuple(ids), out)
+            self.cluster_tables.say_change((), tuple(ids), out)

@@ -216,7 +216,13 @@ class Leaver:
             out.append(ResetLink(centre))
         self._wait(now_us, out)
         for change in changes:
-            succession.around.relink(change.neighbour, change.state, now_us, out)
+            neighbour, state = change.neighbour, change.state
+            if state is LinkState.FAILED and neighbour != centre:
+                # It goes on at the centre, or comes back: nothing is to be kept here for it.
+                succession.around.relink(neighbour, LinkState.ENDED, now_us, out)
+                self._away[neighbour] = now_us
+            else:
+                succession.around.relink(neighbour, state, now_us, out)
         out.append(Release())
 
     # --- what neighbours say ------------------------------------------------------------------

@@ -23,8 +23,8 @@ from shoal.runtime.storage.overlay_file import Overlay
 class Directory:
     """What one broker knows; `given` is what its network file says, itself included.
 
-    `addresses` has where brokers listen for others, and changes; `at_change` is told who is
-    elsewhere now, or has left.
+    `addresses` has where brokers listen for others, also those that leave, and changes; `at_change`
+    is told who is elsewhere now, or has left.
     """
 
     def __init__(self, broker: BrokerId, given: Iterable[Whereabouts], overlay: Overlay) -> None:
@@ -75,7 +75,9 @@ class Directory:
     def _note(self, where: Whereabouts) -> None:
         self._known[where.name] = where
         here = self._here(where)
+        if here.has_left:
+            return  # it may still need links to hand over what it has
         self.addresses.pop(where.name, None)
-        if here.peers and not here.has_left:
+        if here.peers:
             with suppress(ValueError):  # another version may write what this one cannot read
                 self.addresses[where.name] = read_address(here.peers)

@@ -1,0 +1,128 @@
+"""How the tables of a cluster's brokers travel to all of them (VI).
+
+A broker's own table goes over the cluster's tree, change by change; what is known already goes no
+further, so that it may come over any links in any order.  Who misses a change asks for the table,
+and so does a link that has come up.  A broker that has begun anew finds its table of before, and
+says a newer one.  With each change the bits of other clusters' advertisements are said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+
+from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import Message
+from shoal.broker.strategy import ProtocolError
+from shoal.model import BrokerId, Subscription, SubscriptionId
+from shoal.overlays.octopia.exchange import Exchange
+from shoal.overlays.octopia.messages import BitCleared, BitSet, HomeChange, HomeTable, TableWanted
+from shoal.overlays.octopia.tables import SecondaryRow, Tables
+from shoal.overlays.requests import check_filter
+
+# A version begins as the time in microseconds.
+MAX_VERSION = 2**62
+
+
+class ClusterTables:
+    """What one broker says and hears of the tables of its cluster.
+
+    `told` are the neighbours of the cluster that are told changes; `linked` all neighbours; `moved`
+    is called when a broker of the cluster links up to another one.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        told: Iterable[BrokerId],
+        linked: Container[BrokerId],
+        exchange: Exchange,
+        moved: Callable[[int, list[Effect]], None],
+    ) -> None:
+        self._tables = tables
+        self._region = tables.region
+        self.told = set(told)
+        self._linked = linked
+        self._exchange = exchange
+        self._moved = moved
+
+    def say_change(
+        self,
+        added: tuple[Subscription, ...],
+        removed: tuple[SubscriptionId, ...],
+        out: list[Effect],
+        but: BrokerId | None = None,
+    ) -> None:
+        own = self._tables.own
+        own.version += 1
+        self._flood(HomeChange(self._region, own.version, own.up, added, removed), but, out)
+
+    def _flood(self, message: Message, but: BrokerId | None, out: list[Effect]) -> None:
+        out += [Send(each, message) for each in sorted(self.told) if each != but]
+
+    def _say_own(self, out: list[Effect]) -> None:
+        """This broker has a table from an earlier life: a newer one takes its place."""
+        own = self._tables.own
+        self._flood(HomeTable(self._region, own.version, own.up, own.subscriptions), None, out)
+
+    def change(
+        self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
+    ) -> None:
+        """A table has changed; what is older than what is known says nothing."""
+        home = self._tables.homes.get(message.region)
+        if home is None or (message.up is not None and not 0 <= message.up < message.region):
+            raise ProtocolError(f"region {message.region} links up to {message.up}")
+        if not 0 <= message.version <= MAX_VERSION:
+            raise ProtocolError(f"{message.version} is no version")
+        subscriptions = message.added if isinstance(message, HomeChange) else message.subscriptions
+        for each in subscriptions:
+            check_filter(each.filter, "subscription", each.id)
+        if message.region == self._region:
+            if message.version >= home.version:
+                home.version = message.version + 1
+                self._say_own(out)
+            return
+        if message.version <= home.version:
+            return
+        if isinstance(message, HomeChange):
+            if message.version > home.version + 1:
+                out.append(Send(neighbour, TableWanted(message.region)))
+                return
+            for id in message.removed:
+                self.tell_bits(self._tables.remove(message.region, id), out)
+            for each in message.added:
+                self.tell_bits(self._tables.remove(message.region, each.id), out)
+                self.tell_bits(self._tables.add(message.region, each), out)
+        else:
+            changed = self._tables.replace(message.region, message.subscriptions)
+            self.tell_bits(changed, out)
+        home.version = message.version
+        self._flood(message, neighbour, out)
+        if message.up != home.up:
+            self._tables.link_up(message.region, message.up)
+            self._moved(now_us, out)
+
+    def tell_bits(self, rows: Iterable[SecondaryRow], out: list[Effect]) -> None:
+        """Say the bits of rows as they are now."""
+        for row in rows:
+            if row.host in self._linked:
+                id = row.advertisement.id
+                out.append(Send(row.host, BitSet(id) if row.is_wanted else BitCleared(id)))
+
+    def say_tables(
+        self, neighbour: BrokerId, versions: Mapping[int, int], out: list[Effect]
+    ) -> None:
+        self.told.add(neighbour)
+        for region, home in self._tables.homes.items():
+            if home.version > versions.get(region, 0):
+                self.say_table(neighbour, region, out)
+        known = versions.get(self._region, 0)
+        if self._tables.own.version < known <= MAX_VERSION:
+            self._tables.own.version = known + 1
+            self._say_own(out)
+        self._exchange.owe_tables(neighbour)
+        self._exchange.say(out)
+
+    def say_table(self, neighbour: BrokerId, region: int, out: list[Effect]) -> None:
+        home = self._tables.homes[region]
+        table = HomeTable(region, home.version, home.up, home.subscriptions)
+        out.append(Send(neighbour, table))
