@@ -14,6 +14,7 @@ import msgspec
 from shoal.broker.effects import Deliver, Effect, LinkReady, LinkState, Send
 from shoal.broker.messages import (
     Advertise,
+    Carrier,
     Goodbye,
     Message,
     PublicationBatch,
@@ -25,10 +26,13 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
-from shoal.model import BrokerId, ClientId, MessageId, Subscription, SubscriptionId
+from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.overlays.departure import MESSAGES, Departure, DepartureMessage
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.shapes import CONNECTED
 from shoal.overlays.system import Picture, System
+
+Wave = tuple[ClientId, int, bool]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,9 +53,10 @@ class Flooding(BaseStrategy):
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         self._parameters = parameters
         self._neighbours = dict.fromkeys(context.neighbours)
+        self._departure = Departure(context.broker, self._neighbours)
         self._publishers = LocalPublishers(context.broker)
         self._index = MatchIndex()
-        self._seen: dict[MessageId, None] = {}
+        self._seen: dict[Wave, None] = {}
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
 
     @property
@@ -68,15 +73,29 @@ class Flooding(BaseStrategy):
             out.append(LinkReady(neighbour))
         else:
             self._neighbours.pop(neighbour, None)
+        self._departure.link(neighbour, state, out)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        self._departure.leave(out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        """Flood it again: who dropped a second copy settled it, and the first may be gone."""
+        assert isinstance(carrier, PublicationBatch)
+        self._flood(carrier.publications, carrier.hops - 1, None, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour")
-        if not isinstance(message, PublicationBatch):
+        if isinstance(message, DepartureMessage):
+            self._departure.receive(neighbour, message, out)
+        elif isinstance(message, PublicationBatch):
+            self._flood(message.publications, message.hops, neighbour, out)
+        else:
             raise unexpected(message, f"neighbour {neighbour}")
-        self._flood(message.publications, message.hops, neighbour, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:
@@ -112,9 +131,9 @@ class Flooding(BaseStrategy):
         out: list[Effect],
     ) -> None:
         """Deliver what is new here, and pass it on to everybody but its source."""
-        new = tuple(each for each in publications if each.message_id not in self._seen)
+        new = tuple(each for each in publications if _wave(each) not in self._seen)
         for routed in new:
-            self._seen[routed.message_id] = None
+            self._seen[_wave(routed)] = None
             wanted: dict[ClientId, list[SubscriptionId]] = {}
             for subscription_id in self._index.match(routed.publication.attributes):
                 client = self.subscriptions[subscription_id].client
@@ -128,6 +147,11 @@ class Flooding(BaseStrategy):
             out += [Send(each, batch) for each in self._neighbours if each != source]
 
 
+def _wave(routed: RoutedPublication) -> Wave:
+    """What is sent again is new to everybody once more; doors know what they have had."""
+    return (*routed.publication.key, routed.publication.again)
+
+
 def problems(picture: Picture, brokers: Mapping[BrokerId, Flooding]) -> list[str]:
     """A broker must know just the subscriptions that clients have there."""
     there = sorted((home, subscription.id) for subscription, home in picture.subscriptions)
@@ -136,5 +160,10 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Flooding]) -> list[str
 
 
 SYSTEM = System(
-    name="flooding", strategy=Flooding, shape=CONNECTED, parameters=Parameters, oracle=problems
+    name="flooding",
+    strategy=Flooding,
+    shape=CONNECTED,
+    parameters=Parameters,
+    messages=MESSAGES,
+    oracle=problems,
 )

@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
@@ -17,6 +18,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.parameters import Mode
 from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
 from shoal.overlays.shapes import TREE, Link, TopologyError
+from shoal.overlays.tid.parameters import Parameters as TidParameters
 
 SECOND_US = 1_000_000
 # Systems whose brokers route by last hops over a tree of links.
@@ -25,6 +27,8 @@ TREES = tuple(name for name, system in SYSTEMS.items() if system.shape is TREE)
 
 def with_cycles(system: str, brokers: Sequence[str], links: Iterable[Link]) -> list[Link]:
     """The links, and more where the system's shape allows cycles."""
+    if SYSTEMS[system].links is not None:
+        return list(SYSTEMS[system].make_links(eager(system, 3, tuple(brokers)), brokers))
     found, shape = list(links), SYSTEMS[system].shape
     for pair in () if shape.opens_links else zip(brokers, brokers[2:], strict=False):
         with suppress(TopologyError):
@@ -52,6 +56,10 @@ def eager(
             )
         case "grape":
             return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
+        case "octopia":
+            return OctopiaParameters().for_brokers(brokers) if brokers else None
+        case "tid":
+            return TidParameters(renew_us=20_000, most_hops=len(brokers))
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":

@@ -12,7 +12,8 @@ from shoal.broker.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.broker.custody import Errand
 from shoal.broker.link_controls import Purpose
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import Goodbye, Publish, Rejected
 from shoal.broker.wire import Codec, WireError
 from shoal.model import Publication

@@ -10,7 +10,8 @@ import pytest
 from shoal.broker.effects import LinkChanged
 from shoal.broker.link_controls import CONTROLS, Hello
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 

@@ -12,7 +12,8 @@ from shoal.broker.effects import LinkChanged
 from shoal.broker.link_controls import CONTROLS, Acknowledge, Heartbeat, Hello, Refuse
 from shoal.broker.link_inbox import Debt
 from shoal.broker.link_outbox import LinkLimits, Span
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 from shoal.model import MessageId, Publication

@@ -10,8 +10,9 @@ from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver, Input, LinkReady, Received, Requested, Send, Started
 from shoal.broker.link_inbox import Debt
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import Spool
+from shoal.broker.link_states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,

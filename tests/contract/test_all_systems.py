@@ -6,7 +6,17 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect, Input, LinkChanged, LinkState, Received, Requested, Started
+from shoal.broker.effects import (
+    Effect,
+    Input,
+    Leave,
+    LinkChanged,
+    LinkState,
+    Received,
+    Requested,
+    Started,
+    Stays,
+)
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
     Advertise,
@@ -23,6 +33,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.simulation.checkers import check_deliveries
 from shoal.simulation.overlay_link import Link
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.seeds.random_changes import ChangingNetwork
 from tests.seeds.random_network import SETTLE_US, UNTIL_US, RandomNetwork
 from tests.systems import eager
 
@@ -65,6 +76,21 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
     assert verdict.out_of_order == ()
+
+
+def test_nobody_else_notices_brokers_that_join_and_leave(system: str) -> None:
+    if not SYSTEMS[system].grows:
+        machine = Broker("B1", ("B2",), strategy_factory(system))
+        (stays,) = machine.handle(Leave(), 1)
+        assert isinstance(stays, Stays)
+        return
+    left = 0
+    for seed in (2, 3):
+        network = ChangingNetwork(seed, system=system)
+        assert network.run(UNTIL_US) == []
+        assert network.required > 0
+        left += len(network.world.departures)
+    assert left > 3
 
 
 def test_who_says_goodbye_gets_nothing_more(system: str) -> None:

@@ -90,7 +90,7 @@ def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.M
         ("grape.wieght=3", "--set: grape.wieght: unknown key; did you mean weight?"),
         ("grape.weight=140", "--set: grape.weight: 140 is not between 0 and 100"),
         ("grape.priority=both", "use one of load, delay"),
-        ("system=prune", "system: .*; use one of tree, grape, pop, bluedove, self_organising"),
+        ("system=prune", "system: .*; use one of tree, grape, pop, bluedove"),
         ("underlay.kind=moon", "underlay.kind: 'moon' is none; use one of"),
         ("underlay.kind=matrix", "underlay.path: is missing"),
         ("faults.link_loss=1.5", "faults.link_loss: Expected float <= 0.9"),

@@ -27,8 +27,10 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.clients import LocalClient
 from shoal.runtime.links.couriers import Couriers
-from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
+from shoal.runtime.links.peer_links import PeerLinks
+from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.node import Node
+from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.tls import TlsContexts
 
 ANYWHERE = Address("127.0.0.1", 0)
@@ -93,6 +95,8 @@ class LiveNetwork:
         self.nodes: dict[BrokerId, Node] = {}
         self.links: dict[BrokerId, PeerLinks] = {}
         self.couriers: dict[BrokerId, Couriers] = {}
+        # What outlives a broker, as on its disk.
+        self.overlays: dict[BrokerId, Overlay] = {}
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
 
@@ -101,11 +105,13 @@ class LiveNetwork:
             right if left == name else left for left, right in self.joins if name in (left, right)
         )
         factory = strategy_factory(self.system, self.parameters)
-        machine = Broker(name, (), factory, expected=neighbours)
+        overlay = self.overlays.setdefault(name, Overlay())
+        machine = Broker(name, (), factory, expected=overlay.neighbours(neighbours))
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
         node = Node(machine, Clock(), self, admits_bytes)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
+        shape = SYSTEMS[self.system].shape
         settings = PeerSettings(
             network="test",
             neighbours=neighbours,
@@ -114,10 +120,11 @@ class LiveNetwork:
             limits=self.limits,
             tls=self.tls(name) if self.tls else None,
             has_cycles=has_cycles,
-            open_to_all=SYSTEMS[self.system].shape.opens_links,
+            open_to_all=shape.opens_links or shape.mends,
+            is_graceful=not shape.opens_links,
         )
         self.nodes[name] = node
-        self.links[name] = PeerLinks(node, codec, settings)
+        self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)
         self.couriers[name] = Couriers(node, settings, self.courier_limits)
         self.links[name].couriers = self.couriers[name]
         node.start()

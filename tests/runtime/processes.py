@@ -21,7 +21,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.network_file import dump_network, parse_network
+from shoal.runtime.network_file import BrokerSection, dump_network, parse_network
 from shoal.runtime.supervisor import free_ports, get_json
 from tests.runtime.live import PATIENCE_S
 
@@ -53,12 +53,36 @@ class Processes:
         self.running: dict[str, subprocess.Popen[str]] = {}
         # Network files of brokers that reach others by another way.
         self._paths: dict[str, Path] = {}
+        # Options of brokers that have joined, and are in no file.
+        self._joined: dict[str, list[str]] = {}
+
+    def join(self, name: str, over: str) -> None:
+        """Start a new broker, which knows one of the others."""
+        keys, ports = ("peers", "mqtt", "admin"), free_ports("127.0.0.1", 3)
+        listeners = {key: f"127.0.0.1:{port}" for key, port in zip(keys, ports, strict=True)}
+        section = BrokerSection(name=name, **listeners)
+        self.network = msgspec.structs.replace(
+            self.network, brokers=(*self.network.brokers, section)
+        )
+        address = self.network.broker(over).peers
+        self._joined[name] = ["--join", f"{over}={address}"]
+        for key, where in listeners.items():
+            self._joined[name] += ["--listen", f"{key}={where}"]
+        self.start(name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        address = self.network.broker(name).address("admin")
+        assert address is not None
+        return asyncio.run(get_json(address, "/status"))
 
     def start(self, *names: str) -> None:
         for name in names:
             with (self.folder / f"{name}.log").open("a", encoding="utf-8") as log:
                 self.running[name] = subprocess.Popen(
-                    (*SHOAL, "serve", str(self._paths.get(name, self.path)), "--broker", name),
+                    (
+                        *(*SHOAL, "serve", str(self._paths.get(name, self.path))),
+                        *("--broker", name, *self._joined.get(name, ())),
+                    ),
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,

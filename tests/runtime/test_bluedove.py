@@ -86,7 +86,7 @@ async def test_links_that_break_all_the_time_come_up_and_stay_up(seed: int) -> N
                     await network.kill(name)
                     await network.start(name)
                 case 1:
-                    links.close(random.choice([other for other in brokers if other != name]))
+                    links.reset(random.choice([other for other in brokers if other != name]))
                 case _:
                     for connection in list(links._by_connection):
                         if random.random() < 0.7:

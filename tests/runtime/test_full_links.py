@@ -19,7 +19,9 @@ EACH = 1_500
 TEXT = "x" * 300
 
 
-@pytest.mark.parametrize(("system", "links"), [("flooding", RING), ("bluedove", ())])
+@pytest.mark.parametrize(
+    ("system", "links"), [("flooding", RING), ("octopia", RING), ("tid", RING), ("bluedove", ())]
+)
 def test_a_ring_of_full_links_drains(system: str, links: tuple[tuple[str, str], ...]) -> None:
     async def flood() -> None:
         parameters = eager(system, 3, BROKERS)

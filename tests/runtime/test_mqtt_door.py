@@ -33,7 +33,8 @@ from shoal.overlays.registry import strategy_factory
 from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
-from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.node import Node
 from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, on_loop, until

@@ -12,14 +12,19 @@ import pytest
 from shoal.broker.custody import Custody
 from shoal.broker.effects import (
     CancelTimer,
+    Costs,
     Deliver,
     Effect,
+    Hold,
     Input,
     LinkChanged,
+    LinkLoad,
     LinkState,
+    Loads,
     Measured,
     Notify,
     Received,
+    Release,
     Requested,
     ResetLink,
     Send,
@@ -27,6 +32,7 @@ from shoal.broker.effects import (
     Started,
     TimerFired,
     Watch,
+    WatchCosts,
 )
 from shoal.broker.messages import (
     Message,
@@ -41,7 +47,8 @@ from shoal.model import MessageId, Publication
 from shoal.runtime import pauses
 from shoal.runtime.batches import MAX_BATCH, joined
 from shoal.runtime.clock import Clock
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from tests.broker.transcript import publish
 from tests.runtime.live import on_loop, until
 
@@ -101,6 +108,7 @@ class Links:
         self._node = node
         self.sent: list[Message] = []
         self.in_custody: list[Custody] = []
+        self.queued = {"B2": (5, 2)}
 
     def send(self, neighbour: str, message: Message, custody: Custody | None = None) -> None:
         if neighbour == "B9":
@@ -110,15 +118,23 @@ class Links:
             custody.extend()
             self.in_custody.append(custody)
 
-    def open(self, neighbour: str, address: str) -> None: ...
+    def open(self, neighbour: str, address: str, *, is_lasting: bool) -> None: ...
+
+    def end(self, neighbour: str) -> None:
+        self._node.changed([LinkChanged(neighbour, LinkState.ENDED)])
 
     def ready(self, neighbour: str) -> None: ...
 
-    def close(self, neighbour: str) -> None:
+    def reset(self, neighbour: str) -> None:
         self._node.changed([LinkChanged(neighbour, LinkState.FAILED)])
+
+    def go_on(self) -> None: ...
 
     def delays_us(self) -> dict[str, int]:
         return {"B2": 300}
+
+    def queues(self) -> dict[str, tuple[int, int]]:
+        return dict(self.queued)
 
 
 class Client:
@@ -223,9 +239,8 @@ async def test_a_machine_that_watches_is_told_what_was_measured() -> None:
     node.start()
     node.receive("B2", [batch(1, 2)], since_us=node.clock.now_us() - 5_000)
     await until(lambda: any(isinstance(each, Measured) for each in machine.inputs))
-    measured = machine.inputs[-1]
+    (measured,) = (each for each in machine.inputs if isinstance(each, Measured))
     assert machine.inputs[0] == Started()
-    assert isinstance(measured, Measured)
     assert measured.output_us == {"B2": 300}
     assert measured.input_queue_us is not None
     assert measured.input_queue_us >= 5_000
@@ -318,3 +333,80 @@ async def test_publications_of_clients_wait_until_the_machine_is_ready() -> None
     node.receive("B2", [Unsubscribe("t")])
     assert node.is_ready
     assert machine.inputs[1:] == [Received("B2", Unsubscribe("t")), Requested("P", request)]
+
+
+def machine_that_holds(input: Input) -> list[Effect]:
+    """Client C says what to do."""
+    match input:
+        case Requested("C", Unsubscribe("hold")):
+            return [Hold()]
+        case Requested("C", Unsubscribe("hold but")) | TimerFired():
+            return [Hold(("B2",))]
+        case Received("B2", Unsubscribe("release")):
+            return [Release()]
+    return []
+
+
+@on_loop
+async def test_what_a_machine_holds_back_comes_later_in_its_order_and_is_not_settled() -> None:
+    node, machine, _ = node_of(machine_that_holds)
+    settled: list[str] = []
+    told: list[bool] = []
+    node.at_hold.append(told.append)
+    node.start()
+    node.request("C", Unsubscribe("hold"))
+    custody = Custody(lambda: settled.append("x"))
+    node.receive("B2", [Unsubscribe("1")])
+    node.bring(Received("B3", Unsubscribe("2")), custody=custody)
+    node.request("P", Unsubscribe("3"))
+    node.request("P", Ping(SESSION))  # is answered all the same
+    node.receive("B2", [Unsubscribe("4")])
+    assert len(machine.inputs) == 3
+    assert (told, settled, node.holds_back("B2")) == ([True], [], True)
+    node.bring(TimerFired(("t",)))  # from now on but of B2
+    assert [input.message for input in machine.inputs if isinstance(input, Received)] == [
+        Unsubscribe("1"),
+        Unsubscribe("4"),
+    ]
+    assert not node.holds_back("B2")
+    assert node.holds_back("B3")
+    node.receive("B2", [Unsubscribe("release")])
+    assert machine.inputs[-2:] == [
+        Received("B3", Unsubscribe("2")),
+        Requested("P", Unsubscribe("3")),
+    ]
+    assert (told, settled) == ([True, False], ["x"])
+
+
+@on_loop
+async def test_what_is_held_back_of_a_link_goes_with_it() -> None:
+    node, machine, _ = node_of(machine_that_holds)
+    node.start()
+    node.request("C", Unsubscribe("hold"))
+    node.receive("B3", [Unsubscribe("1")])
+    node.changed([LinkChanged("B3", LinkState.FAILED)])
+    node.bring(TimerFired(("t",)))
+    node.receive("B2", [Unsubscribe("release")])
+    assert Received("B3", Unsubscribe("1")) not in machine.inputs
+
+
+@on_loop
+async def test_loads_are_of_the_window_and_costs_are_said_when_they_change() -> None:
+    def answer(input: Input) -> list[Effect]:
+        return [Watch(20_000), WatchCosts()] if isinstance(input, Started) else []
+
+    node, machine, links = node_of(answer)
+    node.watching.say_costs(Costs(1.0, {"B2": 2.0}))
+    node.start()
+    links.queued = {"B2": (9, 3), "B3": (4, 4)}
+    await until(lambda: any(isinstance(each, Loads) for each in machine.inputs))
+    links.queued = {"B2": (9, 0), "B3": (1, 0)}  # B3's link has come up anew
+    await until(lambda: sum(isinstance(each, Loads) for each in machine.inputs) > 1)
+    node.watching.say_costs(Costs(1.0, {"B2": 2.0}))
+    node.watching.say_costs(Costs(1.0, {}))
+    node.stop()
+    found = [each.links for each in machine.inputs if isinstance(each, Loads)]
+    assert found[0] == {"B2": LinkLoad(4, 3, 3), "B3": LinkLoad(4, 0, 4)}
+    assert found[1] == {"B2": LinkLoad(0, 3, 0), "B3": LinkLoad(1, 1, 0)}
+    costs = [each for each in machine.inputs if isinstance(each, Costs)]
+    assert costs == [Costs(1.0, {"B2": 2.0}), Costs(1.0, {})]

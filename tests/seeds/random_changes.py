@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shoal.language import parse
 from shoal.model import Subscription
+from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.checkers import TimedSubscription
 from shoal.simulation.nodes import Published
 from shoal.simulation.refuge import PAUSE_US
@@ -42,6 +43,9 @@ class ChangingNetwork(RandomNetwork):
             each for each in self.brokers if self.leaving.get(each, END_US) > at_us + SETTLE_US
         ]
         self.world.add_broker(at_us, broker, [self.random.choice(known)])
+        system = SYSTEMS[self.system]
+        if not system.takes_clients(self.parameters or system.parameters(), broker):
+            return
         client = f"S of {broker}"
         self.world.add_subscriber(client, f"place of {client}")
         subscription = Subscription(id=client, client=client, filter=parse(self._filter_text()))
@@ -61,7 +65,7 @@ class ChangingNetwork(RandomNetwork):
             home = self.world.refuges.get(home, "")
         return False
 
-    def run(self) -> list[str]:
-        problems = super().run()
+    def run(self, until_us: int | None = None) -> list[str]:
+        problems = super().run(until_us)
         stayed = self.leaving.keys() - self.world.departures.keys()
         return problems + [f"{broker} has not left" for broker in sorted(stayed)]

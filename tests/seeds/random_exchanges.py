@@ -62,7 +62,7 @@ class RandomExchanges:
     def _exchange(self, now_us: int, drawn: float) -> None:
         """Some broker has decided that some link should go for another."""
         random, links = Random(drawn), self.world.links
-        if len(self.network.brokers) < 3 or not _is_tree(self.network.brokers, links):
+        if len(self.network.brokers) < 3 or not is_tree(self.network.brokers, links):
             return
         cycle = path(links, *random.sample(self.network.brokers, 2))
         if len(cycle) > 2:
@@ -138,7 +138,7 @@ class RandomExchanges:
         for place, (start_us, links) in enumerate(self.trees):
             ends = self.trees[place + 1 :][:1]
             if start_us < until_us and (not ends or ends[0][0] > from_us):
-                if not _is_tree(self.network.brokers, links):
+                if not is_tree(self.network.brokers, links):
                     return True
                 way = path(sorted(links), source, target)
                 steps = [{*way[place : place + 2]} for place in range(len(way) - 1)]
@@ -151,7 +151,7 @@ class RandomExchanges:
         """One tree, every broker knows the same, and its tables are the oracle's."""
         network, world = self.network, self.world
         links = sorted(world.links)
-        if not _is_tree(network.brokers, links):
+        if not is_tree(network.brokers, links):
             return [f"no tree at the end: {links}"]
         problems = []
         neighbours: dict[str, list[str]] = {name: [] for name in network.brokers}
@@ -190,7 +190,7 @@ class RandomExchanges:
         )
 
 
-def _is_tree(brokers: list[str], links: list[tuple[str, str]] | Links) -> bool:
+def is_tree(brokers: list[str], links: list[tuple[str, str]] | Links) -> bool:
     neighbours: dict[str, list[str]] = {name: [] for name in brokers}
     for left, right in links:
         neighbours[left].append(right)

@@ -26,8 +26,9 @@ from shoal.broker.effects import (
 from shoal.broker.link_controls import CONTROLS
 from shoal.broker.link_inbox import Debt
 from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import Spool
+from shoal.broker.link_states import State
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
 from shoal.broker.wire import COMMON, LENGTH_BYTES, Codec

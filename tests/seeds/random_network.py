@@ -61,9 +61,10 @@ class RandomNetwork:
         ]
         self.links = with_cycles(system, self.brokers, self.links)
         self.system = system
+        self.parameters = drawn(system, random, tuple(self.brokers))
         self.world = World(
             self.links,
-            strategy_factory(system, drawn(system, random, tuple(self.brokers))),
+            strategy_factory(system, self.parameters),
             SeededUnderlay(seed),
             seed=seed,
             costs=ServiceCosts(
@@ -164,8 +165,9 @@ class RandomNetwork:
 
     # --- judging ------------------------------------------------------------------------------
 
-    def run(self) -> list[str]:
-        self.world.run(to_rest(self.system, UNTIL_US))
+    def run(self, until_us: int | None = None) -> list[str]:
+        """Until then, or to rest."""
+        self.world.run(until_us or to_rest(self.system, UNTIL_US))
         trace = self.world.trace
         problems = [f"refused: {refusal}" for refusal in trace.refused]
         if len(trace.published) != len(self.publications):

@@ -21,7 +21,8 @@ import msgspec
 from shoal.broker.courier_messages import ClientRequest
 from shoal.broker.custody import Custody
 from shoal.broker.link_controls import Hello
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import Publish
 from shoal.broker.wire import Codec, FrameReader, WireError
 from shoal.model import BrokerId

@@ -283,6 +283,15 @@ class Settled(msgspec.Struct, frozen=True):
     key: Key
 
 
+class Continue(msgspec.Struct, frozen=True):
+    """The effects that follow are of the input that is unsettled under this key; None: of this one.
+
+    So what they send is settled where that input is.
+    """
+
+    key: Key | None
+
+
 class Stays(msgspec.Struct, frozen=True):
     """The broker cannot leave now: asked again later it may."""
 
@@ -313,5 +322,6 @@ Effect = (
     | Stays
     | Unsettled
     | Settled
+    | Continue
     | Record
 )

@@ -19,10 +19,13 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"link {name}", arra
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, or a courier (`shoal.broker.courier`)."""
+    """What a connection is for: a link of the overlay, a courier (`shoal.broker.courier`), or only
+    to see how far the other broker is.
+    """
 
     LINK = "link"
     COURIER = "courier"
+    PROBE = "probe"
 
 
 class Hello(Control, frozen=True):
@@ -31,6 +34,10 @@ class Hello(Control, frozen=True):
     `session` is the sender's part of the session that it is in, `other` the other end's, None
     without one; `handled` counts the messages it has handled in it.  When the other end is not in
     that session, the sender's part of the new one has the number `begins`.
+
+    `ends`: the link is only to be settled, and then to end.  `opened_us` is of a link that outlives
+    restarts: when it was opened on purpose, as a broker takes it up then from one that it did not
+    know; 0 if it always was.
     """
 
     network: str
@@ -40,12 +47,18 @@ class Hello(Control, frozen=True):
     handled: int
     purpose: Purpose = Purpose.LINK
     begins: int = 0
+    ends: bool = False
+    opened_us: int | None = None
 
 
 class Refuse(Control, frozen=True):
-    """Instead of a Hello, or last on a connection: why it ends."""
+    """Instead of a Hello, or last on a connection: why it ends.
+
+    `has_ended`: the link that the other end means has ended for good.
+    """
 
     reason: str
+    has_ended: bool = False
 
 
 class Acknowledge(Control, frozen=True):
@@ -65,4 +78,45 @@ class Echo(Control, frozen=True):
     at_us: int
 
 
-CONTROLS: Vocabulary = (Hello, Refuse, Acknowledge, Heartbeat, Echo)
+class Ends(Control, frozen=True):
+    """The sender's broker wants the link to end; see `shoal.broker.link_ending`."""
+
+
+class Lasts(Control, frozen=True):
+    """The link outlives restarts from now on; `opened_us` is as in `Hello`, the later one holds."""
+
+    opened_us: int
+
+
+class Rests(Control, frozen=True):
+    """All that the sender sent is settled there and here; it sends nothing until it hears more."""
+
+
+class Over(Control, frozen=True):
+    """The link has ended."""
+
+
+class Whereabouts(msgspec.Struct, frozen=True):
+    """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
+
+    `peers`, `mqtt` and `admin` are addresses, empty where it does not listen.
+    """
+
+    name: BrokerId
+    at_us: int
+    peers: str = ""
+    mqtt: str = ""
+    admin: str = ""
+    has_left: bool = False
+
+
+class Place(Control, frozen=True):
+    """Where some broker of the network is, as far as the sender knows."""
+
+    of: Whereabouts
+
+
+CONTROLS: Vocabulary = (
+    *(Hello, Refuse, Acknowledge, Heartbeat, Echo),
+    *(Ends, Rests, Over, Lasts, Place),
+)

@@ -78,6 +78,11 @@ class LinkInbox:
         """Whether there is something to take."""
         return bool(self._messages)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that came is handled and settled."""
+        return not (self._messages or self._debts)
+
     def owe(self, first: int, last: int) -> Debt:
         """Of what was taken, these messages are to be settled."""
         debt = self._debts[first] = Debt(first, last)

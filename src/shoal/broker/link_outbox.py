@@ -66,13 +66,14 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frame:
-    """One message as bytes, and who waits for word of it."""
+    """One message as bytes, and who waits for word of it; `weight` is how many it counts for."""
 
-    __slots__ = ("custody", "data")
+    __slots__ = ("custody", "data", "weight")
 
-    def __init__(self, data: bytes, custody: Custody | None) -> None:
+    def __init__(self, data: bytes, custody: Custody | None, weight: int = 1) -> None:
         self.data = data
         self.custody = custody
+        self.weight = weight
 
 
 class LinkOutbox:
@@ -100,6 +101,8 @@ class LinkOutbox:
         self._waiting: deque[Frame] = deque()
         self._gated: deque[Frame] = deque()
         self._in_custody: dict[int, Frame] = {}
+        # The weight of all that was ever put in.
+        self.entered = 0
 
     @property
     def is_full(self) -> bool:
@@ -119,6 +122,11 @@ class LinkOutbox:
         return self.handled + len(self._in_flight) + len(self._waiting)
 
     @property
+    def waiting(self) -> int:
+        """The weight of what is not written yet."""
+        return sum(frame.weight for queue in (self._waiting, self._gated) for frame in queue)
+
+    @property
     def is_overfull(self) -> bool:
         """Whether more is kept than ever may be."""
         return self.bytes > self._limits.limit_bytes
@@ -130,8 +138,9 @@ class LinkOutbox:
         yield from self._waiting
         yield from self._gated
 
-    def put(self, data: bytes, custody: Custody | None, *, passes: bool) -> None:
+    def put(self, data: bytes, custody: Custody | None, *, passes: bool, weight: int = 1) -> None:
         """Keep a frame, behind the gate unless that is open or the frame passes it."""
+        self.entered += weight
         is_gated = self.is_gate_closed and not passes
         if self._spool is not None and not self._stays_in_memory(passes):
             if custody is not None or not self.is_parked:
@@ -139,7 +148,7 @@ class LinkOutbox:
             return
         if custody is not None:
             custody.extend()
-        (self._gated if is_gated else self._waiting).append(Frame(data, custody))
+        (self._gated if is_gated else self._waiting).append(Frame(data, custody, weight))
         self._add_bytes(len(data))
 
     def _stays_in_memory(self, passes: bool) -> bool:

@@ -11,14 +11,22 @@ until the other end says that it is settled, and goes over to a fresh session.
 A pure machine: the driver brings bytes and the time, writes what `to_write` gives, and carries
 what `take` gives and what changed to the broker.
 
-| input | idle | up | away |
-| --- | --- | --- | --- |
-| hello, same session | refused | refused | the rest is sent again → up |
-| the same, out of step | refused | refused | refused; given up, or parked |
-| hello, any other | link up → up | refused | link up, as it has forgotten all → up |
-| connection lost | | waits → away | |
-| given up | a new name | link down → idle | link down → idle |
-| tick | | heartbeat | in time parked, given up |
+| input | idle | up | away | ending | parting | gone |
+| --- | --- | --- | --- | --- | --- | --- |
+| hello, same session | refused | refused | goes on → up | refused | goes on → ending | over |
+| the same, out of step | refused | refused | failed or parks | refused | failed or parks | over |
+| another hello | link up → up | refused | link up anew → up | refused | failed or anew | refused |
+| another, to end | failed or anew | refused | failed or anew | refused | failed or anew | refused |
+| connection lost | | waits → away | | waits → parting | | |
+| given up | a new name | failed → idle | failed → idle | failed → gone | failed → gone | |
+| tick | | heartbeat | parks or failed | heartbeat | parks or failed | |
+| to be ended | ended → gone | says so → ending | says so → parting | says so | | |
+| all is settled | | refused | | ended → gone | | |
+| the other end has none | failed → gone | | failed → gone | | failed → gone | |
+
+A link may be ended for good, by either end (`shoal.broker.link_ending`).  One whose ends are not in
+one session any more cannot be settled, and has failed instead; unless something is on disk for the
+other end, which is settled over a fresh session.
 
 That the other end has forgotten all is told as link up without a link down before; where the system
 cannot do with that (`is_graceful` is False) as down and up, and what was in custody comes back
@@ -29,12 +37,6 @@ With a spool an end that is away for `park_us` ends its session by itself, witho
 broker: what somebody waits for is then on disk (`shoal.broker.link_spool`), nobody waits for it any
 longer, and the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
 
-What is sent and not handled fits into a window, so the other end may stop handling messages for a
-while (`take` not called) without a bound being crossed; acknowledgements are read even then.  On a
-tree what an end has in custody depends on what lies beyond the other end and on nothing else.
-Both let brokers hold back what comes from elsewhere while one link is full, and never wait for
-each other in a circle.
-
 `shoal.simulation.links` is for links that lose single messages, as the simulator's do.  Over TCP a
 connection loses nothing but its end, so this machine needs no timers to resend, and what it needs
 instead (agreeing on where to go on, or to start afresh) has no place there.
@@ -42,63 +44,32 @@ instead (agreeing on where to go on, or to start afresh) has no place there.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from shoal.broker.custody import Custody, Errand, repeated
+from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.link_controls import (
-    Acknowledge,
-    Control,
-    Echo,
-    Heartbeat,
+    Ends,
     Hello,
+    Over,
     Purpose,
     Refuse,
+    Rests,
     SessionName,
 )
-from shoal.broker.link_inbox import Debt, LinkInbox
-from shoal.broker.link_outbox import Frame, LinkLimits, LinkOutbox
+from shoal.broker.link_outbox import LinkLimits
 from shoal.broker.link_spool import Spool
-from shoal.broker.messages import Carrier, Message
-from shoal.broker.wire import (
-    LENGTH_BYTES,
-    Codec,
-    FrameReader,
-    WireError,
-)
+from shoal.broker.link_states import OutOfStepError, State, Word
+from shoal.broker.link_traffic import LinkTraffic
+from shoal.broker.messages import Message
+from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 
 
-class OutOfStepError(WireError):
-    """Both ends were in one session and could not go on in it; it is given up."""
-
-    def __init__(self, problem: str, changes: list[LinkChanged]) -> None:
-        super().__init__(problem)
-        self.changes = changes
-
-
-class State(enum.Enum):
-    IDLE = "idle"
-    UP = "up"
-    AWAY = "away"
-
-
-class Word(enum.Enum):
-    """What an end of a link hears."""
-
-    SAME = "hello, same session"
-    OUT_OF_STEP = "the same, out of step"
-    OTHER = "hello, any other"
-    LOST = "connection lost"
-    GIVE_UP = "given up"
-    TICK = "tick"
-
-
-class LinkSession:
+class LinkSession(LinkTraffic):
     """The link to `neighbour`, seen from `broker`; `incarnation` differs at every start.
 
     Several for one neighbour, one after the other, take their sessions' `numbers` from one source.
@@ -117,46 +88,23 @@ class LinkSession:
         is_graceful: bool = False,
         spool: Spool | None = None,
         numbers: Iterator[int] | None = None,
+        opened_us: int | None = None,
     ) -> None:
-        """A spool is for systems that are graceful."""
+        """A spool is for systems that are graceful; `opened_us` is as in `Hello`."""
         self.neighbour = neighbour
         self.state = State.IDLE
+        super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
         self._broker = broker
-        self._codec = codec
-        self._limits = limits or LinkLimits()
         self._incarnation = incarnation
         self._purpose = purpose
         self._is_graceful = is_graceful
-        self._spool = spool
         self._numbers = count(1) if numbers is None else numbers
         self._name: SessionName = (incarnation, 0)
         self._other: SessionName | None = None
-        self._heard: SessionName | None = None  # what the last hello that was taken offered
+        self._offered: SessionName | None = None  # what the last hello that was taken offered
         self._said: Hello | None = None
-        self._round_trip_us = 0
         self._changed_us = 0
-        self._outbox = self._new_outbox()
-        self._unsettled: list[Frame] = []
-        self._start()
-        self._connect()
-
-    def _new_outbox(self) -> LinkOutbox:
-        return LinkOutbox(self._limits, self._spool, self._repeat)
-
-    def _start(self) -> None:
-        """Forget what came in the session."""
-        self._inbox = LinkInbox(self._limits)
-
-    def _connect(self) -> None:
-        """Forget the connection."""
-        self._reader = FrameReader(self._limits.longest_frame_bytes)
-        self._inbox.reconnect()
-        self._outbox.reconnect()
-        # What is to be said beside messages, each at most once.
-        self._heartbeat: Heartbeat | None = None
-        self._echo: Echo | None = None
-        self._heard_us = 0
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -170,12 +118,19 @@ class LinkSession:
             self.handled,
             self._purpose,
             next(self._numbers),
+            self._ends,
+            self.opened_us,
         )
         return self._said
 
+    @property
+    def _ends(self) -> bool:
+        """Whether the link is only to be settled, and then to end."""
+        return self.state in (State.ENDING, State.PARTING)
+
     def is_overtaken(self, hello: Hello) -> bool:
         """Whether the other end has said a later hello, on a connection that it made later."""
-        incarnation, number = self._heard or (0, 0)
+        incarnation, number = self._offered or (0, 0)
         return hello.session[0] == incarnation and hello.begins < number
 
     def connected(self, hello: Hello, now_us: int) -> list[LinkChanged]:
@@ -184,14 +139,20 @@ class LinkSession:
         WireError when they cannot go on by what they said: close, and try anew.
         """
         said = self._said
-        now = (self._name, self._other, self.handled)
-        if said is None or (said.session, said.other, said.handled) != now:
+        now = (self._name, self._other, self.handled, self._ends)
+        if said is None or (said.session, said.other, said.handled, said.ends) != now:
             raise self._changed_meanwhile()
-        if hello.session != said.other or hello.other != said.session:
-            return self._hear(Word.OTHER, said, hello, now_us)
+        if not self.knows(hello):
+            word = Word.TO_END if hello.ends else Word.OTHER
+            return self._hear(word, said, hello, now_us)
         outbox = self._outbox
         in_step = outbox.handled <= hello.handled <= outbox.sent
-        return self._hear(Word.SAME if in_step else Word.OUT_OF_STEP, said, hello, now_us)
+        changes = self._hear(Word.SAME if in_step else Word.OUT_OF_STEP, said, hello, now_us)
+        return [*changes, *self._hear(Word.END)] if hello.ends else changes
+
+    def knows(self, hello: Hello) -> bool:
+        """Whether the other end is in the same session."""
+        return hello.session == self._other and hello.other == self._name
 
     def _hear(self, word: Word, *about: Any) -> list[LinkChanged]:
         """What the table says."""
@@ -208,8 +169,12 @@ class LinkSession:
         """Refused."""
         raise self._changed_meanwhile()
 
+    def _make_no_sense(self, now_us: int) -> list[LinkChanged]:
+        """Refused."""
+        raise WireError("the end of a link that nobody has ended")
+
     def _fall_out(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
-        """Refused; given up, or parked."""
+        """Failed or parks."""
         problem = f"{hello.handled} messages cannot be handled, {self._outbox.sent} were sent"
         changes: list[LinkChanged] = []
         if self._spool is None:
@@ -220,29 +185,54 @@ class LinkSession:
 
     def _connected(self, hello: Hello, now_us: int) -> None:
         self._said = None
-        self._heard = (hello.session[0], hello.begins)
+        self._offered = (hello.session[0], hello.begins)
         self._connect()
-        self._heard_us = now_us
+        self._pulse.heard_us = now_us
 
     def _go_on(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
-        """The rest is sent again."""
+        """Goes on."""
         self._connected(hello, now_us)
         self._outbox.handle(hello.handled)
         self._inbox.say_again()
+        return []
+
+    def _go_on_ending(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Goes on."""
+        self._go_on(said, hello, now_us)
+        self._ending.say()
+        return []
+
+    def _say_over(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Over."""
+        self._connected(hello, now_us)
+        self._ending.end()
         return []
 
     def _begin(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up."""
         self._connected(hello, now_us)
         self._start()
-        self._name, self._other = (self._incarnation, said.begins), self._heard
+        self._name, self._other = (self._incarnation, said.begins), self._offered
         self._start_afresh()
         return [LinkChanged(self.neighbour, LinkState.UP)]
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
-        """Link up, as it has forgotten all."""
+        """Link up anew."""
         up = self._begin(said, hello, now_us)
         return up if self._is_graceful else [LinkChanged(self.neighbour, LinkState.FAILED), *up]
+
+    def _meet_to_end(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+        """Failed or anew.
+
+        What is on disk for the other end is settled over a fresh session.
+        """
+        if self._spool is None:
+            self.state = State.GONE
+            return self._give_up()
+        up = self._begin(said, hello, now_us)
+        self.state = State.ENDING
+        self._ending.say()
+        return up
 
     def _start_afresh(self) -> None:
         """Nothing is under way in the new session but what somebody waits for."""
@@ -253,40 +243,11 @@ class LinkSession:
             self._take_back(frames)
             return
         if self._spool is not None and not self._spool.is_empty:
-            self._spool.rewind(self._again(frames))
+            self._spool.rewind(self._frames.again(frames))
             return
-        for data, custody in self._again(frames):
+        for data, custody in self._frames.again(frames):
             self._outbox.put(data, custody, passes=False)
             custody.settle()
-
-    def _again(self, frames: Iterable[Frame]) -> list[tuple[bytes, Custody]]:
-        """What is to be sent again of some frames."""
-        waited_for = self._waited_for(frames)
-        return [(self._codec.encode(carrier), custody) for carrier, custody in waited_for]
-
-    def _waited_for(self, frames: Iterable[Frame]) -> list[tuple[Carrier, Custody]]:
-        """What somebody waits for in some frames, marked; the rest is settled, wherever it is."""
-        found = []
-        for frame in frames:
-            assert frame.custody is not None
-            carrier = self._repeated(frame.data)
-            if carrier.publications:
-                found.append((carrier, frame.custody))
-            else:
-                frame.custody.settle()
-        return found
-
-    def _repeated(self, frame: bytes) -> Carrier:
-        message = self._codec.decode(frame[LENGTH_BYTES:])
-        assert isinstance(message, Carrier)
-        return repeated(message)
-
-    def _repeat(self, frame: bytes) -> bytes:
-        return self._codec.encode(self._repeated(frame))
-
-    def open_gate(self) -> None:
-        """The other end has said its table, and can take publications."""
-        self._outbox.open_gate()
 
     def lost(self, now_us: int) -> None:
         """The connection is gone; what was not taken yet will come again."""
@@ -312,7 +273,7 @@ class LinkSession:
         frames = self._outbox.assured()
         self._outbox = self._new_outbox()
         self._outbox.is_parked = True
-        self._spool.rewind(self._again(frames))
+        self._spool.rewind(self._frames.again(frames))
         self._begin_anew()
         self._start()
 
@@ -325,7 +286,7 @@ class LinkSession:
         return self._hear(Word.GIVE_UP)
 
     def _give_up(self) -> list[LinkChanged]:
-        """Link down."""
+        """Failed."""
         self._forget_all()
         return [LinkChanged(self.neighbour, LinkState.FAILED)]
 
@@ -338,33 +299,44 @@ class LinkSession:
         self._take_back(frames)
         return []
 
-    def _take_back(self, frames: Iterable[Frame]) -> None:
-        """These were not settled; errands among them are asked again elsewhere."""
-        self._unsettled += [each for each in frames if not isinstance(each.custody, Errand)]
+    # --- the end ------------------------------------------------------------------------------
 
-    def returned(self) -> list[tuple[Carrier, Custody]]:
-        """What was not settled when a session ended, marked, oldest first; each is said once.
+    def end(self) -> list[LinkChanged]:
+        """End the link for good, once all that was sent over it is settled."""
+        self._ending.want()
+        return self._hear(Word.END)
 
-        Each custody is to be settled when what it was for has been seen to.
-        """
-        frames, self._unsettled = self._unsettled, []
-        return self._waited_for(frames)
+    def vanish(self) -> list[LinkChanged]:
+        """The other end says that the link has ended: it is not settled any more."""
+        if self._spool is not None and self.state is not State.GONE:
+            self._spool.clear()
+        return self._hear(Word.NONE)
 
-    # --- what goes out ------------------------------------------------------------------------
+    def may_be_forgotten(self, now_us: int) -> bool:
+        """Whether the link has ended, and the other end will not ask about it any more."""
+        if self.state is not State.GONE:
+            return False
+        return self._ending.is_known or now_us - self._changed_us > self._limits.give_up_us
 
-    @property
-    def is_full(self) -> bool:
-        """Whether whoever feeds the link must wait."""
-        return self._outbox.is_full
+    def _begin_to_end(self) -> list[LinkChanged]:
+        """Says so."""
+        self._ending.say()
+        return []
 
-    @property
-    def buffered_bytes(self) -> int:
-        """What is kept because the other end has not handled it, or has not settled it."""
-        return self._outbox.bytes
+    def _end_idle(self) -> list[LinkChanged]:
+        """Ended."""
+        self._ending.is_known = True
+        return [LinkChanged(self.neighbour, LinkState.ENDED)]
 
-    def unsettled(self) -> list[bytes]:
-        """The frames that are kept, oldest first."""
-        return [frame.data for frame in self._outbox]
+    def _end(self, now_us: int) -> list[LinkChanged]:
+        """Ended."""
+        self._changed_us = now_us
+        frames, self._outbox = self._outbox.assured(), self._new_outbox()
+        self._take_back(frames)
+        self._ending.end()
+        return [LinkChanged(self.neighbour, LinkState.ENDED)]
+
+    # --- bytes --------------------------------------------------------------------------------
 
     def send(self, message: Message, custody: Custody | None = None) -> bool:
         """Keep a message and send it when there is room; False when the link must be given up.
@@ -372,100 +344,46 @@ class LinkSession:
         `custody` is extended, and settled when the message is, or is gone.  Without a session the
         message goes nowhere.  WireError when it cannot be written.
         """
-        if self.state is State.IDLE:
+        if self.state in (State.IDLE, State.GONE):
             return True
-        passes = message.introduces
-        for frame in self._frames(message):
-            self._outbox.put(frame, custody, passes=passes)
-        return not self._outbox.is_overfull
-
-    def _frames(self, message: Message) -> list[bytes]:
-        longest = self._limits.longest_frame_bytes
-        try:
-            frame = self._codec.encode(message)
-            if len(frame) - LENGTH_BYTES > longest:
-                raise WireError(f"{type(message).__name__} takes {len(frame)} bytes, not {longest}")
-            return [frame]
-        except WireError:
-            if not isinstance(message, Carrier) or len(message.publications) < 2:
-                raise
-        # Too long together: what goes into one here came in several.
-        middle = len(message.publications) // 2
-        halves = message.publications[:middle], message.publications[middle:]
-        return [frame for half in halves for frame in self._frames(message.with_publications(half))]
+        return self._put(message, custody)
 
     def to_write(self) -> bytes:
-        """Bytes for the connection: what is owed, and messages as far as the window allows."""
-        if self.state is not State.UP:
+        """Bytes for the connection, if there is one."""
+        if self.state in (State.IDLE, State.AWAY, State.PARTING):
             return b""
-        owed = (self._inbox.acknowledgement(), self._heartbeat, self._echo)
-        parts = [self._codec.encode(control) for control in owed if control is not None]
-        self._heartbeat = self._echo = None
-        return b"".join(parts + self._outbox.take())
+        if self.state is State.ENDING and self._is_settled:
+            self._ending.rest()
+        return self._take_out(has_ended=self.state is State.GONE)
 
-    # --- what comes in ------------------------------------------------------------------------
+    def receive(self, data: bytes, now_us: int) -> list[LinkChanged]:
+        """Bytes of the connection; what changed for the broker.
 
-    def receive(self, data: bytes, now_us: int) -> None:
-        """Bytes of the connection; WireError when they make no sense: close the connection."""
-        self._heard_us = now_us
+        WireError when they make no sense: close the connection.
+        """
+        self._pulse.heard_us = now_us
+        changes: list[LinkChanged] = []
         for body in self._reader.feed(data):
-            self._take_in(self._codec.decode(body), len(body), now_us)
+            message = self._codec.decode(body)
+            if not self._take_in(message, len(body), now_us):
+                changes += self._obey(message, now_us)
+        return changes
 
-    def _take_in(self, message: Any, size: int, now_us: int) -> None:
-        if not isinstance(message, Control):
-            self._inbox.put(message, size)
-            return
-        match message:
-            case Acknowledge(handled, settled):
-                outbox = self._outbox
-                if not 0 <= handled - outbox.handled <= outbox.in_flight:
-                    raise WireError(f"an acknowledgement of {handled} messages makes no sense")
-                outbox.handle(handled)
-                outbox.settle(settled)
-            case Heartbeat(at_us):
-                self._echo = Echo(at_us)
-            case Echo(at_us) if at_us <= now_us:
-                self._round_trip_us = now_us - at_us
+    def _obey(self, control: Any, now_us: int) -> list[LinkChanged]:
+        match control:
+            case Ends():
+                return self._hear(Word.END)
+            case Rests():
+                return self._hear(Word.OVER, now_us) if self._is_settled else []
+            case Over():
+                self._ending.is_known = True
+                return self._hear(Word.OVER, now_us)
             case Refuse(reason):
                 raise WireError(f"refused by the other end: {reason}")
             case _:
-                raise WireError(f"{type(message).__name__} in the middle of a session")
-
-    def take(self) -> list[Message]:
-        """The messages that came, to be handled now: they count as handled."""
-        return self._inbox.take()
-
-    def take_run(self, most: int) -> list[Message]:
-        """As `take`, of the messages that came next: so many carriers, or one of another kind."""
-        return self._inbox.take_run(most)
-
-    @property
-    def has_come(self) -> bool:
-        """Whether there is something to take."""
-        return self._inbox.has_come
-
-    @property
-    def handled(self) -> int:
-        """How many messages of the session were taken."""
-        return self._inbox.handled
-
-    def owe(self, first: int, last: int) -> Debt:
-        """Of what was taken, these messages are to be settled."""
-        return self._inbox.owe(first, last)
-
-    def settle(self, debt: Debt) -> bool:
-        """Tell the other end that these are settled; False if they came in an earlier session."""
-        return self._inbox.settle(debt)
+                raise WireError(f"{type(control).__name__} in the middle of a session")
 
     # --- time ---------------------------------------------------------------------------------
-
-    @property
-    def delay_us(self) -> int | None:
-        """How long a message takes to the other end, None when that is not known.
-
-        Half of the last heartbeat's round trip, which waited behind the messages sent before.
-        """
-        return self._round_trip_us // 2 if self._round_trip_us else None
 
     def tick(self, now_us: int) -> list[LinkChanged]:
         """To be called about every second; asks the other end whether it is there."""
@@ -473,11 +391,11 @@ class LinkSession:
 
     def _ask(self, now_us: int) -> list[LinkChanged]:
         """Heartbeat."""
-        self._heartbeat = Heartbeat(now_us)
+        self._pulse.beat(now_us)
         return []
 
     def _lose_patience(self, now_us: int) -> list[LinkChanged]:
-        """In time parked, given up."""
+        """Parks or failed."""
         away_us, spool = now_us - self._changed_us, self._spool
         if spool is None:
             return self.give_up() if away_us > self._limits.give_up_us else []
@@ -490,24 +408,38 @@ class LinkSession:
 
     def excuse(self, missed_us: int) -> None:
         """This end did not look for so long; it does not count against the other."""
-        self._heard_us += missed_us
+        self._pulse.heard_us += missed_us
         self._changed_us += missed_us
 
     def is_silent(self, now_us: int) -> bool:
         """Whether nothing came for so long that the connection must be dead."""
-        return self.state is State.UP and now_us - self._heard_us > self._limits.silence_us
+        is_up = self.state in (State.UP, State.ENDING)
+        return is_up and now_us - self._pulse.heard_us > self._limits.silence_us
 
 
 def _life_cycle() -> LifeCycle[State, Word]:
     link, refused = LinkSession, does(LinkSession._refuse)
-    given_up = does(link._give_up, State.IDLE)
-    rows = {  # in the order of the states: idle, up, away
-        Word.SAME: (refused, refused, does(link._go_on, State.UP)),
-        Word.OUT_OF_STEP: (refused, refused, does(link._fall_out)),
-        Word.OTHER: (does(link._begin, State.UP), refused, does(link._begin_again, State.UP)),
-        Word.LOST: (IGNORED, does(link._wait, State.AWAY), IGNORED),
-        Word.GIVE_UP: (does(link._forget_all), given_up, given_up),
-        Word.TICK: (IGNORED, does(link._ask), does(link._lose_patience)),
+    go_on, go_on_ending = does(link._go_on, State.UP), does(link._go_on_ending, State.ENDING)
+    fall_out, over = does(link._fall_out), does(link._say_over)
+    begin, begin_again = does(link._begin, State.UP), does(link._begin_again, State.UP)
+    to_end, nonsense = does(link._meet_to_end), does(link._make_no_sense)
+    away, parting = does(link._wait, State.AWAY), does(link._wait, State.PARTING)
+    forget, down = does(link._forget_all), does(link._give_up, State.IDLE)
+    gone, ask, tire = does(link._give_up, State.GONE), does(link._ask), does(link._lose_patience)
+    end_idle, ended = does(link._end_idle, State.GONE), does(link._end, State.GONE)
+    ending, leaving = (does(link._begin_to_end, then) for then in (State.ENDING, State.PARTING))
+    none, say_again = IGNORED, does(link._begin_to_end)
+    rows = {  # in the order of the states: idle, up, away, ending, parting, gone
+        Word.SAME: (refused, refused, go_on, refused, go_on_ending, over),
+        Word.OUT_OF_STEP: (refused, refused, fall_out, refused, fall_out, over),
+        Word.OTHER: (begin, refused, begin_again, refused, to_end, refused),
+        Word.TO_END: (to_end, refused, to_end, refused, to_end, refused),
+        Word.LOST: (none, away, none, parting, none, none),
+        Word.GIVE_UP: (forget, down, down, gone, gone, none),
+        Word.TICK: (none, ask, tire, ask, tire, none),
+        Word.END: (end_idle, ending, leaving, say_again, none, none),
+        Word.OVER: (none, nonsense, none, ended, none, none),
+        Word.NONE: (gone, none, gone, none, gone, none),
     }
     return LifeCycle(State, Word, rows)
 

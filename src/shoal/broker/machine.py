@@ -65,6 +65,11 @@ class Broker:
         return self._strategy.description
 
     @property
+    def congested(self) -> Mapping[BrokerId, int]:
+        """Neighbours whose links are congested, and since when (µs)."""
+        return self._strategy.congested
+
+    @property
     def is_ready(self) -> bool:
         """Whether publications of local clients need not wait."""
         return self._strategy.is_ready

@@ -67,6 +67,10 @@ class Strategy(Protocol):
     def keeps_order(self) -> bool:
         """Whether a publisher's publications reach each subscriber in their order."""
 
+    @property
+    def congested(self) -> Mapping[BrokerId, int]:
+        """The neighbours that it sends less because their links are congested, and since when."""
+
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts; comes once, before all else."""
 
@@ -110,6 +114,10 @@ class Strategy(Protocol):
 
 class BaseStrategy:
     """What a system does about inputs that it need not look at: nothing.  Derive from it."""
+
+    @property
+    def congested(self) -> Mapping[BrokerId, int]:
+        return {}
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
 

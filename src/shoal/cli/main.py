@@ -28,6 +28,7 @@ COMMANDS = {
     "reproduce": "Repeat a paper's evaluation, claim by claim.",
     "up": "Start a live network of brokers on this machine.",
     "serve": "Run one broker of a live network.",
+    "leave": "Take a broker out of a live network.",
     "check": "Say what is wrong with a network file.",
     "status": "Ask the brokers of a live network what they are doing.",
     "password": "Set a user's password in a password file of brokers.",

@@ -310,7 +310,7 @@ def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scena
 def _check_settings(overridden: Iterable[str], system: str) -> None:
     """TomlError for a setting that the chosen system does not know; a file may have it."""
     foreign = {name for name in SYSTEMS if name != system}
-    if SYSTEMS[system].shape.opens_links:
+    if SYSTEMS[system].shape.opens_links or SYSTEMS[system].links is not None:
         foreign.add("topology")
     for path in overridden:
         if path.partition(".")[0] in foreign:

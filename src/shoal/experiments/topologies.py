@@ -32,12 +32,16 @@ from shoal.simulation.underlay import Coordinates, great_circle_km
 
 
 def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
-    """The links that brokers have from the start; none where the system opens its own."""
-    shape = SYSTEMS[chosen.system].shape
-    if shape.opens_links:
+    """The links that brokers have from the start, by the system's parameters if they say them.
+
+    None where the system opens its own."""
+    system, names = SYSTEMS[chosen.system], [row.broker for row in workload.brokers]
+    if system.links is not None:
+        return list(system.make_links(chosen.parameters, names))
+    if system.shape.opens_links:
         return []
     links = build_links(chosen.topology, workload.brokers, workload.links, chosen.seed)
-    shape.check([row.broker for row in workload.brokers], links)
+    system.shape.check(names, links)
     return links
 
 

@@ -111,6 +111,7 @@ class BrokerClients:
                 self.door,
                 self._timers,
                 self._fan_out.hand,
+                self.permissions,
                 now_us,
             )
         # Whether the network keeps publishers' order: then the last of each says what came before.

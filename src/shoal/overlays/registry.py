@@ -22,10 +22,12 @@ import msgspec
 from shoal.broker.strategy import StrategyFactory
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.system import SYSTEM as BLUEDOVE
+from shoal.overlays.octopia.system import SYSTEM as OCTOPIA
 from shoal.overlays.publisher_relocation.grape.system import SYSTEM as GRAPE
 from shoal.overlays.publisher_relocation.pop.system import SYSTEM as POP
 from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING
 from shoal.overlays.system import System
+from shoal.overlays.tid.system import SYSTEM as TID
 from shoal.overlays.tree.system import SYSTEM as TREE
 
 FURTHER = "SHOAL_SYSTEMS"
@@ -38,7 +40,8 @@ def _further() -> Iterator[System]:
 
 
 SYSTEMS: dict[str, System] = {
-    system.name: system for system in (TREE, GRAPE, POP, BLUEDOVE, SELF_ORGANISING, *_further())
+    system.name: system
+    for system in (TREE, GRAPE, POP, BLUEDOVE, OCTOPIA, TID, SELF_ORGANISING, *_further())
 }
 
 

@@ -32,6 +32,7 @@ class Shape(NamedTuple):
     make          links over brokers, where nobody names any
     has_cycles    there may be several ways between two brokers
     opens_links   brokers open links to each other themselves, beside those they are given
+    mends         brokers open links in the place of broken ones
     """
 
     name: str
@@ -39,6 +40,7 @@ class Shape(NamedTuple):
     make: Callable[[Sequence[BrokerId]], Sequence[Link]]
     has_cycles: bool = False
     opens_links: bool = False
+    mends: bool = False
 
 
 def balanced_tree(brokers: Sequence[BrokerId], fan_out: int) -> list[Link]:
@@ -134,6 +136,9 @@ def check_brokers(brokers: Sequence[BrokerId]) -> None:
 
 TREE = Shape("a tree", check_tree, partial(balanced_tree, fan_out=2))
 CONNECTED = Shape("a connected graph", check_connected, ring, has_cycles=True)
+PRODUCT = Shape(
+    "a product of a tree and a complete graph", check_connected, ring, has_cycles=True, mends=True
+)
 SELF_LINKED = Shape(
     "links of its own", check_known, lambda brokers: (), has_cycles=True, opens_links=True
 )

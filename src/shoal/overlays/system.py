@@ -16,7 +16,7 @@ from shoal.broker.effects import Input
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
-from shoal.overlays.shapes import TREE, Link, Shape
+from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
 
 MAX_BROKERS = 200
 
@@ -85,6 +85,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
     strategy       builds it at a broker
     shape          which links its brokers have
+    links          which links just these brokers have by the parameters, if these say it; else any
+                   of the shape; TopologyError says what of the parameters is wrong
     parameters     the type of what sets it, with its defaults; a scenario and a network file have
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
@@ -93,6 +95,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     takes_clients  whether clients connect to a broker, by the parameters
     stand_in       what is said in the place of a neighbour that is away since before the broker
                    started; with it, what is for who is away may be acknowledged once it is on disk
+    give_up_us     how long a neighbour that is away counts as there, unless a network file says it
+    grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
@@ -101,12 +105,15 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     strategy: Callable[[BrokerContext, Any], Strategy]
     shape: Shape = TREE
+    links: Callable[[Any, Sequence[BrokerId]], Sequence[Link]] | None = None
     parameters: type[msgspec.Struct] = NoParameters
     messages: Vocabulary = ()
     size: type[Size] = Brokers
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
     stand_in: StandIn | None = None
+    give_up_us: int = 60_000_000
+    grows: bool = True
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None
@@ -115,3 +122,24 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     def stores(self) -> bool:
         """Whether what is for a neighbour that is away may be acknowledged once it is on disk."""
         return self.stand_in is not None
+
+    def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
+        """The links of these brokers where nobody names any; TopologyError if there are none."""
+        if self.links is None:
+            return self.shape.make(brokers)
+        return self.links(self.parameters() if parameters is None else parameters, brokers)
+
+    def check_links(
+        self, parameters: Any, brokers: Sequence[BrokerId], links: Sequence[Link]
+    ) -> None:
+        """TopologyError unless brokers of this system may have just these links."""
+        wanted = () if self.links is None else self.make_links(parameters, brokers)
+        there = {frozenset(link) for link in links}
+        for left, right in wanted:
+            if frozenset((left, right)) not in there:
+                raise TopologyError(f"link {left} - {right} is missing; {self.name} needs it")
+        self.shape.check(brokers, links)
+        extra = there - {frozenset(link) for link in wanted} if wanted else ()
+        for left, right in links:
+            if frozenset((left, right)) in extra:
+                raise TopologyError(f"link {left} - {right} is none of {self.shape.name}")

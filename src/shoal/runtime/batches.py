@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.broker.messages import Carrier, Message
+from shoal.broker.effects import Input, Received, Requested
+from shoal.broker.messages import Carrier, Message, Publish
 
 # Publications handled in one go; the loop must come back to its sockets meanwhile.
 MAX_BATCH = 1_024
@@ -43,3 +44,15 @@ def _batch(run: list[Carrier]) -> Carrier:
     if len(run) == 1:
         return run[0]
     return run[0].with_publications(tuple(one for each in run for one in each.publications))
+
+
+def publications_in(input: Input) -> int:
+    """How many publications an input brings."""
+    kind = type(input)
+    if kind is Received:
+        message = input.message  # type: ignore[union-attr]
+        return len(message.publications) if isinstance(message, Carrier) else 0
+    if kind is Requested:
+        request = input.request  # type: ignore[union-attr]
+        return len(request.publications) if type(request) is Publish else 0
+    return 0

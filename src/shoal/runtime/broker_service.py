@@ -12,7 +12,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shoal.broker.effects import Started
-from shoal.broker.link_controls import CONTROLS
+from shoal.broker.link_controls import CONTROLS, Whereabouts
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
@@ -29,15 +30,23 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor, MqttSocket
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.leaving import Leaving
+from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
-from shoal.runtime.links.peer_links import PeerLinks, PeerSettings
+from shoal.runtime.links.directory import Directory
+from shoal.runtime.links.joining import Join, join_once
+from shoal.runtime.links.peer_links import PeerLinks
+from shoal.runtime.links.peer_settings import PeerSettings
+from shoal.runtime.links.probing import Probes
 from shoal.runtime.network_file import Network, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.storage.journal_files import JournalFiles
+from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
 from shoal.runtime.tls import (
     load_client_context,
@@ -51,6 +60,9 @@ if TYPE_CHECKING:
 
 # How long a broker that stops waits for its neighbours to take what it has for them.
 DRAIN_S = 5.0
+# How long a new broker takes no clients in while it does not know what is retained.
+RETAINED_S = 10.0
+_POLL_S = 0.02
 _ANYWHERE = ("0.0.0.0", "::")
 
 _log = logging.getLogger(__name__)
@@ -61,7 +73,8 @@ class BrokerService:
     cannot be used.
     """
 
-    def __init__(self, network: Network, name: BrokerId) -> None:
+    def __init__(self, network: Network, name: BrokerId, join: Join | None = None) -> None:
+        """`join`: it is new, and joins the network over a link to another broker."""
         self.network = network
         self.section = network.broker(name)
         self.listening: dict[str, Address] = {}
@@ -69,29 +82,46 @@ class BrokerService:
         system = SYSTEMS[network.system]
         clock = Clock()
         self.trace = _trace_writer(network.trace, name, clock.now_us())
-        machine = Broker(name, (), network.factory, network.seed, network.neighbours(name))
-        limits, has_cycles = network.link_limits.limits, system.shape.has_cycles
+        files = _journal_files(network, name)
+        overlay = self._overlay = Overlay(files.folder if files is not None else None)
+        # Whether it comes to the network for the first time.
+        self._is_new = join is not None and join_once(
+            overlay, network.neighbours(name), join, clock.now_us()
+        )
+        neighbours = overlay.neighbours(network.neighbours(name))
+        machine = Broker(name, (), network.factory, network.seed, neighbours)
+        limits, has_cycles = network.bounds, system.shape.has_cycles
         self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
+        self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
+        # A broker without a network is all there is: the machine has nothing to add.
+        networked = self._is_networked = bool(
+            len(network.brokers) > 1 or self.trace is not None or overlay.links
+        )
         settings = PeerSettings(
             network=network.name,
             neighbours=network.neighbours(name),
-            addresses={each.name: read_address(each.peers) for each in network.brokers},
+            addresses=self.directory.addresses,
             incarnation=time.time_ns(),
             limits=limits,
             tls=self._contexts,
             has_cycles=has_cycles,
-            open_to_all=system.shape.opens_links,
+            open_to_all=system.shape.opens_links or system.shape.mends,
+            is_graceful=not system.shape.opens_links,
+            takes_joiners=networked and system.grows,
         )
-        files = _journal_files(network, name)
+        probes = Probes(name, settings, clock)
         self.spools = _spools(network, name, files, self.node)
-        self.links = PeerLinks(self.node, codec, settings, self.spools)
+        self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
+        self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
         client_tls = network.client_tls
         self._client_context = load_client_context(client_tls, name) if client_tls else None
-        # A broker without a network is all there is: the machine has nothing to add.
-        networked = self._is_networked = len(network.brokers) > 1 or self.trace is not None
         self._access = NetworkAccess(network.access)
+        self._servers = {
+            where.name: server for where in self.directory.places if (server := _server(where))
+        }
+        self.directory.at_change.append(self._is_elsewhere)
         self.couriers = Couriers(self.node, settings)
         self.links.couriers = self.couriers
         self.publishers = LivePublishers(self.node, self.couriers)
@@ -101,14 +131,25 @@ class BrokerService:
             self._access,
             networked=networked,
             publishers=self.publishers if networked else None,
-            servers=_servers(network),
+            servers=self._servers,
             files=files,
             sync=network.storage.sync,
             json=network.json,
         )
         if self.spools is not None:
             self.spools.at_full = self.door.clients.refuse
-        self.admin = AdminServer(self.status, self.missing)
+        # Told that the broker has left its network for good: its process is to end.
+        self.at_left: Callable[[], None] = _nobody_is_told
+        self.leaving = Leaving(
+            self.node,
+            self.door,
+            self.links,
+            self.couriers,
+            self.directory,
+            self._servers,
+            self._has_left,
+        )
+        self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
@@ -117,15 +158,26 @@ class BrokerService:
         if self.trace is not None:
             self.trace.start()
         former = self.door.journal.neighbours if self.door.journal is not None else ()
-        self.node.start(Started(former, self.network.link_limits.give_up_us))
+        former = tuple(name for name in former if name not in self._overlay.ended)
+        self.node.start(Started(former, self.network.bounds.give_up_us))
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         if self.spools is not None:
             self.spools.start()
         self.couriers.start()
+        if self._is_new:
+            await self._hear_what_is_retained()
         for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
+
+    async def _hear_what_is_retained(self) -> None:
+        """Who subscribes at a new broker gets it as elsewhere; but nobody waits for ever."""
+        federation = self.door.clients.federation
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_S):
+                while federation is not None and not federation.joining.is_told:
+                    await asyncio.sleep(_POLL_S)
 
     async def _listen(self, key: str, address: Address | None) -> None:
         if address is None:
@@ -178,6 +230,20 @@ class BrokerService:
             if getattr(network, key) != getattr(self.network, key)
         ]
 
+    def _has_left(self) -> None:
+        self._overlay.forget()
+        self.at_left()
+
+    def _is_elsewhere(self, where: Whereabouts) -> None:
+        """A broker has joined, moved or left."""
+        server = _server(where)
+        if server:
+            self._servers[where.name] = server
+        else:
+            self._servers.pop(where.name, None)
+        event = "broker left" if where.has_left else "broker joined"
+        _log.info(event, extra={"name_of_broker": where.name, "peers": where.peers})
+
     def _allows(self, origin: str, host: str) -> bool:
         """Whether web pages of an origin may connect to this host."""
         origins = self.network.access.origins
@@ -185,6 +251,8 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Drain and close."""
+        await self.leaving.stop()
+        await self._costs.stop()
         self.door.shut_down()
         self.node.flush()
         try:
@@ -211,7 +279,9 @@ class BrokerService:
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
         found = [
-            f"link to {row['neighbour']}" for row in self.links.status() if row["state"] != "up"
+            f"link to {row['neighbour']}"
+            for row in self.links.status()
+            if row["state"] in ("idle", "away")
         ]
         if not self.node.is_ready:
             found.append("neighbours' tables")
@@ -224,6 +294,13 @@ class BrokerService:
         listeners = self.section.listeners()
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
+
+    def _links_status(self) -> list[dict[str, Any]]:
+        now_us, congested = self.node.clock.now_us(), self.node.machine.congested
+        return [
+            row | {"congested_us": max(0, now_us - congested.get(row["neighbour"], now_us))}
+            for row in self.links.status()
+        ]
 
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
@@ -239,7 +316,12 @@ class BrokerService:
             "uptime_s": round(time.monotonic() - self._started_s, 3),
             "ready": not self.missing(),
             "listening": {key: str(where) for key, where in self.listening.items()},
-            "links": self.links.status(),
+            "links": self._links_status(),
+            "brokers": [
+                {"broker": each.name, "mqtt": each.mqtt, "admin": each.admin}
+                for each in self.directory.places
+            ],
+            "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
             "is_holding": self.node.is_holding,
             "tables": tables,
             "mqtt": {
@@ -262,14 +344,23 @@ class BrokerService:
         }
 
 
-def _servers(network: Network) -> dict[BrokerId, str]:
-    """Where clients that follow can be sent: listeners whose address says where they are."""
-    found = {broker.name: broker.address("mqtt") for broker in network.brokers}
-    return {
-        name: str(address)
-        for name, address in found.items()
-        if address is not None and address.port and address.host not in _ANYWHERE
-    }
+def _nobody_is_told() -> None:
+    """Until there is somebody to tell."""
+
+
+def _server(where: Whereabouts) -> str:
+    """Where clients that follow can be sent: a listener whose address says where it is, or none."""
+    if where.has_left or not where.mqtt:
+        return ""
+    address = read_address(where.mqtt)
+    return where.mqtt if address.port and address.host not in _ANYWHERE else ""
+
+
+def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabouts]:
+    """Where brokers are by the network file; its own broker says so now."""
+    for broker in network.brokers:
+        at_us = now_us if broker.name == name else 0
+        yield Whereabouts(broker.name, at_us, broker.peers, broker.mqtt, broker.admin)
 
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:

@@ -18,6 +18,8 @@ the broker that reads it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -41,6 +43,7 @@ from shoal.typed_toml import TomlError
 Acknowledge = Literal["settled", "stored"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Cost = Annotated[float, msgspec.Meta(ge=0)]
 # Names go into file names, metrics and certificates.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -146,7 +149,7 @@ class LinksSection(Section, frozen=True, kw_only=True):
     low_bytes: Positive = 4 * 2**20
     limit_bytes: Positive = 128 * 2**20
     silence_us: Positive = 5_000_000
-    give_up_us: Positive = 60_000_000
+    give_up_us: Positive | msgspec.UnsetType = msgspec.UNSET
     park_us: Positive = 2_000_000
 
     def __post_init__(self) -> None:
@@ -155,7 +158,8 @@ class LinksSection(Section, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> LinkLimits:
-        return LinkLimits(**msgspec.structs.asdict(self))
+        given = msgspec.structs.asdict(self).items()
+        return LinkLimits(**{key: value for key, value in given if value is not msgspec.UNSET})
 
 
 class StorageSection(Section, frozen=True, kw_only=True):
@@ -179,6 +183,27 @@ class StorageSection(Section, frozen=True, kw_only=True):
     acknowledge: Acknowledge | msgspec.UnsetType = msgspec.UNSET
     absent_s: Positive = 86_400
     maximum_absent_bytes: Positive = MAXIMUM_BYTES
+
+
+class CostsSection(Section, frozen=True, kw_only=True):
+    """What messages cost, in µs, for systems that choose their links by it.
+
+    here    to process one at a broker; else it is measured
+    links   to send one from one of two brokers to the other, as in {"B1-B2" = 3.0}: brokers that
+            are no pair here may not be linked; without any all may be, and delays are measured
+    """
+
+    here: Cost | msgspec.UnsetType = msgspec.UNSET
+    links: dict[str, Cost] = {}
+
+    def of(self, broker: BrokerId, brokers: Iterable[BrokerId]) -> dict[BrokerId, float]:
+        """What it costs to send to each broker that a broker may be linked to."""
+        found = {}
+        for other in brokers:
+            for key in (f"{broker}-{other}", f"{other}-{broker}"):
+                if key in self.links and other != broker:
+                    found[other] = self.links[key]
+        return found
 
 
 class TraceSection(Section, frozen=True, kw_only=True):
@@ -219,6 +244,7 @@ class Network(Section, frozen=True, kw_only=True):
     link_limits: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
     trace: TraceSection = TraceSection()
+    costs: CostsSection = CostsSection()
     parameters: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
@@ -236,6 +262,14 @@ class Network(Section, frozen=True, kw_only=True):
         """Whom the links join to a broker, sorted."""
         ends = [link for link in self.links if name in link]
         return tuple(sorted(right if left == name else left for left, right in ends))
+
+    @property
+    def bounds(self) -> LinkLimits:
+        """The limits of each link; who is away is given up as the system says, or the file."""
+        limits = self.link_limits.limits
+        if self.link_limits.give_up_us is not msgspec.UNSET:
+            return limits
+        return msgspec.structs.replace(limits, give_up_us=SYSTEMS[self.system].give_up_us)
 
     @property
     def acknowledge(self) -> Acknowledge:
@@ -299,7 +333,19 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     parameters = {name: getattr(systems, name) for name in given}
     own = [key for key in Network.__struct_fields__ if key != "parameters"]
     network = typed_toml.convert(data, Network, label, known=[*own, *SYSTEMS])
-    return msgspec.structs.replace(network, parameters=parameters)
+    network = msgspec.structs.replace(network, parameters=parameters)
+    return network if "links" in data else _with_links(network)
+
+
+def _with_links(network: Network) -> Network:
+    """With the links that the system's parameters say, if they do; else it has none."""
+    system, names = SYSTEMS[network.system], [broker.name for broker in network.brokers]
+    if system.links is None:
+        return network
+    with suppress(TopologyError):  # `problems` says it
+        links = system.make_links(network.system_parameters, names)
+        return msgspec.structs.replace(network, links=tuple(links))
+    return network
 
 
 def dump_network(network: Network) -> str:
@@ -324,13 +370,20 @@ def problems(network: Network) -> list[str]:
             found.append(f"links[{place}]: joins {left!r} to itself")
     if not found:
         try:
-            SYSTEMS[network.system].shape.check(names, network.links)
+            system = SYSTEMS[network.system]
+            system.check_links(network.system_parameters, names, network.links)
         except TopologyError as error:
             found.append(f"links: {error}")
     found += _address_problems(network)
     found += _access_problems(network)
     found += _size_problems(network)
     found += _missing_files(network)
+    pairs = {f"{left}-{right}" for left in names for right in names if left != right}
+    found += [
+        f"costs.links: {key!r} is no two brokers, such as {names[0]}-{names[-1]}"
+        for key in network.costs.links
+        if key not in pairs
+    ]
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
         found.append(f"storage.folder: {folder} is no folder")

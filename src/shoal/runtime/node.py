@@ -18,18 +18,17 @@ publications of clients wait, and what those clients ask behind them.
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import (
     CancelTimer,
+    Continue,
     Deliver,
     Effect,
     EndLink,
@@ -39,6 +38,7 @@ from shoal.broker.effects import (
     Left,
     LinkChanged,
     LinkReady,
+    LinkState,
     Notify,
     OpenLink,
     Received,
@@ -64,70 +64,18 @@ from shoal.broker.records import ProposalRecord
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.admission import Admission
-from shoal.runtime.batches import joined
+from shoal.runtime.batches import joined, publications_in
 from shoal.runtime.clock import Clock
+from shoal.runtime.flushing import Flushing, Phase
 from shoal.runtime.held_back import HeldBack
-from shoal.runtime.monitor import Monitor
-from shoal.runtime.pauses import Alarm
-
-MONITOR_INTERVAL_S = 1.0
+from shoal.runtime.holding import Holding
+from shoal.runtime.surroundings import Client, Links, Trace
+from shoal.runtime.timers import Timers
+from shoal.runtime.watching import Watching
 
 _MICROSECONDS = 1_000_000
 _PROPOSALS_KEPT = 100
 _log = logging.getLogger(__name__)
-
-
-class Phase(enum.IntEnum):
-    """The steps of a flush, in their order, so that nobody hears of what could still be lost.
-
-    DELIVER   what came for local clients reaches their sessions
-    RECORD    what must survive this process is written where it does
-    LINKS     neighbours are written to, and told what is settled
-    CLIENTS   clients are written to, and told what is acknowledged
-    """
-
-    DELIVER = 0
-    RECORD = 1
-    LINKS = 2
-    CLIENTS = 3
-
-
-class Client(Protocol):
-    """Where a client's deliveries and notices go."""
-
-    def deliver(self, delivery: Deliver) -> None: ...
-
-    def notify(self, message: Message) -> None: ...
-
-
-class Links(Protocol):
-    """What carries a node's messages to its neighbours."""
-
-    def send(self, neighbour: BrokerId, message: Message, custody: Custody | None = None) -> None:
-        """Behind all sent before, in custody until it is settled there.
-
-        WireError when it cannot be written.
-        """
-
-    def open(self, neighbour: BrokerId, address: str) -> None: ...
-
-    def ready(self, neighbour: BrokerId) -> None:
-        """Publications may go to a neighbour whose link came up."""
-
-    def close(self, neighbour: BrokerId) -> None: ...
-
-    def delays_us(self) -> dict[BrokerId, int]:
-        """How long a message takes to each neighbour, where that is known."""
-
-
-class Trace(Protocol):
-    """What keeps a record of what happens at a node."""
-
-    def published(self, request: Publish) -> None: ...
-
-    def delivered(self, delivery: Deliver, now_us: int) -> None: ...
-
-    def record(self, record: msgspec.Struct) -> None: ...
 
 
 class Node:
@@ -150,11 +98,11 @@ class Node:
         self.id = machine.id
         self.machine = machine
         self.clock = clock
-        self.links: Links | None = None
+        self._links: Links | None = None
         self.counts: Counter[str] = Counter()
         # The last ones; what became of links that were proposed.
         self.proposals: deque[ProposalRecord] = deque(maxlen=_PROPOSALS_KEPT)
-        self._at_flush: list[tuple[Phase, Callable[[], None]]] = []
+        self._flushing = Flushing(self._flushed)
         self.at_hold: list[Callable[[bool], None]] = []
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
         self._held_by: set[str] = set()
@@ -162,7 +110,7 @@ class Node:
         self._room.set()
         self._trace = trace
         self._clients: dict[ClientId, Client] = {}
-        self._timers: dict[TimerKey, Alarm] = {}
+        self._timers = Timers(self.clock, self._fire)
         # What the machine is not done with, and somebody waits for.
         self._unsettled: dict[Key, Custody] = {}
         self._inputs: deque[tuple[Input, Custody | None]] = deque()
@@ -172,13 +120,21 @@ class Node:
         if admits_bytes is not None:
             self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
         self._is_handling = False
-        self._flush_is_due = False
         self._deliveries = 0
         self._delivered_us = 0
         self._last_us = 0
-        # For a machine that watches its delays.
-        self._monitor: Monitor | None = None
-        self._reports: asyncio.TimerHandle | None = None
+        self._holding = Holding()
+        self.watching = Watching(self.bring)
+        # Told that the machine has left the network, or with a reason that it stays.
+        self.at_leave: Callable[[str], None] = _nobody_asked
+
+    @property
+    def links(self) -> Links | None:
+        return self._links
+
+    @links.setter
+    def links(self, links: Links) -> None:
+        self._links = self.watching.links = links
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -190,11 +146,8 @@ class Node:
 
     def stop(self) -> None:
         """Fire no timers any more."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        if self._reports is not None:
-            self._reports.cancel()
+        self._timers.stop()
+        self.watching.stop()
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -210,8 +163,16 @@ class Node:
             return
         self._is_handling = True
         try:
-            while self._inputs:
-                self._handle(*self._inputs.popleft(), since_us)
+            while True:
+                released = self._holding.next()
+                if released is not None:
+                    self._handle(*released, None)
+                elif not self._inputs:
+                    break
+                elif not self._holding.keep(*self._inputs[0]):
+                    self._handle(*self._inputs.popleft(), since_us)
+                else:
+                    self._inputs.popleft()
         finally:
             self._is_handling = False
         self.schedule_flush()
@@ -255,14 +216,14 @@ class Node:
 
     def _handle(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
         now_us = self._last_us = max(self.clock.now_us(), self._last_us)
-        publications = _publications(input)
+        publications = publications_in(input)
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            if self._monitor is not None:
+            if self.watching.is_on:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
-                self._monitor.handled(publications, waited_us, done_us - now_us)
+                self.watching.handled(publications, waited_us, done_us - now_us)
         self._carry_out(effects, now_us, custody)
         if custody is not None:
             custody.settle()
@@ -276,20 +237,14 @@ class Node:
             self.request(client, request, custody=custody)
         self.hold(False, "not ready")
 
-    def _watch(self) -> None:
-        if self._monitor is None:
-            self._monitor = Monitor()
-            self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
-
-    def _report(self) -> None:
-        assert self._monitor is not None
-        delays_us = self.links.delays_us() if self.links is not None else {}
-        self.bring(self._monitor.report(delays_us))
-        self._reports = self.loop.call_later(MONITOR_INTERVAL_S, self._report)
+    def holds_back(self, neighbour: BrokerId) -> bool:
+        """Whether the machine wants nothing of this neighbour for now."""
+        return self._holding.holds_back(neighbour)
 
     # --- effects ------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Iterable[Effect], now_us: int, custody: Custody | None) -> None:
+        own = custody
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -299,11 +254,14 @@ class Node:
             elif kind is Unsettled:
                 if custody is not None:
                     custody.extend()
-                    self._unsettled[effect.key] = custody  # type: ignore[union-attr]
+                    self._unsettled[effect.key] = custody  # type: ignore[union-attr,index]
             elif kind is Settled:
-                settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr]
+                settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr,arg-type]
                 if settled is not None:
                     settled.settle()
+            elif kind is Continue:
+                input = effect.key  # type: ignore[union-attr]
+                custody = own if input is None else self._unsettled.get(input)
             else:
                 self._control(effect, now_us)
 
@@ -343,24 +301,39 @@ class Node:
                 if client is not None:
                     client.notify(message)
             case SetTimer(key, at_us):
-                self._set_timer(key, at_us)
+                self._timers.set(key, at_us)
             case CancelTimer(key):
-                timer = self._timers.pop(key, None)
-                if timer is not None:
-                    timer.cancel()
+                self._timers.cancel(key)
             case Record(row):
                 self.record(row)
-            case Watch():
-                self._watch()
-            case LinkReady(neighbour) if self.links is not None:
-                self.links.ready(neighbour)
+            case Watch(window_us):
+                self.watching.watch(window_us)
+            case WatchCosts():
+                self.watching.watch_costs()
+            case Hold(but):
+                self._holding.hold(but)
+                self._hold_for_machine(True)
+            case Release():
+                self._holding.release()
+                self._hold_for_machine(False)
+            case Left():
+                self.at_leave("")
+            case Stays(reason):
+                self.at_leave(reason)
+            case _ if self.links is not None:
+                self._control_link(effect, self.links)
+
+    def _control_link(self, effect: Effect, links: Links) -> None:
+        match effect:
+            case LinkReady(neighbour):
+                links.ready(neighbour)
                 self._tell_of_link(neighbour, True)
-            case OpenLink(neighbour, address) if self.links is not None:
-                self.links.open(neighbour, address)
-            case ResetLink(neighbour) if self.links is not None:
-                self.links.close(neighbour)
-            case EndLink() | Hold() | Release() | WatchCosts() | Left() | Stays():
-                raise NotImplementedError(type(effect).__name__)
+            case OpenLink(neighbour, address, is_lasting):
+                links.open(neighbour, address, is_lasting=is_lasting)
+            case EndLink(neighbour):
+                links.end(neighbour)
+            case ResetLink(neighbour):
+                links.reset(neighbour)
 
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
@@ -370,15 +343,7 @@ class Node:
         if self._trace is not None:
             self._trace.record(row)
 
-    def _set_timer(self, key: TimerKey, at_us: int) -> None:
-        former = self._timers.get(key)
-        if former is not None:
-            former.cancel()
-        fire = partial(self._fire, key, at_us)
-        self._timers[key] = Alarm(self.loop, self.clock, at_us, fire)
-
     def _fire(self, key: TimerKey, at_us: int) -> None:
-        del self._timers[key]
         # A loop's clock is coarser than ours: a timer never fires before its time.
         self._last_us = max(self._last_us, at_us)
         self.bring(TimerFired(key))
@@ -387,24 +352,22 @@ class Node:
 
     def at_flush(self, phase: Phase, call: Callable[[], None]) -> None:
         """Call this at each flush, in its phase."""
-        self._at_flush.append((phase, call))
-        self._at_flush.sort(key=lambda entry: entry[0])
+        self._flushing.at(phase, call)
 
     def schedule_flush(self) -> None:
         """Flush once the loop is through with what is ready now."""
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self.loop.call_soon(self.flush)
+        self._flushing.schedule()
 
     def flush(self) -> None:
         """Settle what has been gathered, then write it out, each socket once."""
-        self._flush_is_due = False
-        for _, call in self._at_flush:
-            call()
+        self._flushing.flush()
+
+    def _flushed(self) -> None:
         if self._deliveries:
-            if self._monitor is not None:
+            monitor = self.watching.monitor
+            if monitor is not None:
                 waited_us = max(0, self.clock.now_us() - self._delivered_us)
-                self._monitor.delivered(self._deliveries, waited_us)
+                monitor.delivered(self._deliveries, waited_us)
             self.counts["deliveries"] += self._deliveries
             self._deliveries = self._delivered_us = 0
 
@@ -434,6 +397,11 @@ class Node:
             for tell in self.at_hold:
                 tell(full)
 
+    def _hold_for_machine(self, hold: bool) -> None:
+        self.hold(hold, "machine")
+        if self.links is not None:
+            self.links.go_on()  # of some neighbours it may want to hear more
+
     async def room(self) -> None:
         """Return when requests may be brought."""
         await self._room.wait()
@@ -461,11 +429,14 @@ class Node:
         # One that goes down to come up at once is to a neighbour that has started again.
         back = {change.neighbour for change in changes if change.up}
         for change in changes:
+            state = change.state
             self.counts["links_up" if change.up else "links_down"] += 1
-            event = "link up" if change.up else "link down"
-            _log.info(event, extra={"broker": self.id, "neighbour": change.neighbour})
+            _log.info(
+                f"link {state.value}", extra={"broker": self.id, "neighbour": change.neighbour}
+            )
+            self._holding.drop(change.neighbour)
             self.bring(change)
-            if not change.up and change.neighbour not in back:
+            if state is LinkState.FAILED and change.neighbour not in back:
                 self._tell_of_link(change.neighbour, False)
 
     def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, Custody]]) -> None:
@@ -479,12 +450,5 @@ class Node:
             tell(neighbour, is_ready)
 
 
-def _publications(input: Input) -> int:
-    kind = type(input)
-    if kind is Received:
-        message = input.message  # type: ignore[union-attr]
-        return len(message.publications) if isinstance(message, Carrier) else 0
-    if kind is Requested:
-        request = input.request  # type: ignore[union-attr]
-        return len(request.publications) if type(request) is Publish else 0
-    return 0
+def _nobody_asked(reason: str) -> None:
+    """Until somebody asks the broker to leave."""

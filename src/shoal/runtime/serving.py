@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 
 # About what one batch of publications takes; the standard is 700.
@@ -38,6 +39,7 @@ def serve_broker(
     name: BrokerId,
     started: Callable[[BrokerService], None] | None = None,
     read_again: Callable[[], Network] | None = None,
+    join: Join | None = None,
 ) -> None:
     """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen.
 
@@ -45,7 +47,7 @@ def serve_broker(
     OSError from it change nothing.
     """
     _allow_files()
-    run_until_signal(lambda stop: _serve(network, name, stop, started, read_again))
+    run_until_signal(lambda stop: _serve(network, name, stop, started, read_again, join))
 
 
 async def _serve(
@@ -54,8 +56,10 @@ async def _serve(
     stop: asyncio.Event,
     started: Callable[[BrokerService], None] | None,
     read_again: Callable[[], Network] | None,
+    join: Join | None,
 ) -> None:
-    service = BrokerService(network, name)
+    service = BrokerService(network, name, join)
+    service.at_left = stop.set
     if read_again is not None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)

@@ -1,7 +1,8 @@
 """A whole network on one machine: a process for each broker, started, watched and stopped.
 
-A broker's process that ends by itself is started again after a pause, so that killing one is
-something to watch and not the end of the network.  What the brokers log is in a file for each.
+A broker's process that dies is started again after a pause, so that killing one is something to
+watch and not the end of the network; one that ends in order, as it has left, is not.  What the
+brokers log is in a file for each.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def local_network(
     MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
     """
     sections = _sections([*layout.doors], [*layout.others], host, port, websockets)
-    links = SYSTEMS[system].shape.make([broker.name for broker in sections])
+    names = [broker.name for broker in sections]
+    links = SYSTEMS[system].make_links(layout.parameters, names)
     return _network(system, sections, links, layout.parameters)
 
 
@@ -151,6 +153,23 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
         raise OSError(f"{address} does not answer like a broker: {error}") from None
 
 
+async def ask_to_leave(address: Address) -> str:
+    """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
+
+    def post() -> str:
+        url, headers = f"http://{address}/leave", {"X-Shoal": "leave"}
+        request = urllib.request.Request(url, b"", headers, method="POST")
+        try:
+            with _DIRECT.open(request, timeout=_HTTP_TIMEOUT_S) as found:
+                text = found.read()
+        except urllib.error.HTTPError as error:
+            text = error.read()
+        problem: str = json.loads(text)["problem"]
+        return problem
+
+    return await asyncio.to_thread(post)
+
+
 class Supervisor:
     """The processes of a network whose file is `path`; logs go beside it."""
 
@@ -205,7 +224,8 @@ class Supervisor:
 
     async def _watch(self, name: BrokerId) -> None:
         while not self._is_stopping:
-            await self.processes[name].wait()
+            if await self.processes[name].wait() == 0:
+                return  # it has left the network, or somebody has stopped it
             await asyncio.sleep(RESTART_PAUSE_S)
             if not self._is_stopping:
                 self.restarts += 1

@@ -440,10 +440,11 @@ class PublisherNode:
                     if type(request) is Publish:
                         for publication in request.publications:
                             self._trace.published.append(Published(publication, broker, now_us))
-                    at_us = now_us + self._client_latency_us[broker, client]
-                    node = self._brokers[broker]
-                    self._queue.push(at_us, node.receive, Requested(client, request))
-                    if not node.running:
+                    node = self._brokers.get(broker)
+                    if node is not None:
+                        at_us = now_us + self._client_latency_us[broker, client]
+                        self._queue.push(at_us, node.receive, Requested(client, request))
+                    if node is None or not node.running:
                         self._queue.push(now_us + DETECTION_US, self.lost, broker)
                 case WakeUp(at_us):
                     self._queue.push(at_us, self._woken, None)

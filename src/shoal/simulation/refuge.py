@@ -7,7 +7,7 @@ published meanwhile; a publisher holds back what it would publish.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from shoal.broker.messages import Goodbye, Message, Subscribe, Unsubscribe
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
@@ -27,11 +27,13 @@ class Refuge:
         self,
         queue: EventQueue,
         publishers: Mapping[ClientId, PublisherNode],
+        brokers: Collection[BrokerId],
         neighbours: Callable[[BrokerId], tuple[BrokerId, ...]],
         ask: Ask,
     ) -> None:
         self._queue = queue
         self._publishers = publishers
+        self._brokers = brokers
         self._neighbours = neighbours
         self._ask = ask
         self._subscriptions: dict[BrokerId, dict[SubscriptionId, Subscription]] = {}
@@ -83,7 +85,8 @@ class Refuge:
         for each in reached:
             if each not in self.chosen and each != broker:
                 return each
-            reached += [other for other in self._neighbours(each) if other not in reached]
+            near = self._neighbours(each) or sorted(self._brokers)
+            reached += [other for other in near if other not in reached]
         return None
 
     def _come(self, now_us: int, argument: tuple[BrokerId, SubscriptionId]) -> None:

@@ -74,10 +74,17 @@ class Wiring:
     # --- what brokers ask ---------------------------------------------------------------------
 
     def open(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
-        """A broker asks for a link: a round trip later it is there, or later it is not."""
+        """A broker asks for a link: a round trip later it is there, or later it is not.
+
+        One that is about to end does so all the same.
+        """
         now_us, ends = self._queue.now_us, (source, target)
+        if _either_way(ends) in self._ending:
+            return
         if is_lasting:
             self.make_lasting(ends)
+        if target in self._brokers[source].links:
+            return
         node = self._brokers.get(target)
         if node is None or not node.running or _either_way(ends) in self._cuts:
             self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
@@ -114,12 +121,13 @@ class Wiring:
 
     def _try_to_end(self, now_us: int, argument: tuple[Ends, int]) -> None:
         ends, change = argument
-        if change != self._changes[_either_way(ends)]:
-            return  # it has failed meanwhile
+        if change != self._changes[_either_way(ends)] or _either_way(ends) not in self._ending:
+            return  # it has failed meanwhile, or stays
         nodes = [(self._brokers[one], other) for one, other in (ends, ends[::-1])]
         empty_us = max(node.links[other].empty_us for node, other in nodes)
         if empty_us > now_us or any(node.owes(other) for node, other in nodes):
-            self._queue.push(max(empty_us, now_us + LOOK_US), self._try_to_end, argument)
+            again_us = empty_us if empty_us > now_us else now_us + LOOK_US
+            self._queue.push(again_us, self._try_to_end, argument)
             return
         self._take_down(ends)
         for node, other in nodes:
@@ -142,7 +150,10 @@ class Wiring:
             self._come_up_at(now_us + DETECTION_US, ends)
 
     def crash(self, broker: BrokerId, *, is_told: bool) -> None:
-        """A broker is gone, and with it what is in its links."""
+        """A broker is gone, and with it what is in its links.
+
+        Who is linked to it is told unless it waits until the link is there again.
+        """
         for neighbour in list(self._brokers[broker].links):
             ends = broker, neighbour
             comes_back = self._is_lasting(ends) and _either_way(ends) not in self._ending

@@ -94,7 +94,9 @@ class World:
         self._message_costs = message_costs
         self._window_us = window_us
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._refuge = Refuge(self.queue, self._publishers, self._wiring.neighbours, self._ask)
+        self._refuge = Refuge(
+            self.queue, self._publishers, self.brokers, self._wiring.neighbours, self._ask
+        )
         given = list(links)
         for ends in given:
             self._wiring.make_lasting(ends)
@@ -200,7 +202,8 @@ class World:
         node = self.brokers.get(broker)
         if node is not None:
             self._refuge.empty(now_us, broker)
-            node.bring(now_us, Leave())
+            if all(each in node.links for each in self._wiring.neighbours(broker)):
+                node.bring(now_us, Leave())
             self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
 
     def left(self, broker: BrokerId) -> None:
@@ -335,30 +338,34 @@ class World:
                 self.queue.run_until(next_us - 1)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
-        """The monitors' reports of what ended before the event at `at_us`."""
-        self._report_loads(at_us)
-        if at_us < self._next_report_us:
-            return
+        """The monitors' reports of what ended before the event at `at_us`, in their order."""
+        reports = self._load_reports(at_us)
         now_us = at_us - at_us % MONITOR_INTERVAL_US
-        self._next_report_us = now_us + MONITOR_INTERVAL_US
-        for node in self.brokers.values():
-            node.report(now_us)
-        if progress is not None:
-            progress(now_us)
+        if at_us >= self._next_report_us:
+            self._next_report_us = now_us + MONITOR_INTERVAL_US
+            reports += [(now_us, node.report) for node in self.brokers.values()]
+            if progress is not None:
+                reports.append((now_us, progress))
+        for ended_us, report in sorted(reports, key=lambda entry: entry[0]):
+            report(ended_us)
 
-    def _report_loads(self, at_us: int) -> None:
-        """The first window that ended, and the last, if nothing at all happened between them."""
+    def _load_reports(self, at_us: int) -> list[tuple[int, Callable[[int], None]]]:
+        """Of the first window that ended, and the last, if nothing happened between them."""
         nodes = [node for node in self.brokers.values() if node.window_us is not None]
+        found: list[tuple[int, Callable[[int], None]]] = []
         for window_us in dict.fromkeys(node.window_us for node in nodes):
             assert window_us is not None
             last_us = at_us - at_us % window_us
             first_us = self._windows.get(window_us, last_us)
             self._windows[window_us] = max(first_us, last_us + window_us)
-            for ended_us in sorted({first_us, last_us}):
-                if first_us <= ended_us <= at_us and ended_us > 0:
-                    for node in nodes:
-                        if node.window_us == window_us:
-                            node.report_loads(ended_us)
+            found += [
+                (ended_us, node.report_loads)
+                for ended_us in sorted({first_us, last_us})
+                if first_us <= ended_us <= at_us and ended_us > 0
+                for node in nodes
+                if node.window_us == window_us
+            ]
+        return found
 
     def load_rows(self) -> Iterator[LoadRow]:
         """The load counters of all brokers, by broker and window; closes the last window."""

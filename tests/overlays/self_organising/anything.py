@@ -7,6 +7,13 @@ from hypothesis import strategies as st
 from shoal.broker.messages import Message
 from shoal.model import Subscription
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.healing import (
+    Adopted,
+    Declined,
+    Orphaned,
+    Vouch,
+    Vouched,
+)
 from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.neighbourhood import Hop
@@ -22,7 +29,7 @@ from shoal.overlays.self_organising.ring_messages import (
 )
 from shoal.overlays.tree.turning import Turn
 
-COSTS = st.one_of(st.integers(0, 9), st.floats())
+COSTS = st.one_of(st.integers(0, 9).map(float), st.floats())
 COUNTS = st.one_of(st.integers(0, 9), st.integers(-1, 2**63 - 1))
 SUMMARIES = st.builds(
     Summary,
@@ -61,6 +68,11 @@ def exchange_messages(
         Drained: st.builds(Drained, keys, numbers, turned),
         Verdict: verdicts,
         Doubt: st.builds(Doubt, keys),
+        Orphaned: st.builds(Orphaned, brokers),
+        Vouch: st.builds(Vouch, brokers, brokers),
+        Vouched: st.builds(Vouched, brokers, brokers, st.booleans(), numbers),
+        Adopted: st.builds(Adopted, brokers, numbers),
+        Declined: st.builds(Declined, brokers),
         Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),
     }
 

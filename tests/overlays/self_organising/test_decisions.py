@@ -223,7 +223,9 @@ def test_what_is_decided_is_handed_over() -> None:
     here = stage()
     exchanges = exchanging(here)
     traffic(here, "B2", ("B3",), 10)
-    assert {row.outcome for row in interval(here)} == {"agreed"}
+    # Both ends propose it; one gives way, or each would find the other busy, again and again.
+    rows = {row.broker: (row.outcome, row.reason) for row in interval(here)}
+    assert rows == {"B3": ("agreed", ""), "B2": ("refused", "B2 proposed it, too")}
     exchange = LinkExchange(cycle=("B2", "B1", "B3"), remove=1, saving=40.0)
     assert exchanges["B3"].begun == [exchange]
     assert (exchange.new_link, exchange.old_link) == (("B2", "B3"), ("B1", "B3"))
@@ -254,7 +256,7 @@ def test_so_many_exchanges_an_hour() -> None:
     here.now_us += HOUR_US
     here.ask("B2", "P", publish(*range(10, 20)))
     here.settle()
-    assert {row.outcome for row in interval(here)} == {"agreed"}
+    assert "agreed" in {row.outcome for row in interval(here)}
 
 
 def test_what_became_of_an_exchange_is_recorded_where_it_was_decided() -> None:

@@ -18,6 +18,22 @@ def serve(
         Path, typer.Argument(metavar="NETWORK.toml", help="The network, the same for all brokers.")
     ],
     broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers to run.")],
+    join: Annotated[
+        str,
+        typer.Option(
+            metavar="BROKER[=HOST:PORT]",
+            help="Join a running network as a new broker, linked to this one, which listens for "
+            "brokers there, or where the file says.",
+        ),
+    ] = "",
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=HOST:PORT",
+            help="With --join, for a broker that the file does not list: where it listens, with "
+            "the keys of a broker in it (peers, mqtt, admin, ...); may be repeated.",
+        ),
+    ] = None,
     log_level: Annotated[
         str, typer.Option("--log-level", help="debug, info, warning or error.")
     ] = "info",
@@ -27,8 +43,10 @@ def serve(
     At SIGHUP it reads the network file again: users, rules, origins, limits and certificates hold
     at once, what else has changed is named in the log.  What it logs goes to standard error, one
     JSON object per line.
+
+    A broker that has joined once keeps its links; --join is of no effect when it starts again.
     """
-    from shoal.cli.support.networks import read_network
+    from shoal.cli.support.networks import read_join, read_network, with_broker
     from shoal.runtime.broker_service import BrokerService
     from shoal.runtime.doors.access import AccessError
     from shoal.runtime.operations.logs import start_logging
@@ -36,17 +54,26 @@ def serve(
     from shoal.runtime.storage.journal_files import JournalError
     from shoal.runtime.tls import TlsError
 
-    network = read_network(network_file)
+    def read() -> Network:
+        network = read_network(network_file)
+        return with_broker(network, broker, join, listen) if join and listen else network
+
+    network = read()
+    if listen and not join:
+        raise UserError("--listen is for a broker that joins a network; add --join")
     names = [each.name for each in network.brokers]
     if broker not in names:
-        raise UserError(f"{network_file}: no broker {broker!r}; there are {', '.join(names)}")
+        advice = "; a new one needs --listen peers=HOST:PORT and others" if join else ""
+        known = ", ".join(names)
+        raise UserError(f"{network_file}: no broker {broker!r}; there are {known}{advice}")
+    joined = read_join(network, join) if join else None
     if log_level not in ("debug", "info", "warning", "error"):
         raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
     start_logging(broker, log_level)
 
     def read_again() -> Network:
         try:
-            return read_network(network_file)
+            return read()
         except UserError as error:
             raise ValueError(str(error)) from None
 
@@ -55,6 +82,6 @@ def serve(
             print(f"{broker} {key} {where}", flush=True)
 
     try:
-        serve_broker(network, broker, started, read_again)
+        serve_broker(network, broker, started, read_again, joined)
     except (AccessError, JournalError, OSError, TlsError) as error:
         raise UserError(f"{broker}: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,18 +67,34 @@ def status(
 
 
 async def _ask(network: Network) -> Statuses:
-    from shoal.runtime.network_file import BrokerSection
+    """What brokers say: those of the file and those that have joined, without those that left."""
+    listed = {broker.name: broker.admin for broker in network.brokers}
+    found = await _ask_all(listed)
+    known = {
+        row["broker"]: row["admin"]
+        for answer in found.values()
+        if answer is not None
+        for row in answer["brokers"]
+    }
+    if known:
+        joined = {name: admin for name, admin in known.items() if name not in listed}
+        found = {name: answer for name, answer in found.items() if answer or name in known}
+        found |= await _ask_all(joined)
+    return found
+
+
+async def _ask_all(admins: Mapping[str, str]) -> Statuses:
+    from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import get_json
 
-    async def ask(broker: BrokerSection) -> dict[str, Any] | None:
-        address = broker.address("admin")
+    async def ask(admin: str) -> dict[str, Any] | None:
         try:
-            return None if address is None else await get_json(address, "/status")
-        except OSError:
+            return await get_json(read_address(admin), "/status") if admin else None
+        except (OSError, ValueError):
             return None
 
-    found = await asyncio.gather(*map(ask, network.brokers))
-    return dict(zip((broker.name for broker in network.brokers), found, strict=True))
+    answers = await asyncio.gather(*map(ask, admins.values()))
+    return dict(zip(admins, answers, strict=True))
 
 
 def _table(statuses: Statuses) -> Table:
@@ -96,10 +112,7 @@ def _table(statuses: Statuses) -> Table:
         if found is None:
             table.add_row(name, "[red]no answer[/red]")
             continue
-        links = ", ".join(
-            link["neighbour"] if link["state"] == "up" else f"{link['neighbour']} ({link['state']})"
-            for link in found["links"]
-        )
+        links = ", ".join(map(_link, found["links"]))
         counts, mqtt, rows = found["counts"], found["mqtt"], found["tables"]
         alone = not found["links"]
         table.add_row(
@@ -113,6 +126,14 @@ def _table(statuses: Statuses) -> Table:
             f"{counts.get('SelectionRecord', 0):,}",
         )
     return table
+
+
+def _link(link: Mapping[str, Any]) -> str:
+    """A link in a few words."""
+    words = [] if link["state"] == "up" else [link["state"]]
+    if congested_us := link.get("congested_us"):
+        words.append(f"congested for {congested_us / 1e6:.1f} s")
+    return f"{link['neighbour']} ({', '.join(words)})" if words else str(link["neighbour"])
 
 
 def _disks(statuses: Statuses) -> Iterator[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from shoal.cli.support.errors import UserError
 from shoal.runtime.addresses import read_address
-from shoal.runtime.network_file import Network, load_network, problems
+from shoal.runtime.links.joining import Join
+from shoal.runtime.network_file import BrokerSection, Network, load_network, problems
 from shoal.typed_toml import TomlError
 
 
@@ -16,10 +20,43 @@ def read_network(path: Path) -> Network:
         network = load_network(path)
     except TomlError as error:
         raise UserError(str(error)) from error
+    _check(network, str(path))
+    return network
+
+
+def _check(network: Network, where: str) -> None:
     found = problems(network)
     if found:
-        raise UserError("\n       ".join(f"{path}: {problem}" for problem in found))
+        raise UserError("\n       ".join(f"{where}: {problem}" for problem in found))
+
+
+def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -> Network:
+    """The network with a broker that its file does not list; UserError where that cannot be."""
+    names = [broker.name for broker in network.brokers]
+    if name in names:
+        raise UserError(f"--listen: the network file says where broker {name!r} listens")
+    listeners = dict(text.partition("=")[::2] for text in listen)
+    try:
+        section = msgspec.convert({"name": name, **listeners}, BrokerSection)
+    except msgspec.ValidationError as error:
+        raise UserError(f"--listen: {error}") from error
+    network = msgspec.structs.replace(network, brokers=(*network.brokers, section))
+    beside = join.partition("=")[0]
+    links = (*network.links, (beside if beside in names else names[0], name))
+    _check(msgspec.structs.replace(network, links=links), "--listen")
     return network
+
+
+def read_join(network: Network, text: str) -> Join:
+    """Whom a new broker joins, and where that listens; UserError when it does not say so."""
+    name, given, address = text.partition("=")
+    known = {broker.name: broker.peers for broker in network.brokers}
+    if not given and name not in known:
+        raise UserError(f"--join: the network file lists no broker {name!r}; say {name}=HOST:PORT")
+    try:
+        return Join(name, read_address(address if given else known[name]))
+    except ValueError as error:
+        raise UserError(f"--join: {error}") from error
 
 
 def read_broker_address(text: str) -> str:

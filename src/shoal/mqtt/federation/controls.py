@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from shoal.model import BrokerId, ClientId
+from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.door.network import read_body, write_body
 from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.outgoing import Outgoing
@@ -139,6 +140,22 @@ class Taken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     journey: Journey
 
 
+class Vacated(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`broker` leaves the network: whoever hears this takes over a session that is there.
+
+    Its client entered at `entered_us`, and is away since `away_us` ago.  The rest is as in a
+    session.
+    """
+
+    client_id: str
+    broker: BrokerId
+    entered_us: int
+    user: str
+    expiry_interval_s: int
+    away_us: int
+    will: Will | None
+
+
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """This broker wants to know who is there and what is retained."""
 
@@ -242,6 +259,7 @@ Control = (
     | Declined
     | Departed
     | Taken
+    | Vacated
     | Hello
     | Rejoined
     | Here

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shoal.model import BrokerId, SubscriptionId
+from shoal.mqtt.access import Permissions
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Full,
@@ -23,9 +24,11 @@ from shoal.mqtt.federation.controls import (
     Tell,
     Told,
     Took,
+    Vacated,
     decode_control,
 )
 from shoal.mqtt.federation.crowding import CROWDING_TIMER, Crowding
+from shoal.mqtt.federation.evacuating import EVACUATING_TIMER, Evacuating
 from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.roaming import Roaming
@@ -42,7 +45,8 @@ from shoal.mqtt.timers import Timers
 class Federation:
     """One broker's part.  `deliver` gives a message to a member of a group here.
 
-    `problems` gets in words what came for a session and cannot be kept.
+    `problems` gets in words what came for a session and cannot be kept; `permissions` says what a
+    user may do whose client is not here.
     """
 
     def __init__(
@@ -55,12 +59,14 @@ class Federation:
         door: Door,
         timers: Timers,
         deliver: Callable[[Message, ClientSubscription, int], None],
+        permissions: Callable[[str, str], Permissions],
         now_us: int,
     ) -> None:
         self._spreading = Granting(broker_id, door, None)
         self.roaming = Roaming(
             broker_id, sessions, subscriptions, problems, door, timers, self._spreading
         )
+        self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
         self.granting = Granting(broker_id, door, timers)
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
@@ -74,6 +80,7 @@ class Federation:
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self.roaming.begin_journal(journal)
+        self.evacuating.journal = journal
         self.sharing.journal = journal
 
     def stored(self, subscription_id: SubscriptionId) -> None:
@@ -97,6 +104,8 @@ class Federation:
                 self.granting.due(now_us)
             case () if kind == CROWDING_TIMER:
                 self.crowding.due(now_us)
+            case () if kind == EVACUATING_TIMER:
+                self.evacuating.due(now_us)
             case ():
                 self.joining.due(kind, now_us)
 
@@ -111,5 +120,7 @@ class Federation:
             self.joining.hear(control, now_us)
         elif isinstance(control, Full):
             self.crowding.hear(control, now_us)
+        elif isinstance(control, Vacated):
+            self.evacuating.hear(control, now_us)
         else:
             self.roaming.hear(control, now_us)

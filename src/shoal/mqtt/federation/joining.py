@@ -76,6 +76,8 @@ class Joining:
         self._asked: str | None = None
         # Who has what, of those that have not been asked; and what was told already.
         self._others: dict[str, int] = {}
+        # Whether some broker has answered, and all has been told that differed.
+        self.is_told = False
         self._told: set[int] = set()
 
     def join(self, now_us: int) -> None:
@@ -150,6 +152,7 @@ class Joining:
                 self._asked = broker
                 self._timers.set((TOLD_TIMER, ()), now_us + TOLD_US)
                 self._say(broker, Tell(self._broker_id), now_us)
+        self.is_told = self._asked is None
 
     def _say(self, to: str, control: Control, now_us: int) -> None:
         self._door.send(to, encode_control(control), now_us)

@@ -156,6 +156,10 @@ class Roaming:
         self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
         return True
 
+    def is_waiting(self, client_id: str) -> bool:
+        """Whether a client's session is to come here."""
+        return client_id in self._waiting
+
     def entered(self, session: Session, now_us: int) -> None:
         """A client was let in."""
         client_id = session.client_id

@@ -150,6 +150,7 @@ class Sessions:
             session = self.add(client_id)
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
+        session.left_us = None
         session.expiry_interval_s = expiry_interval_s
         session.will = connect.will
         return session, present
@@ -157,6 +158,7 @@ class Sessions:
     def left(self, session: Session, now_us: int, *, with_will: bool) -> None:
         """The session's client is gone."""
         session.detach(now_us)
+        session.left_us = now_us
         if not with_will:
             session.will = None
         expiry_s = session.expiry_interval_s

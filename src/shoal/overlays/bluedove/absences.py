@@ -38,6 +38,11 @@ class Absences:
         if broker not in self._given_up:
             self._until_us.setdefault(broker, now_us + self._patience_us)
 
+    def left(self, broker: BrokerId) -> None:
+        """It has left: it will not come back, and is not waited for."""
+        self._until_us.pop(broker, None)
+        self._given_up.add(broker)
+
     def came(self, broker: BrokerId) -> None:
         """The link is up."""
         self._until_us.pop(broker, None)

@@ -19,9 +19,9 @@ Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 
-from shoal.broker.effects import Effect, LinkState, Started, TimerKey
+from shoal.broker.effects import Effect, EndLink, Left, LinkState, Started, TimerKey
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
@@ -67,6 +67,7 @@ class Bluedove(BaseStrategy):
         self.matcher = Matcher(node, make_index) if role.matches else None
         self.membership = None if self.matcher is None else Membership(node, self.matcher)
         self._revision = 0
+        self._is_leaving = self._is_ending = False
 
     @property
     def description(self) -> Mapping[str, int]:
@@ -120,6 +121,8 @@ class Bluedove(BaseStrategy):
         self._listen_to_self(now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if self._is_ending:
+            return
         match key:
             case ("match", core) if self.matcher is not None:
                 self.matcher.work_done(int(core), now_us, out)
@@ -137,10 +140,13 @@ class Bluedove(BaseStrategy):
         """Whichever of the two timers there is: links and absences are of the whole broker."""
         self.node.tick(now_us, out)
         for broker in self.node.absences.give_up(now_us):
-            if self.dispatcher is not None:
-                self.dispatcher.given_up(broker, out)
-            if self.membership is not None:
-                self.membership.handover.given_up(broker, now_us, out)
+            self._give_up(broker, now_us, out)
+
+    def _give_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        if self.dispatcher is not None:
+            self.dispatcher.given_up(broker, out)
+        if self.membership is not None:
+            self.membership.handover.given_up(broker, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         up = state is LinkState.UP
@@ -152,7 +158,45 @@ class Bluedove(BaseStrategy):
                 self.membership.handover.link_up(neighbour, now_us, out)
             else:
                 self.membership.link_down(neighbour, now_us, out)
+        if state is LinkState.ENDED and neighbour in self.node.dispatchers:
+            self.node.absences.left(neighbour)
+            self._give_up(neighbour, now_us, out)
+        if self._is_ending:
+            self._end(out, [neighbour] if up else [])
+            return
         self._listen_to_self(now_us, out)
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """A matcher hands its segments over, a dispatcher waits for what it has under way.
+
+        Then it ends its links, and so tells all that it is gone.
+        """
+        if self._is_leaving:
+            return
+        node = self.node
+        if self.dispatcher is not None and not any(
+            each != node.broker and each not in node.lost for each in node.dispatchers
+        ):
+            raise ProtocolError(f"{node.broker} is the last dispatcher, and cannot leave")
+        if self.membership is not None:
+            self.membership.leave(stay_ready=False, now_us=now_us, out=out)
+        self._is_leaving = True
+        self._listen_to_self(now_us, out)
+
+    @property
+    def _has_nothing_left(self) -> bool:
+        dispatcher, membership = self.dispatcher, self.membership
+        return (membership is None or membership.has_left) and (
+            dispatcher is None or not (dispatcher.outbox or dispatcher.home)
+        )
+
+    def _end(self, out: list[Effect], linked: Iterable[BrokerId]) -> None:
+        """End these links; without any, it has left."""
+        out.extend(EndLink(each) for each in linked)
+        if not self.node.linked:
+            out.append(Left())
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -164,6 +208,9 @@ class Bluedove(BaseStrategy):
             self._revision = self.node.table.revision
             self.dispatcher.home.members_changed(now_us, out)
             self._listen_to_self(now_us, out)
+        if self._is_leaving and not self._is_ending and self._has_nothing_left:
+            self._is_ending = True
+            self._end(out, list(self.node.linked))
 
     def _take(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
         self._hand(sender, message, now_us, out)

@@ -219,11 +219,13 @@ class Migrations:
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """What a neighbour said before its link changed no longer counts.
 
-        But for rows that a move has just turned there: their publisher may come back.
+        But for rows that a move has just turned there: their publisher may come back, unless the
+        link has ended, as there is another way then.
         A path that breaks towards the source brings no more publications: the migration ends
         here.  Where it breaks towards the target, the publisher is out of reach.
         """
-        for row in self._tree.tables.advertisements.values():
+        rows = () if state is LinkState.ENDED else self._tree.tables.advertisements.values()
+        for row in rows:
             turned_us = row.turned_us
             if row.last_hop == neighbour and turned_us is not None and now_us < turned_us + HOLD_US:
                 row.last_hop, row.adopted, row.has_turned = None, True, True

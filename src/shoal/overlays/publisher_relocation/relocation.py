@@ -7,9 +7,8 @@ Who routes over the same tree in another way, too, takes the same parts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from functools import partial
 
-from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerKey
+from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerFired, TimerKey
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
@@ -155,7 +154,7 @@ class Relocation(BaseStrategy):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key in (EXCHANGE_TIMER, LEAVING_TIMER):
             self.tree.timer(key, now_us, out)
-        elif self.tree.defers(partial(self.timer, key)):
+        elif self.tree.defers(TimerFired(key)):
             return
         elif key[0] != TIMER:
             self.tracer.timer(key, now_us, out)

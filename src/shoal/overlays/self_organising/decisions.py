@@ -46,6 +46,8 @@ from shoal.overlays.self_organising.planner import (
 from shoal.overlays.self_organising.rules import Rules
 
 TIMER: TimerKey = ("interval",)
+# How long a proposal may be on its way.
+_ON_ITS_WAY_US = 1_000_000
 
 
 class Decisions:
@@ -73,6 +75,8 @@ class Decisions:
         self._around = Neighbourhood(self._cache, parameters.three_way)
         self._costs: Costs | None = None
         self._last: tuple[ClientId, int] | None = None
+        # When links to these were proposed last.
+        self._proposed: dict[BrokerId, int] = {}
         # Why a link was refused when it was last proposed, so that it is said once.
         self._said: dict[tuple[BrokerId, BrokerId], str] = {}
 
@@ -106,15 +110,25 @@ class Decisions:
 
     def interval(self, now_us: int, out: list[Effect]) -> None:
         """An interval ends, and another begins."""
-        out.append(SetTimer(TIMER, now_us + self._parameters.interval_us))
+        self._set_timer(now_us, out)
         self._around.turn()
         summary = self._summary()
+        self._proposed = {
+            other: at_us
+            for other, at_us in self._proposed.items()
+            if now_us < at_us + _ON_ITS_WAY_US
+        }
         self._said = {pair: why for pair, why in self._said.items() if self._is_near(pair)}
         if self._costs is None:
             return
         way = (Hop(self._broker, self._costs.here),)
         broadcast = Broadcast(self._parameters.neighbourhood_hops, summary, way)
         out.extend(Send(neighbour, broadcast) for neighbour in self._neighbours)
+
+    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+        """In an interval, more or less: else who gets into another's way once always would."""
+        interval_us = self._parameters.interval_us
+        out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(0.9, 1.1))))
 
     def _summary(self) -> Summary:
         parameters = self._parameters
@@ -178,6 +192,7 @@ class Decisions:
             return
         is_full = self._rules.is_full(len(self._neighbours))
         proposal = Proposal(cycle, vector, is_full, is_advice=self._exchanges is None)
+        self._proposed[origin] = now_us
         out.append(Send(cycle.brokers[1], proposal))
 
     # --- proposals ----------------------------------------------------------------------------
@@ -227,8 +242,8 @@ class Decisions:
 
     def _decide(self, proposal: Proposal, now_us: int, out: list[Effect]) -> None:
         cycle = proposal.cycle
-        if cycle.brokers[0] in self._neighbours:
-            self._record("refused", "the brokers are linked already", cycle, now_us, out)
+        if reason := self._against_link(cycle.brokers[0], now_us):
+            self._record("refused", reason, cycle, now_us, out)
             return
         decision = self._decision(proposal, None)
         if decision.remove == len(cycle.brokers) - 1:
@@ -248,6 +263,19 @@ class Decisions:
                 cycle=cycle.brokers, remove=decision.remove, saving=decision.saving
             )
             exchanges.begin(exchange, now_us, out)
+
+    def _against_link(self, other: BrokerId, now_us: int) -> str:
+        """Why this broker does not decide on a link to `other`.
+
+        Where both ends propose a link, one must give way, or neither exchange would go through.
+        """
+        if other in self._neighbours:
+            return f"{self._broker} has a link to {other} already"
+        if self._exchanges is None:
+            return ""
+        at_us = self._proposed.get(other)
+        is_on_its_way = at_us is not None and now_us < at_us + _ON_ITS_WAY_US
+        return f"{self._broker} proposed it, too" if is_on_its_way and self._broker < other else ""
 
     def _decision(self, proposal: Proposal, removable: Collection[int] | None) -> Decision:
         parameters = self._parameters

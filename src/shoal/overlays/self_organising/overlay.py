@@ -8,8 +8,8 @@ before all time, so it hears from its neighbours what became of its links.
 | --- | --- |
 | a link of the tree comes up | greets the other end |
 | the other end greets | greets, too; then tables are said, or the link ends |
-| a link comes up that is not known | waits: the new link of an exchange needs no greeting |
-| nobody has greeted for `GREET_US` | greets: if neither end can know of it, it is the tree's |
+| a link comes up that is not known to be one | waits: an exchange's new link needs no greeting |
+| it is none `GREET_US` later | greets; if neither end can know of it, it is the tree's |
 | a link of the tree fails or ends | what was said over it is forgotten |
 
 While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits,
@@ -38,6 +38,7 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
+from shoal.overlays.self_organising.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.ring import Ring
 from shoal.overlays.self_organising.ring_messages import Greeting, Standing, Verdict
@@ -57,7 +58,8 @@ class Overlay:
     """The tree at one broker.
 
     `listener` hears what becomes of exchanges; `obstacle` says why tables cannot turn now, beside
-    what the tree itself knows, and is empty when they can.
+    what the tree itself knows, and is empty when they can.  `may_link` says which brokers it may be
+    linked to when a neighbour is lost; None: that is not made good.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Overlay:
         context: BrokerContext,
         listener: Listener,
         obstacle: Callable[[], str] = str,
+        may_link: Callable[[BrokerId], bool] | None = None,
     ) -> None:
         self.broker = context.broker
         self.tree = TreeRouting(context)
@@ -72,6 +75,7 @@ class Overlay:
         self._listener = listener
         self._obstacle = obstacle
         self._ring = QuietRing(context.broker, self)
+        self.healing = Healing(context.broker, self, may_link)
         always = Standing(True, 0)
         self._standings = dict.fromkeys((*context.neighbours, *context.expected), always)
         self._unknown = UNHEARD if self._standings else UNKNOWN
@@ -90,6 +94,8 @@ class Overlay:
         """A neighbour's message; ProtocolError when it makes no sense from that neighbour."""
         if type(message) is Greeting:
             self._meet(neighbour, message, now_us, out)
+        elif isinstance(message, HealingMessage):
+            self.healing.receive(neighbour, message, now_us, out)
         elif not self._ring.receive(neighbour, message, now_us, out):
             self.tree.receive(neighbour, message, now_us, out)
 
@@ -98,6 +104,8 @@ class Overlay:
             self._ring.late(now_us, out)
         elif key[0] == GREET:
             self._greet_stranger(key[1], out)
+        elif key[0] == HEAL:
+            self.healing.timer(key[1], now_us, out)
         else:
             self.later(now_us, out, self.tree.timer, key)
 
@@ -175,7 +183,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max((self._standings.get(each, self._unknown).since_us for each in ends), default=0)
+        return max(0, *(self._standings.get(each, self._unknown).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -205,13 +213,32 @@ class Overlay:
         self._go_on(ring, now_us, out)
         self._listener.refused(ring.exchange, verdict.reason, now_us, out)
 
+    def is_neighbour(self, neighbour: BrokerId) -> bool:
+        """Whether there is a link of the tree's."""
+        return self.tree.is_neighbour(neighbour)
+
+    def since_us(self, neighbour: BrokerId) -> int:
+        """When it was last settled whether the link belongs to the tree."""
+        return max(self._standings.get(neighbour, self._unknown).since_us, 0)
+
+    def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """Both ends have agreed that this link, which is up, belongs to the tree."""
+        self._standings[neighbour] = Standing(True, at_us)
+        self._greeted.add(neighbour)
+        out.append(OpenLink(neighbour, is_lasting=True))
+        self.tree.relink(neighbour, LinkState.UP, now_us, out)
+
+    def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """This link does not belong to the tree any more."""
+        self._standings[neighbour] = Standing(False, at_us)
+        if self.is_up(neighbour):
+            self._greet(neighbour, out)
+        self._part(neighbour, now_us, out)
+
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """A later verdict on an exchange that is over here: put the links right."""
+        """The links are exchanged, though it was supposed here that they are not."""
         exchange = verdict.exchange
-        gone, new = exchange.old_link, exchange.new_link
-        if not verdict.is_done:
-            gone, new = new, gone
-        for ends, is_in in ((gone, False), (new, True)):
+        for ends, is_in in ((exchange.old_link, False), (exchange.new_link, True)):
             if self.broker in ends:
                 (other,) = (each for each in ends if each != self.broker)
                 standing = Standing(is_in, verdict.at_us)
@@ -243,13 +270,16 @@ class Overlay:
             self.tree.began_anew(neighbour)
             if standing.is_in:
                 self._greet(neighbour, out)
-            elif standing == self._unknown:
+            elif not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
         if state is LinkState.ENDED and standing.is_in:
             self._standings[neighbour] = Standing(False, now_us)
         if self.tree.is_neighbour(neighbour):
             self.tree.relink(neighbour, state, now_us, out)
+        if state is LinkState.FAILED and standing.is_in:
+            self.healing.lost(neighbour, now_us, out)
+        self.healing.unlinked(neighbour, out)
 
     def replaced(
         self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
@@ -259,9 +289,9 @@ class Overlay:
         self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Nobody has greeted over a link that has come up."""
-        is_known = neighbour in self._standings or neighbour in self._greeted
-        if self.is_up(neighbour) and not is_known and not self._ring.opens(neighbour):
+        """A link has been up for a while, and has not become one of the tree."""
+        is_in = self._standings.get(neighbour, self._unknown).is_in
+        if self.is_up(neighbour) and not is_in and not self._ring.opens(neighbour):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
@@ -298,6 +328,7 @@ class Overlay:
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
+        self.healing.found(neighbour, out)
         self.tree.relink(neighbour, LinkState.UP, now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:

@@ -19,6 +19,7 @@ from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.overlay import Overlay
 from shoal.overlays.self_organising.parameters import Interest, Mode, Parameters
+from shoal.overlays.self_organising.rules import Rules
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
@@ -28,7 +29,15 @@ class SelfOrganising(BaseStrategy):
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         self.broker = context.broker
         self._notes_all = parameters.interest is Interest.PASSING
-        self.overlay = Overlay(context, self)
+        rules = Rules(parameters)
+        heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
+        self.overlay = Overlay(
+            context,
+            self,
+            may_link=(lambda other: not rules.against_link(context.broker, other))
+            if heals
+            else None,
+        )
         self.tree = self.overlay.tree
         self.decisions = Decisions(
             context.broker,
@@ -84,6 +93,7 @@ class SelfOrganising(BaseStrategy):
             case Broadcast():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.heard(neighbour, message, now_us, out)
+                self.overlay.healing.heard([hop.broker for hop in message.way])
             case Proposal():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.proposed(neighbour, message, now_us, out)

@@ -22,9 +22,9 @@ sent it still has it, and all the brokers beside the cycle see is that this take
 have decided.  Who has agreed must be told.  When a link of the cycle is gone, those at its ends ask
 the other way round (`Doubt`) whoever knows, up to the first: if it has not decided it gives up.
 If all others ask and nobody knows, as the first is gone, nothing was exchanged; no more did a part
-that is cut off at both ends, unless it sees that the link that goes has ended.  Should the rest
-have decided otherwise, the later verdict holds when they meet: links then come and go like any
-others, and tables are said again.
+that is cut off at both ends, unless it sees that the link that goes has ended.  Should the first
+have decided otherwise, that holds when they meet: links then come and go like any others, and
+tables are said again.
 
 | input | free | opening | quiet | agreed |
 | --- | --- | --- | --- | --- |
@@ -115,7 +115,7 @@ class Host(Protocol):
         """All is as it was: end the new link, if it is one of its ends; then go on."""
 
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """A later verdict on an exchange that is over here: put the links right."""
+        """The links are exchanged, though it was supposed here that they are not."""
 
 
 class QuietRing:
@@ -196,7 +196,7 @@ class QuietRing:
             self._step(event, neighbour, verdict, now_us, out)
             return
         known = self.verdicts.get(verdict.key)
-        if known is None or verdict.at_us <= known.at_us or verdict.is_done == known.is_done:
+        if known is None or known.is_done or not verdict.is_done:
             return
         self._remember(verdict)
         ring = Ring(self._broker, verdict.exchange)
@@ -352,7 +352,8 @@ class QuietRing:
         """This broker decides."""
         ring = self._ring
         assert ring is not None
-        at_us = max(now_us, self._latest_us + 1)
+        # Later than all that it changes; and what is so later than what was only supposed.
+        at_us = max(now_us, self._latest_us + 2) if is_done else self._latest_us + 1
         verdict = Verdict(self._key, ring.exchange, is_done, at_us, reason)
         self._step(Event.DONE if is_done else Event.KEPT, None, verdict, now_us, out)
 

@@ -42,7 +42,7 @@ class Drained(Preface, frozen=True):
 
 
 class Verdict(Preface, frozen=True):
-    """What became of an exchange; of two verdicts on one the later holds.
+    """What became of an exchange; of two verdicts that it is done holds.
 
     at_us   when it was decided; 0 when that could be nothing else, as not all had agreed
     reason  why all is as it was

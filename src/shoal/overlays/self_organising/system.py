@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.overlays.self_organising.healing import HEALING
 from shoal.overlays.self_organising.messages import MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
@@ -15,7 +16,7 @@ SYSTEM = System(
     name="self_organising",
     strategy=SelfOrganising,
     parameters=Parameters,
-    messages=(*LEAVING, *MESSAGES, *RING_MESSAGES),
+    messages=(*LEAVING, *MESSAGES, *RING_MESSAGES, *HEALING),
     stand_in=stand_in,
     is_quiet=False,
     oracle=table_problems,

@@ -1,18 +1,20 @@
 """How a broker leaves a tree: its neighbours take its place (`succession.py`), then it has none.
 
-It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said.  A
-leaf then ends its link.  An inner broker prepares its neighbours, one of which is the centre, stops
-them, and asks again in turn until nothing came in between: tables that answer each other are said.
-Then it hands over.  Its links to the others end as these move, the link to the centre last.
+It waits until it is *quiet*: no clients, no publisher on its way through it, all tables said, and
+nobody away who may come back, for a minute at most.  A leaf then ends its link.  An inner broker
+prepares its neighbours, one of which is the centre, stops them, and asks again in turn until
+nothing came in between: tables that answer each other are said.  Then it hands over, and hears only
+the others until it knows of each whether it has moved: what it would say before might be old.  Its
+links to the others end as these move, the link to the centre last.
 
 | state | hears | does |
 | --- | --- | --- |
 | staying | leave | begins, when it is quiet: linking, or for a leaf ending |
 | linking | all are prepared | stops them: stopping |
 | stopping | all have stopped, again if anything came in between | hands over: succeeding |
-| linking, stopping | refused, a link that changes, a second without a word | abandons: waiting |
+| linking, stopping | refused, a link that changes, two seconds without a word | abandons: waiting |
 | succeeding | the links to the others have ended | ends the link to the centre: ending |
-| succeeding | refused, any other change of a link | begins the centre's link anew: waiting |
+| succeeding | that, or refusals, and other changes | begins the centre's link anew: waiting |
 | ending | its links have ended or failed | has left: left |
 | waiting | a while later | begins, when it is quiet |
 """
@@ -20,14 +22,18 @@ Then it hands over.  Its links to the others end as these move, the link to the 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from random import Random
 
 from shoal.broker.effects import (
     CancelTimer,
     Effect,
     EndLink,
+    Hold,
     Left,
+    LinkChanged,
     LinkState,
+    Release,
     ResetLink,
     Send,
     SetTimer,
@@ -37,7 +43,6 @@ from shoal.model import BrokerId
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.messages import (
     Abandon,
-    Behind,
     Flushed,
     LeavingMessage,
     Prepare,
@@ -48,10 +53,12 @@ from shoal.overlays.tree.messages import (
     Succeed,
 )
 from shoal.overlays.tree.propagation import Propagation
-from shoal.overlays.tree.succession import Succession
+from shoal.overlays.tree.succession import Succession, behind
 
 TIMER: TimerKey = ("leave",)
-PATIENCE_US = 1_000_000
+PATIENCE_US = 2_000_000
+# Who is away for longer will find the network without this broker.
+ABSENCE_US = 60_000_000
 # Two that wait for each other to leave must not try again at one moment.
 AGAIN_US = (50_000, 500_000)
 
@@ -71,7 +78,13 @@ class State(enum.Enum):
 class Leaver:
     """One broker's own leaving."""
 
-    def __init__(self, random: Random, propagation: Propagation, exchange: Exchange) -> None:
+    def __init__(
+        self,
+        random: Random,
+        propagation: Propagation,
+        exchange: Exchange,
+        expected: Iterable[BrokerId],
+    ) -> None:
         self.state = State.STAYING
         self._random = random
         self._propagation = propagation
@@ -80,7 +93,11 @@ class Leaver:
         self._turn = 0
         self._heard = False
         self._awaited: set[BrokerId] = set()
-        self._ended: list[BrokerId] = []
+        # While others move: what has happened to links, and whether all of them will have moved.
+        self._changes: list[LinkChanged] = []
+        self._is_whole = True
+        # Neighbours whose links are down, and since when.
+        self._away = dict.fromkeys(expected, 0)
 
     @property
     def is_engaged(self) -> bool:
@@ -90,6 +107,13 @@ class Leaver:
     def heard(self) -> None:
         """A neighbour has said something that may change tables."""
         self._heard = True
+
+    def relinked(self, neighbour: BrokerId, state: LinkState, now_us: int) -> None:
+        """A link of the tree's came up, failed or ended."""
+        if state is LinkState.FAILED:
+            self._away.setdefault(neighbour, now_us)
+        else:
+            self._away.pop(neighbour, None)
 
     def leave(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         if self.state is State.STAYING:
@@ -106,7 +130,7 @@ class Leaver:
 
     def _begin(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
         neighbours = self._propagation.neighbours
-        if not succession.is_free or not self._is_quiet(succession):
+        if not succession.is_free or not self._is_quiet(succession, now_us):
             self._wait(now_us, out)
         elif len(neighbours) < 2:
             self._end(list(neighbours), out)
@@ -118,10 +142,11 @@ class Leaver:
             out.extend(Send(each, Prepare(self._attempt, centre, ())) for each in others)
             out.append(SetTimer(TIMER, now_us + PATIENCE_US))
 
-    def _is_quiet(self, succession: Succession) -> bool:
+    def _is_quiet(self, succession: Succession, now_us: int) -> bool:
         tables = self._propagation.tables
         return not (
             succession.around.is_moving
+            or any(now_us < since_us + ABSENCE_US for since_us in self._away.values())
             or any(row.last_hop is None for row in tables.advertisements.values())
             or any(entry.last_hop is None for entry in tables.subscriptions.values())
             or not all(map(self._exchange.is_settled, self._propagation.neighbours))
@@ -131,7 +156,8 @@ class Leaver:
         self.state = State.WAITING
         out.append(SetTimer(TIMER, now_us + self._random.randint(*AGAIN_US)))
 
-    def _stop(self, out: list[Effect]) -> None:
+    def _stop(self, now_us: int, out: list[Effect]) -> None:
+        out.append(SetTimer(TIMER, now_us + PATIENCE_US))
         self._turn += 1
         self._heard = False
         self._awaited = set(self._propagation.neighbours)
@@ -142,20 +168,11 @@ class Leaver:
         self.state = State.SUCCEEDING
         centre, *others = self._propagation.neighbours
         self._awaited = set(others)
-        self._ended = []
-        out.append(CancelTimer(TIMER))
+        self._changes, self._is_whole = [], True
+        out += [CancelTimer(TIMER), Hold(tuple(others))]
         out.extend(Send(each, Flushed(self._attempt)) for each in others)
-        rows = tuple(self._behind(each) for each in others)
+        rows = tuple(behind(self._propagation.tables, each) for each in others)
         out.append(Send(centre, Succeed(self._attempt, rows)))
-
-    def _behind(self, neighbour: BrokerId) -> Behind:
-        tables = self._propagation.tables
-        rows, entries = tables.advertisements.items(), tables.subscriptions.values()
-        return Behind(
-            neighbour,
-            tuple(id for id, row in rows if row.last_hop == neighbour),
-            tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
-        )
 
     def _end(self, neighbours: list[BrokerId], out: list[Effect]) -> None:
         self.state = State.ENDING
@@ -173,13 +190,25 @@ class Leaver:
         out.extend(Send(each, abandon) for each in self._propagation.neighbours)
         self._wait(now_us, out)
 
-    def _go_back(self, succession: Succession, now_us: int, out: list[Effect]) -> None:
-        """Not all have moved: who has is no neighbour any more, and the centre says its tables."""
-        out.append(ResetLink(self._propagation.neighbours[0]))
-        ended, self._ended = self._ended, []
+    def _resolve(
+        self, neighbour: BrokerId, succession: Succession, now_us: int, out: list[Effect]
+    ) -> None:
+        """This neighbour has moved, or stays; until all are known, tables could say what is old."""
+        self._awaited.discard(neighbour)
+        if self._awaited:
+            return
+        centre = self._propagation.neighbours[0]
+        if self._is_whole:
+            self._end([centre], out)
+            out.append(Release())
+            return
+        changes, self._changes = self._changes, []
+        if not any(change.neighbour == centre for change in changes):
+            out.append(ResetLink(centre))
         self._wait(now_us, out)
-        for neighbour in ended:
-            succession.around.relink(neighbour, LinkState.ENDED, now_us, out)
+        for change in changes:
+            succession.around.relink(change.neighbour, change.state, now_us, out)
+        out.append(Release())
 
     # --- what neighbours say ------------------------------------------------------------------
 
@@ -202,7 +231,7 @@ class Leaver:
                 centre, *others = self._propagation.neighbours
                 if neighbour == centre:
                     self.state = State.STOPPING
-                    self._stop(out)
+                    self._stop(now_us, out)
                 else:
                     self._awaited = {centre}
                     out.append(Send(centre, Prepare(self._attempt, centre, tuple(others))))
@@ -211,15 +240,16 @@ class Leaver:
                 if self._awaited:
                     return
                 if self._heard:
-                    self._stop(out)
-                elif self._is_quiet(succession):
+                    self._stop(now_us, out)
+                elif self._is_quiet(succession, now_us):
                     self._hand_over(out)
                 else:
                     self._abandon(now_us, out)
             case ((State.LINKING | State.STOPPING), Refuse()):
                 self._abandon(now_us, out)
-            case State.SUCCEEDING, Refuse():
-                self._go_back(succession, now_us, out)
+            case State.SUCCEEDING, Refuse() if neighbour in self._propagation.neighbours[1:]:
+                self._is_whole = False
+                self._resolve(neighbour, succession, now_us, out)
 
     def link(
         self,
@@ -233,14 +263,11 @@ class Leaver:
         match self.state:
             case State.LINKING | State.STOPPING:
                 self._abandon(now_us, out)
-            case State.SUCCEEDING if state is LinkState.ENDED and neighbour in self._awaited:
-                self._awaited.discard(neighbour)
-                self._ended.append(neighbour)
-                if not self._awaited:
-                    self._end([self._propagation.neighbours[0]], out)
-                return True
             case State.SUCCEEDING:
-                self._go_back(succession, now_us, out)
+                self._changes.append(LinkChanged(neighbour, state))
+                self._is_whole &= state is LinkState.ENDED
+                self._resolve(neighbour, succession, now_us, out)
+                return True
             case State.ENDING if state is LinkState.UP:
                 self._wait(now_us, out)
             case State.ENDING:

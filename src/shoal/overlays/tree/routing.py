@@ -8,10 +8,18 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
-from functools import partial
+from collections.abc import Mapping, Sized
 
-from shoal.broker.effects import Deliver, Effect, LinkState, Send, Started, TimerKey
+from shoal.broker.effects import (
+    Deliver,
+    Effect,
+    LinkChanged,
+    LinkState,
+    Send,
+    Started,
+    TimerFired,
+    TimerKey,
+)
 from shoal.broker.messages import (
     Advertise,
     AdvertisementsSaid,
@@ -31,11 +39,10 @@ from shoal.model import (
     AdvertisementId,
     BrokerId,
     ClientId,
-    Filter,
-    FilterError,
     Subscription,
 )
 from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_filter, check_owner
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
@@ -61,7 +68,7 @@ class TreeRouting(BaseStrategy):
         self.tables = self.propagation.tables
         self._route, self._routes = self.tables.routes.of, self.tables.routes.of_each
         self._exchange = Exchange(context.expected)
-        self._leaver = Leaver(context.random, self.propagation, self._exchange)
+        self._leaver = Leaver(context.random, self.propagation, self._exchange, context.expected)
         self._succession = Succession(
             self.broker, self.propagation, self._exchange, self, lambda: self._leaver.is_engaged
         )
@@ -102,7 +109,7 @@ class TreeRouting(BaseStrategy):
         self._leaver.heard()
         match message:
             case Advertise(advertisement, moves):
-                _check_filter(advertisement.filter, "advertisement", advertisement.id)
+                check_filter(advertisement.filter, "advertisement", advertisement.id)
                 was_stale = self._exchange.heard_advertisement(neighbour, advertisement.id)
                 self.propagation.add_advertisement(advertisement, neighbour, out, moves)
                 if was_stale:
@@ -110,7 +117,7 @@ class TreeRouting(BaseStrategy):
             case Unadvertise(advertisement_id):
                 self.propagation.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
-                _check_filter(subscription.filter, "subscription", subscription.id)
+                check_filter(subscription.filter, "subscription", subscription.id)
                 self._exchange.heard_subscription(neighbour, subscription.id)
                 self.propagation.add_subscription(subscription, neighbour, out)
             case Unsubscribe(subscription_id):
@@ -158,7 +165,7 @@ class TreeRouting(BaseStrategy):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == LEAVING_TIMER:
             self._leaver.timer(self._succession, now_us, out)
-        elif key == EXCHANGE_TIMER and not self.defers(partial(self.timer, key)):
+        elif key == EXCHANGE_TIMER and not self.defers(TimerFired(key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
@@ -179,8 +186,8 @@ class TreeRouting(BaseStrategy):
             neighbour, state, self._succession, now_us, out
         )
 
-    def defers(self, what: Callable[[int, list[Effect]], None]) -> bool:
-        """Whether tables must not change now; then it is done when they may."""
+    def defers(self, what: LinkChanged | TimerFired) -> bool:
+        """Whether tables must not change now; then it comes when they may."""
         return self._succession.defers(what)
 
     def heard(self) -> None:
@@ -215,6 +222,7 @@ class TreeRouting(BaseStrategy):
         What one that has come back had said is stale until it has said its tables again.
         """
         up = state is LinkState.UP
+        self._leaver.relinked(neighbour, state, now_us)
         is_back = up and self.is_neighbour(neighbour)
         self.propagation.unlink(neighbour)
         if not is_back:
@@ -277,12 +285,12 @@ class TreeRouting(BaseStrategy):
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
         """ProtocolError unless the advertisement, and one known by its id, are the publisher's."""
-        _check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
-        _check_filter(advertisement.filter, "advertisement", advertisement.id)
+        check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
             owner = known.advertisement.publisher
-            _check_owner(publisher, owner, "advertisement", advertisement.id)
+            check_owner(publisher, owner, "advertisement", advertisement.id)
 
     def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
         """Subscriptions would go on following the copy elsewhere, and miss the one here.
@@ -295,11 +303,11 @@ class TreeRouting(BaseStrategy):
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
-        _check_owner(client, subscription.client, "subscription", subscription.id)
-        _check_filter(subscription.filter, "subscription", subscription.id)
+        check_owner(client, subscription.client, "subscription", subscription.id)
+        check_filter(subscription.filter, "subscription", subscription.id)
         known = self.tables.subscriptions.get(subscription.id)
         if known is not None:
-            _check_owner(client, known.client, "subscription", subscription.id)
+            check_owner(client, known.client, "subscription", subscription.id)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -337,16 +345,3 @@ class TreeRouting(BaseStrategy):
             is_whole = len(part) == len(publications)
             batch = whole if is_whole else PublicationBatch(tuple(part), hops + 1)
             out.append(Send(neighbour, batch))
-
-
-def _check_filter(filter: Filter, what: str, name: str) -> None:
-    """ProtocolError when the filter is too large to route by."""
-    try:
-        filter.normal_form  # noqa: B018  # computed here so that its error is met here
-    except FilterError as error:
-        raise ProtocolError(f"{what} {name}: {error}") from None
-
-
-def _check_owner(client: ClientId, owner: ClientId, what: str, name: str) -> None:
-    if client != owner:
-        raise ProtocolError(f"{what} {name} belongs to {owner}, not to {client}")

@@ -13,8 +13,7 @@ last to end.
 | none | Prepare | the centre opens links, and answers when all are up; the others at once |
 | prepared | Stop | holds what does not come from the leaver; answers, each time |
 | still | Succeed (centre) | turns tables, tells the others, goes on: none |
-| still | Flushed (others) | takes in what comes from the centre, too |
-| still | the leaver is lost (others) | takes in what comes from the centre alone |
+| still | Flushed, or the leaver is lost (others) | takes in what comes from the centre alone |
 | still | Succeeded, from the centre | turns tables, ends the link to the leaver, goes on: none |
 | any | a new link fails, Abandon, another attempt | refuses, ends new links, goes on: none |
 | any | the leaver is lost (centre; others unless still) | ends new links, goes on: none |
@@ -32,11 +31,14 @@ from shoal.broker.effects import (
     Effect,
     EndLink,
     Hold,
+    LinkChanged,
     LinkReady,
     LinkState,
     OpenLink,
     Release,
     Send,
+    TimerFired,
+    TimerKey,
 )
 from shoal.model import BrokerId
 from shoal.overlays.tree.exchange import Exchange
@@ -54,11 +56,12 @@ from shoal.overlays.tree.messages import (
     Succeeded,
 )
 from shoal.overlays.tree.propagation import Propagation
+from shoal.overlays.tree.routing_table import RoutingTable
 
 # A link that was asked for is there by then, or will not come any more.
 LATE_US = 10_000_000
 
-Deferred = Callable[[int, list[Effect]], None]
+Deferred = LinkChanged | TimerFired
 
 
 class Around(Protocol):
@@ -70,6 +73,9 @@ class Around(Protocol):
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended, as links do."""
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        """A timer fired."""
 
     def replaced(
         self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
@@ -118,7 +124,7 @@ class Succession:
         return self._part is None
 
     def defers(self, what: Deferred) -> bool:
-        """Whether this must wait until the broker goes on; it is done then."""
+        """Whether this must wait until the broker goes on; it comes then."""
         if self._part is None or not self._part.is_still:
             return False
         self._deferred.append(what)
@@ -151,7 +157,7 @@ class Succession:
             case Succeed(others=others) if neighbour == part.leaver and part.is_centre:
                 self._take_place(part, others, now_us, out)
             case Flushed() if neighbour == part.leaver and not part.is_centre:
-                out.append(Hold((part.leaver, part.centre)))
+                out.append(Hold((part.centre,)))
             case Succeeded() if is_centres and not part.is_centre:
                 self._move(part, now_us, out)
             case Abandon() if neighbour == part.leaver:
@@ -205,7 +211,10 @@ class Succession:
         self._part = None
         deferred, self._deferred = self._deferred, []
         for what in deferred:
-            what(now_us, out)
+            if isinstance(what, TimerFired):
+                self.around.timer(what.key, now_us, out)
+            else:
+                self.around.relink(what.neighbour, what.state, now_us, out)
         if part.is_still:
             out.append(Release())
 
@@ -236,7 +245,7 @@ class Succession:
                 return True
             self._abandon(now_us, out)
             return False
-        if self.defers(lambda now_us, out: self.around.relink(neighbour, state, now_us, out)):
+        if self.defers(LinkChanged(neighbour, state)):
             return True
         is_unwanted = now_us < self._unwanted.get(neighbour, now_us)
         if is_unwanted and is_up:
@@ -257,6 +266,16 @@ class Succession:
 
 
 # --- how tables turn ------------------------------------------------------------------------------
+
+
+def behind(tables: RoutingTable, neighbour: BrokerId) -> Behind:
+    """What lies behind this neighbour of who leaves."""
+    rows, entries = tables.advertisements.items(), tables.subscriptions.values()
+    return Behind(
+        neighbour,
+        tuple(id for id, row in rows if row.last_hop == neighbour),
+        tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
+    )
 
 
 def follow(propagation: Propagation, old: BrokerId, new: BrokerId) -> None:
@@ -280,21 +299,21 @@ def succeed(
     """What lay behind one neighbour lies behind others now, to which there are links."""
     tables = propagation.tables
     new = tuple(each.neighbour for each in others)
-    for behind in others:
-        for id in behind.advertisements:
+    for each in others:
+        for id in each.advertisements:
             row = tables.advertisements.get(id)
             if row is not None and row.last_hop == old:
-                row.last_hop = behind.neighbour
-        for subscription in behind.subscriptions:
+                row.last_hop = each.neighbour
+        for subscription in each.subscriptions:
             entry = tables.subscriptions.get(subscription.id)
             if entry is None:
-                tables.add_subscription(subscription, behind.neighbour)
+                tables.add_subscription(subscription, each.neighbour)
             elif entry.last_hop == old:
-                tables.turn_subscription(entry, behind.neighbour)
+                tables.turn_subscription(entry, each.neighbour)
     for entry in tables.subscriptions.values():
         entry.forwarded_to.discard(old)
         entry.forwarded_to.update(
-            each for each in new if entry.last_hop != each and entry.is_wanted_by(each)
+            name for name in new if entry.last_hop != name and entry.is_wanted_by(name)
         )
     propagation.relink(old, new)
     propagation.forget(old, out)

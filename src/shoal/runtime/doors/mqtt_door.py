@@ -14,13 +14,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from socket import SO_KEEPALIVE, SOL_SOCKET
-from typing import Protocol, cast
 
 from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Message, Publish, Subscribe
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
-from shoal.mqtt.access import Access, Admission, Credentials
+from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
@@ -29,18 +28,16 @@ from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.farewell import Lingering
 from shoal.runtime.doors.publishers import LivePublishers
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.doors.sockets import LateAccess, Socket
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Alarm
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls import certified_names
 
 _MICROSECONDS = 1_000_000
-# How much may wait to be written to a client before its session keeps the rest; a client that
-# reads at all empties this in a moment.
-WRITE_BUFFER_BYTES = 256 * 1_024
 # What is delivered before the loop is through with what is ready: who must wait for readers is
 # known before a socket has brought megabytes.
 MOST_DELIVERED = 1_000
@@ -48,36 +45,6 @@ MOST_DELIVERED = 1_000
 SEE_US = 100_000
 
 _log = logging.getLogger(__name__)
-
-
-class LateAccess(Access, Protocol):
-    """An `Access` whose answers may come later."""
-
-    def take_owed(self) -> Credentials | None:
-        """Whom `admit` has just left without an answer."""
-
-    async def answer(self, credentials: Credentials, is_gone: Callable[[], bool]) -> Admission:
-        """The answer that `admit` owes; `is_gone` says whether the client has hung up."""
-
-
-class Socket(Protocol):
-    """A client's network connection, whatever it is wrapped in."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def half_close(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def is_gone(self) -> bool:
-        """Whether the client has hung up, even if what it said before is not read yet."""
-
-    def unwritten(self) -> int:
-        """How many bytes are still to be written to the client."""
 
 
 class MqttDoor:
@@ -186,6 +153,11 @@ class MqttDoor:
         """Take nobody in any more."""
         for server in self._servers:
             server.close()
+
+    @property
+    def connections(self) -> list[ClientConnection]:
+        """Those of all clients, let in or not."""
+        return list(self._sockets)
 
     def shut_down(self) -> None:
         """Say goodbye to every client."""
@@ -452,38 +424,3 @@ class MqttDoor:
         self._timer = self._timer_us = None
         self.carry_out(self.clients.advance(self.node.clock.now_us()))
         self.node.schedule_flush()
-
-
-class MqttSocket(Lingering):
-    """One client over TCP or TLS."""
-
-    def __init__(self, door: MqttDoor) -> None:
-        super().__init__()
-        self._door = door
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
-        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._begin(transport, self._take)
-        self._connection = self._door.opened(self, transport)
-
-    def _take(self, data: bytes) -> None:
-        if not self._is_over:
-            self._door.received(self._connection, data)
-
-    def write(self, data: bytes) -> None:
-        """Nothing any more, when the last word has been said or the client is gone.
-
-        It may go between what is gathered for it and the flush; uvloop would raise then.
-        """
-        if not (self._is_half_closed or self._transport.is_closing()):
-            self._transport.write(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._door.lost(self._connection)
-
-    def pause_writing(self) -> None:
-        self._connection.pause()
-
-    def resume_writing(self) -> None:
-        self._door.resumed(self._connection)

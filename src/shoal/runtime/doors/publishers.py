@@ -22,8 +22,9 @@ from shoal.broker.messages import Message, Publish
 from shoal.broker.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.door.publishers import AskBroker, DoorEffect, Publishers
+from shoal.runtime.flushing import Phase
 from shoal.runtime.links.couriers import Couriers
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.node import Node
 
 _MICROSECONDS = 1_000_000
 

@@ -23,7 +23,8 @@ from shoal.broker.custody import Custody, is_assured
 from shoal.broker.effects import Deliver
 from shoal.broker.link_controls import Hello, Purpose
 from shoal.broker.link_inbox import Debt
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -34,15 +35,11 @@ from shoal.broker.messages import (
 )
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId, ClientId
+from shoal.runtime.flushing import Phase
+from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shoal.runtime.links.peer_connections import PeerConnection, dial
-from shoal.runtime.links.peer_links import (
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-    PeerSettings,
-    check_certificate,
-    check_peer,
-)
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.links.peer_settings import PeerSettings, check_peer
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Rounds
 
 TICK_S = 0.5
@@ -159,6 +156,7 @@ class Couriers:
         self, node: Node, settings: PeerSettings, limits: CourierLimits | None = None
     ) -> None:
         self.owner: Owner | None = None
+        self._is_leaving = False
         self._node = node
         self._settings = settings
         self._limits = limits or CourierLimits()
@@ -208,6 +206,15 @@ class Couriers:
             }
             for name, each in sorted(self._outgoing.items())
         ]
+
+    def leave(self) -> None:
+        """Whoever publishes here from another door is let go, as if this broker had died."""
+        self._is_leaving = True
+        incoming, self._incoming = self._incoming, {}
+        for each in incoming.values():
+            if each.connection is not None:
+                self._drop(each.connection)
+            each.end()
 
     # --- the door's side ----------------------------------------------------------------------
 
@@ -294,7 +301,6 @@ class Couriers:
         check_peer(connection, hello, self._node.id, self._settings)
         if hello.purpose is not Purpose.COURIER or hello.broker not in self._settings.addresses:
             raise WireError(f"{self._node.id} takes no couriers from broker {hello.broker!r}")
-        check_certificate(connection, hello, self._settings)
         channel = self._by_connection.get(connection)
         if isinstance(channel, _Outgoing):
             if hello.broker != channel.courier.broker:
@@ -302,6 +308,8 @@ class Couriers:
             self._tell(channel.courier.connected(hello, now_us))
             if self.owner is not None:
                 self.owner.found(hello.broker)
+        elif self._is_leaving:
+            raise WireError(f"{self._node.id} leaves the network")
         else:
             self._take_in(connection, hello, now_us)
         self._node.schedule_flush()

@@ -24,6 +24,10 @@ _CONTROLS = Codec(CONTROLS)
 _log = logging.getLogger(__name__)
 
 
+class EndedError(WireError):
+    """The other end is not welcome, as the link that it means has ended for good."""
+
+
 class Door(Protocol):
     """Where a connection's events go."""
 
@@ -47,6 +51,8 @@ class PeerConnection(asyncio.Protocol):
         self.is_dialled = is_dialled
         self.is_greeted = False
         self.refused = ""
+        # Whether the other end says that the link it is for has ended.
+        self.has_ended = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._door = door
         self._transport: asyncio.Transport | None = None
@@ -68,6 +74,8 @@ class PeerConnection(asyncio.Protocol):
                 data = self._greet(data)
             if data:
                 self._door.received(self, data)
+        except EndedError as error:
+            self.refuse(str(error), has_ended=True)
         except WireError as error:
             self.refuse(str(error))
 
@@ -78,7 +86,7 @@ class PeerConnection(asyncio.Protocol):
             return b""
         hello = _CONTROLS.decode(found[0])
         if isinstance(hello, Refuse):
-            self.refused = hello.reason
+            self.refused, self.has_ended = hello.reason, hello.has_ended
             raise WireError(f"refused by the other end: {hello.reason}")
         if not isinstance(hello, Hello):
             raise WireError(f"{type(hello).__name__} before a Hello")
@@ -126,13 +134,13 @@ class PeerConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, *, has_ended: bool = False) -> None:
         """Say why, and close."""
         if self._transport is None or self._transport.is_closing():
             return
         _log.warning("peer connection refused", extra={"peer": self.peer, "reason": reason})
         if not self.refused:
-            self.write(_CONTROLS.encode(Refuse(reason[: MAX_HELLO_BYTES // 8])))
+            self.write(_CONTROLS.encode(Refuse(reason[: MAX_HELLO_BYTES // 8], has_ended)))
         self._transport.close()
 
     def close(self) -> None:

@@ -1,108 +1,78 @@
 """A live broker's links: who connects to whom, again and again, and who is let in.
 
-Of two linked brokers the one with the smaller name connects, so that there is one connection; it
-tries again with growing pauses for as long as the broker runs.  A broker that the network does
-not link to this one is refused, with mutual TLS also one that cannot prove its name.  Where a
-system opens links itself, whoever opens one connects, and every broker of the network is let in.
+Of two brokers that the network file links, the one with the smaller name connects, so that there
+is one connection; it tries again with growing pauses for as long as the broker runs.  A link that
+was opened on purpose is connected from either end, wherever the other is known to be.  One that
+lasts is remembered (`storage.overlay_file`), and so is one that has ended: whoever still means it
+is told so.
+
+A broker whose network file links it to this one, where this one's does not, is refused, with mutual
+TLS also one that cannot prove its name.  A link that was opened on purpose is taken up from every
+broker that is known to be in the network, and one that lasts from others, too: they join.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from functools import partial
 from itertools import count
-from random import Random
 from typing import Any
-
-import msgspec
 
 from shoal.broker.custody import Custody
 from shoal.broker.effects import LinkChanged, LinkState
-from shoal.broker.link_controls import Hello, Purpose
-from shoal.broker.link_inbox import Debt
-from shoal.broker.link_outbox import LinkLimits
-from shoal.broker.link_session import LinkSession, OutOfStepError, State
+from shoal.broker.link_controls import Hello, Purpose, Whereabouts
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import OutOfStepError, State
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
-from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.batches import MAX_BATCH
-from shoal.runtime.links.peer_connections import Door, PeerConnection, dial
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.addresses import Address
+from shoal.runtime.flushing import Phase
+from shoal.runtime.links.dialling import Dialling
+from shoal.runtime.links.directory import Directory
+from shoal.runtime.links.handing_on import HandingOn, Link
+from shoal.runtime.links.joining import take_up
+from shoal.runtime.links.peer_connections import Door, PeerConnection
+from shoal.runtime.links.peer_settings import PeerSettings, check_peer
+from shoal.runtime.links.probing import probe
+from shoal.runtime.node import Node
 from shoal.runtime.pauses import Rounds
+from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
-from shoal.runtime.tls import TlsContexts
 
 TICK_S = 1.0
-# How long the broker handles what came over a link before others have their turn: it ends with the
-# message that is being handled then.
-TURN_US = 10_000
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 2.0
 # Connections that have not said who they are; more are closed as they come.
 MAX_STRANGERS = 100
 
 _log = logging.getLogger(__name__)
 
 
-class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker knows about its links.
+class PeerLinks:
+    """All links of one node; those that last keep what they cannot send in `spools`.
 
-    neighbours    the brokers it is linked to
-    addresses     where the network's brokers are
-    limits        bounds of each link
-    tls           None: names are believed
-    has_cycles    who waits for a full link might wait for itself: neighbours are always read
-    open_to_all   links also come up with any other broker of the network; the system itself sees
-                  to what a broker that comes back must be told and sent again
+    `overlay` has which links there are beside those of the settings, and which have ended;
+    `directory` where brokers are, if that changes.
     """
 
-    network: str
-    neighbours: tuple[BrokerId, ...]
-    addresses: Mapping[BrokerId, Address]
-    incarnation: int
-    limits: LinkLimits = LinkLimits()
-    tls: TlsContexts | None = None
-    has_cycles: bool = False
-    open_to_all: bool = False
-
-
-class _Link:
-    """One link and, when there is one, its connection."""
-
-    def __init__(self, session: LinkSession, *, is_lasting: bool) -> None:
-        self.session = session
-        self.is_lasting = is_lasting
-        self.connection: PeerConnection | None = None
-        self.dialling: asyncio.Task[None] | None = None
-        self.since_us: int | None = None  # when the oldest of what it holds back came
-        self.is_handing_on = False
-        self.is_going_on = False  # whether what it holds back is about to be handed on
-        self.bytes_in = self.bytes_out = self.connections = 0
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it is there, or somebody sees to it; else it is one that was opened and ended."""
-        is_dialled = self.dialling is not None and not self.dialling.done()
-        return self.is_lasting or is_dialled or self.session.state is not State.IDLE
-
-
-class PeerLinks:
-    """All links of one node; those to its neighbours keep what they cannot send in `spools`."""
-
     def __init__(
-        self, node: Node, codec: Codec, settings: PeerSettings, spools: Spools | None = None
+        self,
+        node: Node,
+        codec: Codec,
+        settings: PeerSettings,
+        spools: Spools | None = None,
+        overlay: Overlay | None = None,
+        directory: Directory | None = None,
     ) -> None:
+        self.overlay = overlay or Overlay()
+        self.directory = directory
         self._node = node
         self._codec = codec
         self._settings = settings
         self._spools = spools
-        self._links: dict[BrokerId, _Link] = {}
-        self._by_connection: dict[PeerConnection, _Link] = {}
+        self._links: dict[BrokerId, Link] = {}
+        self._by_connection: dict[PeerConnection, Link] = {}
         self._strangers: set[PeerConnection] = set()
-        self._to_flush: dict[_Link, None] = {}
+        self._to_flush: dict[Link, None] = {}
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._rounds = Rounds(TICK_S)
@@ -111,8 +81,12 @@ class PeerLinks:
         self._numbers = count(1)
         # Where connections go that are no links.
         self.couriers: Door | None = None
-        # Only the pauses between attempts: no two brokers come back in step.
-        self._random = Random()
+        self._dialling = Dialling(
+            self, node.id, settings, self._say_hello, self._vanish, self._not_up
+        )
+        self._handing = HandingOn(
+            node, self._links.values, self._flush_soon, has_cycles=settings.has_cycles
+        )
         node.links = self
         node.at_flush(Phase.LINKS, self.flush)
 
@@ -128,18 +102,27 @@ class PeerLinks:
             ssl=self._settings.tls.incoming if self._settings.tls else None,
         )
         port = self._server.sockets[0].getsockname()[1]
-        for neighbour in self._settings.neighbours:
-            link = self._add(neighbour, is_lasting=True)
-            if self._spools is not None:
-                self._spools.expect(link.session)
-            if self._node.id < neighbour:
-                self._dial(neighbour, link, self._settings.addresses[neighbour])
+        for neighbour in self.overlay.neighbours(self._settings.neighbours):
+            self._start_link(neighbour)
         self._ticking = loop.call_later(TICK_S, self._tick)
         return Address(listen.host, port)
 
+    def _start_link(self, neighbour: BrokerId) -> None:
+        """Bring a link up that was there before this broker started, or is to be."""
+        row = self.overlay.links.get(neighbour)
+        opened_us = 0 if row is None else row.opened_us
+        link = self._add(neighbour, is_lasting=True, opened_us=opened_us)
+        link.address = "" if row is None else row.address
+        if self._spools is not None:
+            self._spools.expect(link.session)
+        if row is not None and row.ends:
+            # Once what is on disk for it is there; nothing else is left of it.
+            self._changed(link, link.session.end())
+        self._dialling.see_to(link)
+
     async def stop(self) -> None:
         """Write what can be written, and close everything."""
-        self._is_stopping = True
+        self._is_stopping = self._handing.is_stopping = self._dialling.is_stopping = True
         if self._ticking is not None:
             self._ticking.cancel()
         self.flush()
@@ -155,7 +138,7 @@ class PeerLinks:
     async def drained(self) -> None:
         """Return when every neighbour that is there has taken all that was sent to it."""
         while any(
-            link.session.state is State.UP and link.session.buffered_bytes
+            link.session.state in (State.UP, State.ENDING) and link.session.buffered_bytes
             for link in self._links.values()
         ):
             await asyncio.sleep(0.01)
@@ -169,26 +152,53 @@ class PeerLinks:
         self._to_flush[link] = None
         if not link.session.send(message, custody):
             _log.error("link given up, too much waits", extra={"neighbour": neighbour})
-            self.close(neighbour)
+            self.reset(neighbour)
         elif link.session.is_full:
             self._node.hold(True)
 
-    def open(self, neighbour: BrokerId, address: str) -> None:
+    def open(self, neighbour: BrokerId, address: str = "", *, is_lasting: bool = False) -> None:
         link = self._links.get(neighbour)
-        if neighbour == self._node.id or (link is not None and link.is_kept):
+        if neighbour == self._node.id or self._is_stopping:
+            return  # when it stops it would go on beside the broker that takes its place
+        if link is not None and link.is_kept:
+            if is_lasting and not link.is_lasting:
+                self._make_last(
+                    link, self.overlay.stamp(neighbour, self._node.clock.now_us()), address
+                )
             return
-        if self._is_stopping:
-            return  # it would go on beside the broker that takes this one's place
-        place = self._settings.addresses.get(neighbour)
-        if place is None:
-            try:
-                place = read_address(address)
-            except ValueError:
-                self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
-                return
-        if link is None:
-            link = self._add(neighbour, is_lasting=False)
-        self._dial(neighbour, link, place)
+        if not self._dialling.knows(neighbour, address):
+            self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
+            return
+        if link is None or link.is_gone:
+            opened_us = (
+                self.overlay.stamp(neighbour, self._node.clock.now_us()) if is_lasting else None
+            )
+            link = self._add(neighbour, is_lasting=is_lasting, opened_us=opened_us)
+            if opened_us is not None:
+                self.overlay.opened(neighbour, opened_us, address)
+        link.address = address
+        self._dialling.dial(link)
+
+    def _make_last(self, link: Link, opened_us: int, address: str = "") -> None:
+        """A link that is there outlives restarts from now on."""
+        link.is_lasting = True
+        link.session.last(opened_us)
+        self.overlay.opened(link.session.neighbour, opened_us, address or link.address)
+
+    def _agree(self, link: Link, opened_us: int | None) -> None:
+        """The other end has the link last since then, if it does: so it lasts here."""
+        row = self.overlay.links.get(link.session.neighbour)
+        if opened_us and not link.is_gone and (row is None or opened_us > row.opened_us):
+            self._make_last(link, opened_us, "" if row is None else row.address)
+
+    def end(self, neighbour: BrokerId) -> None:
+        link = self._links.get(neighbour)
+        if link is not None and not link.is_gone:
+            if link.is_lasting:
+                self.overlay.ends(neighbour)
+            self._changed(link, link.session.end())
+            self._dialling.see_to(link)
+            self._flush_soon(link)
 
     def ready(self, neighbour: BrokerId) -> None:
         if self._spools is not None:
@@ -198,18 +208,38 @@ class PeerLinks:
             link.session.open_gate()
             self._to_flush[link] = None
 
-    def close(self, neighbour: BrokerId) -> None:
+    def reset(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
-        if link is not None:
+        if link is not None and not link.is_gone:
             connection = link.connection
             self._changed(link, link.session.give_up())
             if connection is not None:
                 connection.abort()
-            self._room_may_have_come()
+            self._handing.see_to_room()
+
+    def tell(self, news: list[Whereabouts]) -> None:
+        """Say to all neighbours where brokers are now."""
+        for link in self._links.values() if news else ():
+            link.session.tell(news)
+            self._to_flush[link] = None
+
+    def go_on(self) -> None:
+        self._handing.hand_on_all()
 
     def delays_us(self) -> dict[BrokerId, int]:
         found = {name: link.session.delay_us for name, link in self._links.items()}
         return {name: delay_us for name, delay_us in found.items() if delay_us is not None}
+
+    def queues(self) -> dict[BrokerId, tuple[int, int]]:
+        return {
+            name: link.session.queue
+            for name, link in self._links.items()
+            if link.session.state in (State.UP, State.AWAY, State.ENDING, State.PARTING)
+        }
+
+    def _flush_soon(self, link: Link) -> None:
+        self._to_flush[link] = None
+        self._node.schedule_flush()
 
     def flush(self) -> None:
         """One write for each link that has something to say."""
@@ -219,39 +249,42 @@ class PeerLinks:
             if data and link.connection is not None:
                 link.bytes_out += len(data)
                 link.connection.write(data)
+            if link.is_gone and link.connection is not None:
+                link.connection.close()
 
     def status(self) -> list[dict[str, Any]]:
         """One row per link, for people and metrics."""
         return [
-            {
-                "neighbour": name,
-                "state": link.session.state.value,
-                "is_lasting": link.is_lasting,
-                "is_full": link.session.is_full,
-                "buffered_bytes": link.session.buffered_bytes,
-                "spooled_bytes": self._spools.size(name) if self._spools is not None else 0,
-                "delay_us": link.session.delay_us,
-                "bytes_in": link.bytes_in,
-                "bytes_out": link.bytes_out,
-                "connections": link.connections,
-            }
+            link.status(self._spools.size(name) if self._spools is not None else 0)
             for name, link in sorted(self._links.items())
+            if not link.is_gone
         ]
 
     @property
+    def neighbours(self) -> list[BrokerId]:
+        """The brokers that there are links to."""
+        return [name for name, link in sorted(self._links.items()) if not link.is_gone]
+
+    @property
     def is_connected(self) -> bool:
-        """Whether every link of the network that starts or ends here is up."""
-        links = self._links.values()
-        return all(link.session.state is State.UP for link in links if link.is_lasting)
+        """Whether every lasting link that starts or ends here is up."""
+        links = [link for link in self._links.values() if link.is_lasting and not link.is_gone]
+        return all(link.session.state in (State.UP, State.ENDING) for link in links)
 
     # --- links --------------------------------------------------------------------------------
 
-    def _changed(self, link: _Link, changes: list[LinkChanged]) -> None:
-        """A link went down or came up: first that, then what its end left unsettled."""
+    def _changed(self, link: Link, changes: list[LinkChanged]) -> None:
+        """A link came up, failed or ended: first that, then what its end left unsettled."""
+        if link.is_gone and changes:
+            if link.is_lasting:
+                self.overlay.has_ended(link.session.neighbour, link.session.opened_us or 0)
+            if self._spools is not None:
+                self._spools.forget(link.session.neighbour)
+            self._flush_soon(link)
         self._node.changed(changes)
         self._node.returned(link.session.neighbour, link.session.returned())
 
-    def _add(self, neighbour: BrokerId, *, is_lasting: bool) -> _Link:
+    def _add(self, neighbour: BrokerId, *, is_lasting: bool, opened_us: int | None) -> Link:
         settings, spools = self._settings, self._spools
         session = LinkSession(
             settings.network,
@@ -260,38 +293,34 @@ class PeerLinks:
             settings.incarnation,
             self._codec,
             settings.limits,
-            is_graceful=not settings.open_to_all,
-            spool=spools.of(neighbour) if spools is not None and is_lasting else None,
+            is_graceful=settings.is_graceful,
+            spool=None if spools is None else spools.of(neighbour),
             numbers=self._numbers,
+            opened_us=opened_us,
         )
-        link = self._links[neighbour] = _Link(session, is_lasting=is_lasting)
+        former = self._links.get(neighbour)
+        if former is not None and former.connection is not None:
+            self._drop(former.connection)
+        link = self._links[neighbour] = Link(session, is_lasting=is_lasting)
         return link
 
-    def _dial(self, neighbour: BrokerId, link: _Link, address: Address) -> None:
-        link.dialling = asyncio.create_task(self._keep_dialling(neighbour, link, address))
+    def _not_up(self, link: Link) -> None:
+        """A link that was opened, and does not last, has ended or did not come up."""
+        neighbour = link.session.neighbour
+        if self._links.get(neighbour) is link:
+            # First gone, then told: who hears of it may open it again.
+            del self._links[neighbour]
+            if self._spools is not None:
+                self._spools.forget(neighbour)
+            self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
 
-    async def _keep_dialling(self, neighbour: BrokerId, link: _Link, address: Address) -> None:
-        pause_s = FIRST_PAUSE_S
-        while True:
-            connection = None
-            if link.connection is None:
-                connection = await dial(self, address, self._settings.tls)
-            if connection is not None:
-                self._say_hello(connection, link)
-                await connection.ended
-                if connection.is_greeted:
-                    pause_s = FIRST_PAUSE_S
-            elif link.connection is not None:
-                await link.connection.ended
-            if not link.is_lasting and link.session.state is State.IDLE:
-                # First gone, then told: who hears of it may open it again.
-                del self._links[neighbour]
-                self._node.bring(LinkChanged(neighbour, LinkState.FAILED))
-                return
-            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    def _vanish(self, link: Link) -> None:
+        """The other end says that the link has ended."""
+        if self._links.get(link.session.neighbour) is link:
+            _log.warning("the link has ended", extra={"neighbour": link.session.neighbour})
+            self._changed(link, link.session.vanish())
 
-    def _say_hello(self, connection: PeerConnection, link: _Link) -> None:
+    def _say_hello(self, connection: PeerConnection, link: Link) -> None:
         if link.connection is not None:
             connection.refuse("the other end was faster")
             return
@@ -303,19 +332,21 @@ class PeerLinks:
     def _tick(self) -> None:
         now_us = self._node.clock.now_us()
         missed_us = self._rounds.missed_us(now_us)
-        for link in list(self._links.values()):
+        for name, link in list(self._links.items()):
             link.session.excuse(missed_us)
             changes = link.session.tick(now_us)
-            if changes and link.is_lasting and self._spools is not None:
+            if changes and self._spools is not None:
                 self._spools.gone(link.session.neighbour)
             self._changed(link, changes)
             self._to_flush[link] = None
             if link.session.is_silent(now_us) and link.connection is not None:
                 _log.warning("silent link", extra={"neighbour": link.session.neighbour})
                 link.connection.abort()
+            if link.connection is None and link.session.may_be_forgotten(now_us):
+                del self._links[name]
         if self._spools is not None:
             self._spools.stand_in()
-        self._room_may_have_come()
+        self._handing.see_to_room()
         self._node.schedule_flush()
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
@@ -335,20 +366,19 @@ class PeerLinks:
             connection.hand_to(self.couriers)
             self.couriers.greeted(connection, hello)
             return
-        self._check(connection, hello)
+        check_peer(connection, hello, self._node.id, self._settings)
+        if hello.purpose is Purpose.PROBE:
+            connection.say(probe(self._node.id, self._settings))
+            connection.close()
+            return
+        if hello.purpose is not Purpose.LINK:
+            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
         link = self._by_connection.get(connection)
         if link is None:
-            link = self._links.get(hello.broker) or self._add(hello.broker, is_lasting=False)
-            if link.session.is_overtaken(hello):
-                raise WireError("a later connection was made")
-            if link.connection is not None:
-                if link.connection.is_dialled and self._node.id < hello.broker:
-                    raise WireError("this end is connecting")
-                self._drop(link.connection)
-            self._strangers.discard(connection)
-            self._by_connection[connection] = link
-            link.connection = connection
-            connection.say(link.session.hello())
+            link = self._links.get(hello.broker)
+            if link is None or (link.is_gone and not link.session.knows(hello)):
+                link = self._let_in(hello)
+            self._take_in(connection, link, hello)
         elif hello.broker != link.session.neighbour:
             raise WireError(f"this is {hello.broker}, not {link.session.neighbour}")
         try:
@@ -357,22 +387,36 @@ class PeerLinks:
             self._changed(link, error.changes)
             raise
         link.connections += 1
-        if link.is_lasting and self._spools is not None:
+        if self.directory is not None:
+            link.session.tell(self.directory)
+        self._agree(link, hello.opened_us)
+        if not link.is_gone and self._spools is not None:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
         self._changed(link, changes)
-        self._room_may_have_come()
+        self._handing.see_to_room()
         self._node.schedule_flush()
 
-    def _check(self, connection: PeerConnection, hello: Hello) -> None:
-        settings = self._settings
-        check_peer(connection, hello, self._node.id, settings)
-        known = hello.broker in self._links or (
-            settings.open_to_all and hello.broker in settings.addresses
-        )
-        if hello.purpose is not Purpose.LINK or not known:
-            raise WireError(f"{self._node.id} has no link to broker {hello.broker!r}")
-        check_certificate(connection, hello, settings)
+    def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
+        """A connection that the other end has made."""
+        if link.session.is_overtaken(hello):
+            raise WireError("a later connection was made")
+        if link.connection is not None:
+            if link.connection.is_dialled and self._node.id < hello.broker:
+                raise WireError("this end is connecting")
+            self._drop(link.connection)
+        self._strangers.discard(connection)
+        self._by_connection[connection] = link
+        link.connection = connection
+        connection.say(link.session.hello())
+
+    def _let_in(self, hello: Hello) -> Link:
+        """The link that a broker offers to which there is none; WireError if it is not taken up."""
+        opened_us = take_up(hello, self._node.id, self.overlay, self._settings)
+        link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
+        if opened_us is not None:
+            self.overlay.opened(hello.broker, opened_us)
+        return link
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
         link = self._by_connection.get(connection)
@@ -380,13 +424,16 @@ class PeerLinks:
             return  # replaced by a newer connection
         now_us = self._node.clock.now_us()
         link.bytes_in += len(data)
-        link.session.receive(data, now_us)
-        if link.since_us is None:
-            link.since_us = now_us
-        self._hand_on(link)
-        self._room_may_have_come()
-        self._to_flush[link] = None
-        self._node.schedule_flush()
+        changes = link.session.receive(data, now_us)
+        self._agree(link, link.session.opened_us)
+        places = link.session.take_places()
+        if self.directory is not None:
+            self.tell(self.directory.hear(places))
+        link.since_us = link.since_us or now_us
+        self._handing.hand_on(link)
+        self._changed(link, changes)
+        self._handing.see_to_room()
+        self._flush_soon(link)
 
     def closed(self, connection: PeerConnection) -> None:
         self._strangers.discard(connection)
@@ -395,83 +442,7 @@ class PeerLinks:
     def _drop(self, connection: PeerConnection) -> None:
         link = self._by_connection.pop(connection, None)
         if link is not None:
-            link.connection = None
-            link.since_us = None
+            link.connection = link.since_us = None
             link.session.lost(self._node.clock.now_us())
             connection.abort()
-
-    # --- holding back -------------------------------------------------------------------------
-
-    def _hand_on(self, link: _Link) -> None:
-        """Let the broker handle what came, on a tree unless another link is full."""
-        others = () if self._settings.has_cycles else self._links.values()
-        if any(other.session.is_full for other in others if other is not link):
-            return
-        if link.is_handing_on:
-            return  # what comes up meanwhile asks again; links keep their order
-        link.is_handing_on = True
-        try:
-            self._hand_on_for_a_turn(link)
-        finally:
-            link.is_handing_on = False
-
-    def _hand_on_for_a_turn(self, link: _Link) -> None:
-        session, clock = link.session, self._node.clock
-        end_us = clock.now_us() + TURN_US
-        while messages := session.take_run(MAX_BATCH):
-            owe = partial(self._owe, link, session.handled - len(messages))
-            self._node.receive(session.neighbour, messages, link.since_us, owe)
-            if session.has_come and clock.now_us() >= end_us:
-                self._go_on_soon(link)
-                return
-        link.since_us = None
-
-    def _owe(self, link: _Link, first: int, start: int, end: int) -> Custody:
-        return Custody(partial(self._settle, link, link.session.owe(first + start, first + end)))
-
-    def _go_on_soon(self, link: _Link) -> None:
-        """Hand on the rest when others have had their turn."""
-        if not link.is_going_on:
-            link.is_going_on = True
-            asyncio.get_running_loop().call_soon(self._go_on, link)
-
-    def _go_on(self, link: _Link) -> None:
-        link.is_going_on = False
-        if link.connection is not None and not self._is_stopping:
-            self._hand_on(link)
-            self._room_may_have_come()
-            self._to_flush[link] = None
-            self._node.schedule_flush()
-
-    def _settle(self, link: _Link, debt: Debt) -> None:
-        """All that came of some messages of a neighbour is settled."""
-        if link.session.settle(debt):
-            self._to_flush[link] = None
-            self._node.schedule_flush()
-
-    def _room_may_have_come(self) -> None:
-        if not self._node.is_holding:
-            return
-        full = any(link.session.is_full for link in self._links.values())
-        for link in list(self._links.values()):
-            if link.connection is not None:
-                self._hand_on(link)
-                self._to_flush[link] = None
-        if not full:
-            self._node.hold(any(link.session.is_full for link in self._links.values()))
-
-
-def check_peer(
-    connection: PeerConnection, hello: Hello, broker: BrokerId, settings: PeerSettings
-) -> None:
-    """WireError unless the other end is another broker of this network, as far as is known."""
-    if hello.network != settings.network:
-        raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
-    if hello.broker == broker:
-        raise WireError(f"{broker} has no link to broker {hello.broker!r}")
-
-
-def check_certificate(connection: PeerConnection, hello: Hello, settings: PeerSettings) -> None:
-    """WireError unless the other end has proved its name, where that is asked for."""
-    if settings.tls is not None and hello.broker not in connection.certified_names():
-        raise WireError(f"the certificate is not made out to {hello.broker!r}")
+            self._dialling.see_to(link)

@@ -6,6 +6,10 @@
 | /ready | 200 when its links are up and it takes clients in, else 503 and what is missing |
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
+| /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
+
+A web page in somebody's browser can send a POST to a port of that machine, but not with a header of
+its own: who asks a broker to leave says `X-Shoal: leave`, and is refused without, 403.
 """
 
 from __future__ import annotations
@@ -29,11 +33,13 @@ from shoal.runtime.operations.metrics import render
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
+# Begins to leave; why not, or nothing.
+Leave = Callable[[], str]
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
 
 
-def admin_app(status: Status, missing: Missing) -> Starlette:
+def admin_app(status: Status, missing: Missing, leave: Leave) -> Starlette:
     """The application behind the admin port."""
 
     async def health(request: Request) -> Response:
@@ -46,6 +52,12 @@ def admin_app(status: Status, missing: Missing) -> Starlette:
     async def show_status(request: Request) -> Response:
         return JSONResponse(dict(status()))
 
+    async def start_to_leave(request: Request) -> Response:
+        if request.headers.get("x-shoal") != "leave":
+            return JSONResponse({"problem": "say so: X-Shoal: leave"}, 403)
+        problem = leave()
+        return JSONResponse({"problem": problem}, 409 if problem else 202)
+
     async def metrics(request: Request) -> Response:
         return Response(render(status), media_type=CONTENT_TYPE_LATEST)
 
@@ -55,6 +67,7 @@ def admin_app(status: Status, missing: Missing) -> Starlette:
             Route("/ready", ready),
             Route("/status", show_status),
             Route("/metrics", metrics),
+            Route("/leave", start_to_leave, methods=["POST"]),
         ]
     )
 
@@ -70,9 +83,9 @@ class _Server(uvicorn.Server):
 class AdminServer:
     """Serves the admin port within the broker's loop."""
 
-    def __init__(self, status: Status, missing: Missing) -> None:
+    def __init__(self, status: Status, missing: Missing, leave: Leave) -> None:
         self._config = uvicorn.Config(
-            admin_app(status, missing),
+            admin_app(status, missing, leave),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -26,6 +26,7 @@ _COUNTERS = {
 _LINKS = {
     "buffered_bytes": ("shoal_link_buffered_bytes", "Sent and not yet handled by the neighbour."),
     "spooled_bytes": ("shoal_link_spooled_bytes", "On disk for the neighbour while it is away."),
+    "congested_seconds": ("shoal_link_congested_seconds", "For how long it has been congested."),
     "delay_seconds": ("shoal_link_delay_seconds", "How long a message takes to the neighbour."),
     "up": ("shoal_link_up", "1 while the link is connected."),
 }
@@ -84,6 +85,7 @@ def _link_metrics(links: Any) -> Iterator[Metric]:
             values = {
                 "buffered_bytes": link["buffered_bytes"],
                 "spooled_bytes": link["spooled_bytes"],
+                "congested_seconds": link.get("congested_us", 0) / 1e6,
                 "delay_seconds": (link["delay_us"] or 0) / 1e6,
                 "up": float(link["state"] == "up"),
             }

@@ -21,11 +21,13 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.link_session import LinkSession, State
+from shoal.broker.link_session import LinkSession
 from shoal.broker.link_spool import KEEP_US, Spool, SpoolRecord
+from shoal.broker.link_states import State
 from shoal.model import BrokerId
 from shoal.overlays.system import StandIn
-from shoal.runtime.node import Node, Phase
+from shoal.runtime.flushing import Phase
+from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import HEAD_BYTES, Sync, batch_at, framed, is_torn
 
 FOLDER = "spool"
@@ -235,6 +237,16 @@ class Spools:
         _log.error("given up, what waited for it is dropped", extra={"neighbour": neighbour})
         self._expected.pop(neighbour, None)
         self._files[neighbour].forget()
+
+    def forget(self, neighbour: BrokerId) -> None:
+        """There is no link to a neighbour any more."""
+        self._expected.pop(neighbour, None)
+        files = self._files.pop(neighbour, None)
+        spool = self._spools.pop(neighbour, None)
+        if files is not None and spool is not None:
+            spool.clear()
+            files.forget()
+            files.close()
 
     def stand_in(self) -> None:
         """Speak for neighbours that were waited for long enough, and are away."""

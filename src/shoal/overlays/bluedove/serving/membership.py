@@ -268,6 +268,10 @@ class Membership:
 
     # --- leaving ------------------------------------------------------------------------------
 
+    @property
+    def has_left(self) -> bool:
+        return self.state is State.LEFT
+
     def leave(self, *, stay_ready: bool, now_us: int, out: list[Effect]) -> None:
         """ProtocolError when nobody could take over."""
         if self.state not in (State.SERVING, State.JOINING):

@@ -1,0 +1,60 @@
+"""A link's messages as frames: in parts where they are too long, and marked where they go again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.broker.custody import Custody, repeated
+from shoal.broker.link_outbox import Frame
+from shoal.broker.messages import Carrier, Message
+from shoal.broker.wire import LENGTH_BYTES, Codec, WireError
+
+
+class Frames:
+    """What one end of a link writes, none of it longer than `longest_bytes`."""
+
+    def __init__(self, codec: Codec, longest_bytes: int) -> None:
+        self._codec = codec
+        self._longest_bytes = longest_bytes
+
+    def of(self, message: Message) -> list[bytes]:
+        """A message as frames; WireError when it cannot be written."""
+        longest = self._longest_bytes
+        try:
+            frame = self._codec.encode(message)
+            if len(frame) - LENGTH_BYTES > longest:
+                raise WireError(f"{type(message).__name__} takes {len(frame)} bytes, not {longest}")
+            return [frame]
+        except WireError:
+            if not isinstance(message, Carrier) or len(message.publications) < 2:
+                raise
+        # Too long together: what goes into one here came in several.
+        middle = len(message.publications) // 2
+        halves = message.publications[:middle], message.publications[middle:]
+        return [frame for half in halves for frame in self.of(message.with_publications(half))]
+
+    def again(self, frames: Iterable[Frame]) -> list[tuple[bytes, Custody]]:
+        """What is to be sent again of some frames, marked."""
+        waited_for = self.waited_for(frames)
+        return [(self._codec.encode(carrier), custody) for carrier, custody in waited_for]
+
+    def waited_for(self, frames: Iterable[Frame]) -> list[tuple[Carrier, Custody]]:
+        """What somebody waits for in some frames, marked; the rest is settled, wherever it is."""
+        found = []
+        for frame in frames:
+            assert frame.custody is not None
+            carrier = self._repeated(frame.data)
+            if carrier.publications:
+                found.append((carrier, frame.custody))
+            else:
+                frame.custody.settle()
+        return found
+
+    def repeat(self, data: bytes) -> bytes:
+        """A frame, marked as sent before."""
+        return self._codec.encode(self._repeated(data))
+
+    def _repeated(self, data: bytes) -> Carrier:
+        message = self._codec.decode(data[LENGTH_BYTES:])
+        assert isinstance(message, Carrier)
+        return repeated(message)

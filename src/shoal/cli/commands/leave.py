@@ -1,0 +1,108 @@
+"""`shoal leave`: take one broker out of a live network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.runtime.addresses import Address
+
+_POLL_S = 0.2
+# Stages are short but for the sessions'; what lasts longer is said.
+_SAY_AFTER_S = 5.0
+_HEAR_S = 5.0
+
+
+def leave(
+    network_file: Annotated[
+        Path, typer.Argument(metavar="NETWORK.toml", help="The network, or --admin.")
+    ],
+    broker: Annotated[str, typer.Option("--broker", "-b", help="Which of its brokers leaves.")],
+    admin: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Its admin port, if the file does not list it."),
+    ] = "",
+) -> None:
+    """Take a broker out of a running network for good.
+
+    Its clients are sent to other brokers, sessions that stay behind are handed over, its links end
+    when all in them has arrived, and then its process ends, with exit code 0.  Nothing that was
+    acknowledged is lost.
+    """
+    from shoal.cli.support.networks import read_network
+    from shoal.runtime.addresses import read_address
+
+    network = read_network(network_file)
+    known = {each.name: each.admin for each in network.brokers}
+    address = admin or known.get(broker, "")
+    if not address:
+        where = "has no admin address" if broker in known else "is not listed; name its --admin"
+        raise UserError(f"{network_file}: broker {broker!r} {where}")
+    try:
+        others = [read_address(each) for name, each in known.items() if each and name != broker]
+        asyncio.run(_leave(broker, read_address(address), others))
+    except ValueError as error:
+        raise UserError(f"--admin: {error}") from error
+    print(f"{broker} has left")
+
+
+async def _leave(broker: str, address: Address, others: Sequence[Address]) -> None:
+    from shoal.runtime.supervisor import ask_to_leave, get_json
+
+    try:
+        name = (await get_json(address, "/status"))["broker"]
+        if name != broker:
+            raise UserError(f"the broker at {address} is {name}, not {broker}")
+        problem = await ask_to_leave(address)
+    except OSError as error:
+        raise UserError(f"{broker} does not answer at {address}: {error}") from error
+    if problem:
+        raise UserError(f"{broker} cannot leave: {problem}")
+    stage, since_s, has_said = "", 0.0, False
+    while True:
+        try:
+            found: dict[str, Any] = await get_json(address, "/status")
+        except OSError:
+            break
+        leaving = found.get("leaving", {})
+        if not leaving.get("stage"):
+            raise UserError(f"{broker} was started again before it had left; ask it once more")
+        if leaving["stage"] != stage:
+            stage, since_s, has_said = leaving["stage"], 0.0, False
+        since_s += _POLL_S
+        if since_s > _SAY_AFTER_S and not has_said:
+            has_said = True
+            problem = f": {leaving['problem']}" if leaving["problem"] else ""
+            print(f"{broker} is still busy with its {stage}{problem}", flush=True)
+        await asyncio.sleep(_POLL_S)
+    if not await _is_gone(broker, others):
+        raise UserError(f"{broker} ended while it was busy with its {stage}; it has not left")
+
+
+async def _is_gone(broker: str, others: Sequence[Address]) -> bool:
+    """Whether the brokers that answer know that it has left; the last may hear it a bit later."""
+    from shoal.runtime.supervisor import get_json
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_HEAR_S):
+            while True:
+                lists = [
+                    [row["broker"] for row in found["brokers"]]
+                    for found in await asyncio.gather(
+                        *(get_json(address, "/status") for address in others),
+                        return_exceptions=True,
+                    )
+                    if isinstance(found, dict)
+                ]
+                if not any(broker in names for names in lists):
+                    return True
+                await asyncio.sleep(_POLL_S)
+    return False

@@ -1,0 +1,145 @@
+"""By whom a broker links up in its cluster and enters the others, as brokers die and come back.
+
+For each purpose there is a list of candidates, best first, that everybody computes from labels
+alone.  The best one that has said what must be known before it is used is used; one that is better
+and not there is asked for a link, from the best down, and again after a while.  So all repair alike
+and nobody asks anybody: whose parent died links to its nearest living ancestor, and a host enters a
+cluster by the nearest living broker to the one that died.
+
+| a candidate | does |
+| --- | --- |
+| says all | it is used, unless a better one is; what was opened to worse ones is ended |
+| is linked, and better than who is used | is awaited |
+| is given up, or does not answer | the next one is asked; it is asked again later |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shoal.broker.effects import Effect, EndLink, OpenLink, SetTimer, TimerKey
+from shoal.model import BrokerId
+
+TIMER: TimerKey = ("attachments",)
+
+
+class Attachment:
+    """One purpose: its candidates, best first, and who is used now."""
+
+    def __init__(self, candidates: Sequence[BrokerId]) -> None:
+        self.candidates = tuple(candidates)
+        self.current: BrokerId | None = None
+
+
+class Attachments:
+    """All purposes of one broker.
+
+    `given` are the brokers that the driver links by itself.  `awaited` is told who is to say what
+    must be known of it for a purpose, `switched` when another, or nobody, is used for it.
+    """
+
+    def __init__(
+        self,
+        purposes: Sequence[Attachment],
+        given: Sequence[BrokerId],
+        retry_us: int,
+        awaited: Callable[[Attachment, BrokerId, list[Effect]], None],
+        switched: Callable[[Attachment, BrokerId | None, list[Effect]], None],
+    ) -> None:
+        self.purposes = tuple(purposes)
+        self._given = frozenset(given)
+        self._retry_us = retry_us
+        self._awaited = awaited
+        self._switched = switched
+        self._linked: set[BrokerId] = set()
+        self._ready: set[tuple[Attachment, BrokerId]] = set()
+        self._absent: set[BrokerId] = set()
+        self._asked: set[BrokerId] = set()
+        self._opened: set[BrokerId] = set()
+        self._is_timer_set = False
+
+    def linked(self, broker: BrokerId) -> None:
+        """A link to a broker came up; it has said nothing yet."""
+        self._linked.add(broker)
+        self._absent.discard(broker)
+        if broker in self._asked:
+            self._asked.discard(broker)
+            self._opened.add(broker)
+        self._ready = {entry for entry in self._ready if entry[1] != broker}
+
+    def unlinked(self, broker: BrokerId, out: list[Effect]) -> None:
+        """A broker's link is gone, or did not come up."""
+        self._linked.discard(broker)
+        self._asked.discard(broker)
+        self._opened.discard(broker)
+        self._absent.add(broker)
+        self._ready = {entry for entry in self._ready if entry[1] != broker}
+        for purpose in self.purposes:
+            if purpose.current == broker:
+                self._use(purpose, None, out)
+
+    def ready(self, purpose: Attachment, broker: BrokerId) -> None:
+        """A broker has said what must be known of it for a purpose."""
+        if broker in self._linked and broker in purpose.candidates:
+            self._ready.add((purpose, broker))
+
+    def retry(self) -> None:
+        """The timer fired: who was not there may be."""
+        self._is_timer_set = False
+        self._absent &= self._given
+
+    def settle(self, now_us: int, out: list[Effect]) -> None:
+        """After any change: use the best there are, ask for better ones."""
+        for purpose in self.purposes:
+            self._choose(purpose, out)
+        self._end_unused(out)
+        is_whole = all(
+            not purpose.candidates or purpose.current == purpose.candidates[0]
+            for purpose in self.purposes
+        )
+        if not is_whole and not self._is_timer_set:
+            self._is_timer_set = True
+            out.append(SetTimer(TIMER, now_us + self._retry_us))
+
+    def _choose(self, purpose: Attachment, out: list[Effect]) -> None:
+        for candidate in purpose.candidates:
+            if (purpose, candidate) in self._ready:
+                if candidate != purpose.current:
+                    self._use(purpose, candidate, out)
+                return
+            if candidate in self._linked:
+                # It will be ready soon; nobody worse is asked meanwhile.
+                self._awaited(purpose, candidate, out)
+                if purpose.current is None and not self._has_ready(purpose):
+                    return
+            elif candidate not in self._absent:
+                if candidate not in self._given and candidate not in self._asked:
+                    self._asked.add(candidate)
+                    out.append(OpenLink(candidate))
+                if not self._has_ready(purpose):
+                    return
+
+    def _has_ready(self, purpose: Attachment) -> bool:
+        return any(found is purpose for found, _ in self._ready)
+
+    def _use(self, purpose: Attachment, broker: BrokerId | None, out: list[Effect]) -> None:
+        purpose.current, before = broker, purpose.current
+        self._switched(purpose, before, out)
+
+    def _end_unused(self, out: list[Effect]) -> None:
+        used = {purpose.current for purpose in self.purposes}
+        if None in used:
+            return  # somebody may still be awaited
+        for broker in sorted(self._opened - used):
+            worse = [each for each in self.purposes if broker in each.candidates]
+            if all(_is_worse(broker, each) for each in worse):
+                self._opened.discard(broker)
+                out.append(EndLink(broker))
+
+
+def _is_worse(broker: BrokerId, purpose: Attachment) -> bool:
+    """Whether the broker is a worse candidate than who is used."""
+    if purpose.current is None:
+        return False
+    order = purpose.candidates
+    return order.index(broker) > order.index(purpose.current)

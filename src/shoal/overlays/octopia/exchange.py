@@ -1,0 +1,91 @@
+"""Who has said all that must be known, and what this broker owes others of that.
+
+A broker that has just started waits for its neighbours: to one of its cluster it says that all
+tables are said when all others there have said theirs, as on a tree, which a cluster is; to a host
+in another cluster that all bits are said, when the whole cluster has.  Nobody waits for bits to say
+tables, so nobody waits in a circle.  Who does not come is waited for no longer after `WAIT_US`, or
+if it was a neighbour before, when it would be given up had it gone away just now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.broker.effects import Effect, Send, SetTimer, Started, TimerKey
+from shoal.model import BrokerId
+from shoal.overlays.octopia.messages import BitsSaid, TablesSaid
+
+WAIT_US = 10_000_000
+TIMER: TimerKey = ("exchange",)
+
+
+class Exchange:
+    """`primaries`, of this cluster, and `secondaries`, of others, are who it waits for."""
+
+    def __init__(self, primaries: Iterable[BrokerId], secondaries: Iterable[BrokerId]) -> None:
+        self._primaries = dict.fromkeys(primaries)
+        self._secondaries = dict.fromkeys(secondaries)
+        self._linked: set[BrokerId] = set()
+        self._former: tuple[BrokerId, ...] = ()
+        self._give_up_at_us = 0
+        self._owes_tables: dict[BrokerId, None] = {}
+        self._owes_bits: dict[BrokerId, None] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all who were waited for have said all."""
+        return not self._primaries and not self._secondaries
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        """The broker starts."""
+        self._former = started.former
+        self._give_up_at_us = now_us + started.give_up_us
+        if not self.is_ready:
+            out.append(SetTimer(TIMER, now_us + min(WAIT_US, started.give_up_us)))
+
+    def waited(self, now_us: int, out: list[Effect]) -> list[BrokerId]:
+        """The timer fired; who has not come and is waited for no longer."""
+        is_over = now_us >= self._give_up_at_us
+        expected = (*self._primaries, *self._secondaries)
+        missing = [each for each in expected if each not in self._linked]
+        gone = [each for each in missing if is_over or each not in self._former]
+        for broker in gone:
+            self.heard(broker)
+        if len(gone) < len(missing):
+            out.append(SetTimer(TIMER, self._give_up_at_us))
+        return gone
+
+    def linked(self, broker: BrokerId) -> None:
+        """A link came up: what was owed before is owed no more."""
+        self._linked.add(broker)
+        self._owes_tables.pop(broker, None)
+        self._owes_bits.pop(broker, None)
+
+    def unlinked(self, broker: BrokerId) -> None:
+        """A link is gone, and nobody waits for what would have come over it."""
+        self._linked.discard(broker)
+        self._owes_tables.pop(broker, None)
+        self._owes_bits.pop(broker, None)
+        self.heard(broker)
+
+    def heard(self, broker: BrokerId) -> None:
+        """A broker has said all, or is waited for no longer."""
+        self._primaries.pop(broker, None)
+        self._secondaries.pop(broker, None)
+
+    def owe_tables(self, broker: BrokerId) -> None:
+        """A broker of this cluster has been told the tables that are known here."""
+        self._owes_tables[broker] = None
+
+    def owe_bits(self, broker: BrokerId) -> None:
+        """A host in another cluster has said all that it advertises."""
+        self._owes_bits[broker] = None
+
+    def say(self, out: list[Effect]) -> None:
+        """Say what is owed and can be said now."""
+        for broker in [each for each in self._owes_tables if self._primaries.keys() <= {each}]:
+            del self._owes_tables[broker]
+            out.append(Send(broker, TablesSaid()))
+        for broker in list(self._owes_bits) if not self._primaries else ():
+            del self._owes_bits[broker]
+            out.append(Send(broker, BitsSaid()))

@@ -1,0 +1,130 @@
+"""What OctopiA's brokers say to each other.
+
+In a cluster every broker's *table* travels to all others: its subscriptions, and the region that it
+links up to.  A table has a version, so that whatever way it comes, and how often, the newest holds.
+Between clusters advertisements go to one broker of each other cluster, and bits come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.broker.messages import Carrier, Message
+from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
+
+
+class Notification(Carrier, frozen=True):
+    """Publications on their way; `hops` counts the links travelled so far.
+
+    owed   bits of the clusters that the receiver must see to, beside its own (CIV-N)
+    only   the regions whose subscribers this copy is for, where others have one already; None: all
+           that the receiver leads to
+    """
+
+    hops: int
+    owed: int = 0
+    only: tuple[int, ...] | None = None
+
+
+class HomeTable(Message, frozen=True):
+    """The table of the broker of `region` in this cluster, all of it."""
+
+    introduces = True
+
+    region: int
+    version: int
+    up: int | None
+    subscriptions: tuple[Subscription, ...]
+
+
+class HomeChange(Message, frozen=True):
+    """What has changed in the table of the broker of `region`, since the version before."""
+
+    introduces = True
+
+    region: int
+    version: int
+    up: int | None
+    added: tuple[Subscription, ...] = ()
+    removed: tuple[SubscriptionId, ...] = ()
+
+
+class TablesKnown(Message, frozen=True):
+    """To a broker of this cluster, when a link comes up: which tables are known, by region."""
+
+    introduces = True
+
+    versions: Mapping[int, int]
+
+
+class TableWanted(Message, frozen=True):
+    """To a broker of this cluster: a change came to a table that is not known here."""
+
+    introduces = True
+
+    region: int
+
+
+class TablesSaid(Message, frozen=True):
+    """All tables that are newer than what the receiver knew have been said, and none is awaited."""
+
+    introduces = True
+
+
+class BitSet(Message, frozen=True):
+    """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET)."""
+
+    introduces = True
+
+    advertisement_id: AdvertisementId
+
+
+class BitCleared(Message, frozen=True):
+    """From a secondary broker to the host: it does not any more (ours; the paper only sets)."""
+
+    introduces = True
+
+    advertisement_id: AdvertisementId
+
+
+class BitsSaid(Message, frozen=True):
+    """From a secondary broker to the host: all bits of what was advertised have been said."""
+
+    introduces = True
+
+
+class Probe(Message, frozen=True):
+    """Behind a publisher's publications, wherever they may be: is all before it through?
+
+    broker, number  name it
+    owed            bits of the clusters to which the receiver passes it on, as them
+    spreads         it goes on to all of the receiver's cluster
+    """
+
+    broker: BrokerId
+    number: int
+    publisher: ClientId
+    owed: int
+    spreads: bool
+
+
+class ProbePassed(Message, frozen=True):
+    """To whom the probe came from: it has been everywhere from here on."""
+
+    broker: BrokerId
+    number: int
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Notification,
+    HomeTable,
+    HomeChange,
+    TablesKnown,
+    TableWanted,
+    TablesSaid,
+    BitSet,
+    BitCleared,
+    BitsSaid,
+    Probe,
+    ProbePassed,
+)

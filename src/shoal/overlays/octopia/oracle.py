@@ -1,0 +1,63 @@
+"""What OctopiA's tables must be, from the global picture: who is where, and who overlaps whom.
+
+It knows nothing of how tables come to be.  At rest, every broker of the product there and linked:
+each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
+secondary brokers there, and a bit is on exactly where something of that cluster overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shoal.matching import overlaps
+from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.octopia.protocol import Octopia
+from shoal.overlays.octopia.ways import bits_of
+from shoal.overlays.system import Picture
+
+
+def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]:
+    """One line for each row, bit or way of `brokers` that is not as it should be."""
+    found = []
+    advertised, subscribed = list(picture.advertisements), list(picture.subscriptions)
+    for name, broker in sorted(brokers.items()):
+        product = broker.product
+        wanted = sorted(
+            (product.position(home).region, subscription.id)
+            for subscription, home in subscribed
+            if product.position(home).cluster == broker.cluster
+        )
+        have = sorted((each.region, each.subscription.id) for each in broker.tables.subscriptions)
+        found += _differences(f"{name}: subscriptions", wanted, have)
+        rows = sorted(
+            (home, advertisement.id)
+            for advertisement, home in advertised
+            if product.position(home).region == broker.region and home != name
+        )
+        found += _differences(f"{name}: secondary", rows, sorted(broker.tables.secondary))
+        bits = sorted(
+            (advertisement.id, _bits(broker, advertisement, subscribed))
+            for advertisement, home in advertised
+            if home == name
+        )
+        own = sorted((id, broker.hosted.bits(row)) for id, row in broker.hosted.rows.items())
+        found += _differences(f"{name}: bits", bits, own)
+        ups = [(region, product.parent(region)) for region in broker.tables.homes]
+        actual = [(region, home.up) for region, home in broker.tables.homes.items()]
+        found += _differences(f"{name}: tree", ups, actual)
+    return found
+
+
+def _bits(
+    broker: Octopia, advertisement: Advertisement, subscribed: list[tuple[Subscription, BrokerId]]
+) -> int:
+    clusters = {
+        broker.product.position(home).cluster
+        for subscription, home in subscribed
+        if overlaps(subscription.filter, advertisement.filter)
+    }
+    return bits_of(clusters - {broker.cluster})
+
+
+def _differences(where: str, want: Sequence[object], have: Sequence[object]) -> list[str]:
+    return [] if want == have else [f"{where}: {have}, should be {want}"]

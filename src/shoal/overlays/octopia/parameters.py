@@ -1,0 +1,115 @@
+"""OctopiA's constants, with the section of the paper each comes from.
+
+>>> Parameters(clusters=2).for_brokers(["A", "B", "C", "D"]).rows
+(('A', 'B'), ('C', 'D'))
+>>> Parameters(window_us=0)
+Traceback (most recent call last):
+ValueError: window_us: 0 is not at least 1
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from shoal.model import BrokerId
+from shoal.overlays.octopia.labels import Product, most_clusters, rows_of
+from shoal.overlays.shapes import Link, TopologyError
+
+_AT_LEAST_ONE = ("window_us", "return_us", "patience_us", "retry_us")
+
+
+class Dynamic(enum.Enum):
+    """When a publication goes another way than its shortest.
+
+    ORDERED   as FREE, but a publisher's way changes only when what went before has arrived (ours)
+    FREE      whenever outputs are congested: IDR (VII-B)
+    STATIC    never: SNR (VII-A)
+    """
+
+    ORDERED = "ordered"
+    FREE = "free"
+    STATIC = "static"
+
+
+class Congestion(enum.Enum):
+    """How congested an output is, from what entered and left it in the last window, and waits.
+
+    STEADY    what waits now, own sends of this window included; free again below half of the
+              threshold (ours)
+    PAPER     (entered / left) * (1 + waiting): Eq. 10, so read that an empty output is free
+    PRODUCT   (entered / left) * waiting: Eq. 10, read as it stands
+    """
+
+    STEADY = "steady"
+    PAPER = "paper"
+    PRODUCT = "product"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of an overlay; ValueError names the one that is out of bounds.
+
+    clusters      k, how many clusters there are (IV); 0: 3, 2 or 1, as the brokers allow
+    rows          the brokers by region, each with one of every cluster; without, in their order
+    parents       the tree: the row above each row but the first; without, balanced (fan-out 2)
+    dynamic       when publications leave their shortest ways (VII)
+    congestion    how congested an output is (VII-B)
+    threshold     tau: above this it is congested (VIII): 10
+    window_us     t_w: loads are looked at so often (VIII): 50 ms
+    return_us     ordered: a publisher leaves a detour when its shortest way has been free so long
+                  (ours): 2 s
+    patience_us   what has no way waits for one so long (ours): 5 s
+    retry_us      a broker that was not there is asked again after this (ours): 2 s
+    """
+
+    clusters: int = 0
+    rows: tuple[tuple[BrokerId, ...], ...] = ()
+    parents: tuple[int, ...] = ()
+    dynamic: Dynamic = Dynamic.ORDERED
+    congestion: Congestion = Congestion.STEADY
+    threshold: float = 10.0
+    window_us: int = 50_000
+    return_us: int = 2_000_000
+    patience_us: int = 5_000_000
+    retry_us: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        if self.clusters < 0:
+            raise ValueError(f"clusters: {self.clusters} is negative")
+        if self.threshold < 0:
+            raise ValueError(f"threshold: {self.threshold} is negative")
+        if self.rows:
+            self.product()
+            if self.clusters not in (0, len(self.rows[0])):
+                raise ValueError(f"clusters: {self.clusters}, but rows have {len(self.rows[0])}")
+
+    def product(self) -> Product:
+        """The overlay that the rows are; TopologyError when they are none."""
+        return Product(self.rows, self.parents)
+
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
+        """With the rows that these brokers make, if there are none; TopologyError if they do not.
+
+        Without clusters or rows as many brokers as there may be have a cluster of their own.
+        """
+        if self.rows:
+            return self
+        clusters = self.clusters or most_clusters(len(brokers))
+        return msgspec.structs.replace(self, rows=rows_of(brokers, clusters))
+
+
+def links(parameters: Parameters, brokers: Sequence[BrokerId]) -> Sequence[Link]:
+    """The links of just these brokers; TopologyError when the rows have others."""
+    product = parameters.for_brokers(brokers).product()
+    for broker in product.brokers:
+        if broker not in brokers:
+            raise TopologyError(f"rows: no broker {broker!r}")
+    for broker in brokers:
+        if broker not in product:
+            raise TopologyError(f"rows: broker {broker!r} is in none")
+    return product.links

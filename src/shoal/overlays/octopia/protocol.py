@@ -1,0 +1,518 @@
+"""OctopiA at one broker: what it is told, and what it tells others of it.
+
+Subscriptions go to the broker's own cluster (VI), advertisements to one broker of each other
+cluster (V), which says whether its cluster wants them.  Publications are routed by what has come of
+that (`routing.py`).  Links that come up exchange what each end must know (`exchange.py`); where one
+is broken another takes its place (`attachments.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sized
+
+from shoal.broker.effects import (
+    Effect,
+    LinkReady,
+    LinkState,
+    Loads,
+    Send,
+    Started,
+    TimerKey,
+    Watch,
+)
+from shoal.broker.messages import (
+    Advertise,
+    AdvertisementsSaid,
+    Carrier,
+    Goodbye,
+    Message,
+    Publish,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.broker.wire import MAX_HOPS
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    Subscription,
+    SubscriptionId,
+)
+from shoal.overlays.octopia import attachments, exchange, routing
+from shoal.overlays.octopia.attachments import Attachment, Attachments
+from shoal.overlays.octopia.exchange import Exchange
+from shoal.overlays.octopia.hosted import Hosted
+from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.messages import (
+    BitCleared,
+    BitSet,
+    BitsSaid,
+    HomeChange,
+    HomeTable,
+    Notification,
+    Probe,
+    ProbePassed,
+    TablesKnown,
+    TablesSaid,
+    TableWanted,
+)
+from shoal.overlays.octopia.outputs import Outputs
+from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.routing import Routing
+from shoal.overlays.octopia.tables import SecondaryRow, Tables
+from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_filter, check_owner
+
+# A version begins as the time in microseconds.
+MAX_VERSION = 2**62
+
+
+class Octopia(BaseStrategy):
+    """One broker of a product of a tree and a complete graph.
+
+    Without rows it is in a cluster of its own, with its neighbours below it.
+    """
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self.broker = context.broker
+        self.parameters = parameters
+        around = (*context.neighbours, *context.expected)
+        if parameters.rows:
+            self.product = parameters.product()
+        else:
+            rows = [(self.broker,), *((each,) for each in around)]
+            self.product = Product(rows, [0] * len(around))
+        self.region, self.cluster = self.product.position(self.broker)
+        others = [each for each in range(self.product.clusters) if each != self.cluster]
+        self.tables = Tables(self.region, self.product)
+        self.hosted = Hosted(others)
+        self.publishers = LocalPublishers(self.broker)
+        self.outputs = Outputs(parameters.congestion, parameters.threshold)
+        self._linked = set(context.neighbours)
+        # Who may be sent publications; whom tables are told; who knows what is advertised here.
+        self._usable = set(context.neighbours)
+        self._told = {each for each in context.neighbours if self._is_primary(each)}
+        self._advertised_to: set[BrokerId] = set()
+        # What neighbours said before their link came up anew, and have not said again.
+        self._stale: dict[BrokerId, dict[AdvertisementId, None]] = {}
+        self._led_to: dict[BrokerId, list[int]] = {}
+        expected = context.expected
+        self._exchange = Exchange(
+            [each for each in expected if self._is_primary(each)],
+            [each for each in expected if not self._is_primary(each)],
+        )
+        self._up = Attachment(self._brokers(self.product.above(self.region), self.cluster))
+        entries = self.product.entries(self.region)
+        self._entries = {each: Attachment(self._brokers(entries, each)) for each in others}
+        self._cluster_of = {purpose: each for each, purpose in self._entries.items()}
+        self.attachments = Attachments(
+            [*([self._up] if self._up.candidates else []), *self._entries.values()],
+            [name for link in self.product.links if self.broker in link for name in link],
+            parameters.retry_us,
+            self._await,
+            self._switch,
+        )
+        self.routing = Routing(
+            self.product,
+            self.broker,
+            self.tables,
+            self.hosted,
+            self.outputs,
+            parameters,
+            lambda cluster: self._entries[cluster].current,
+            self._usable.__contains__,
+        )
+        self._begin_linked(context.neighbours)
+
+    def _begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
+        """These were there before anything was said, so there is nothing to say."""
+        for neighbour in neighbours:
+            self.attachments.linked(neighbour)
+        for purpose in self.attachments.purposes:
+            if purpose.candidates[0] in self._linked:
+                purpose.current = purpose.candidates[0]
+                self.attachments.ready(purpose, purpose.current)
+        for cluster, purpose in self._entries.items():
+            if purpose.current is not None:
+                self._advertised_to.add(purpose.current)
+                self.hosted.enter(cluster, purpose.current)
+
+    def _brokers(self, regions: Iterable[int], cluster: int) -> list[BrokerId]:
+        return [self.product.broker(region, cluster) for region in regions]
+
+    def _is_primary(self, broker: BrokerId) -> bool:
+        return self.product.position(broker).cluster == self.cluster
+
+    # --- what it says of itself ---------------------------------------------------------------
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        return {
+            "subscriptions": len(self.tables.subscriptions),
+            "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
+            "congested": len(self.outputs.since_us),
+            "detours": self.routing.ordering.detours,
+            "diverted": self.routing.diverted,
+            "kept": self.routing.kept,
+        }
+
+    @property
+    def congested(self) -> Mapping[BrokerId, int]:
+        return self.outputs.since_us
+
+    @property
+    def searched(self) -> Sized:
+        return self.tables.subscriptions
+
+    @property
+    def is_ready(self) -> bool:
+        return self._exchange.is_ready
+
+    @property
+    def keeps_order(self) -> bool:
+        return self.parameters.dynamic is not Dynamic.FREE
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self.tables.own.version = now_us
+        self.routing.start(now_us)
+        self._exchange.start(started, now_us, out)
+        if self.parameters.dynamic is not Dynamic.STATIC:
+            out.append(Watch(self.parameters.window_us))
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key == exchange.TIMER:
+            for broker in self._exchange.waited(now_us, out):
+                self.attachments.unlinked(broker, out)
+        elif key == attachments.TIMER:
+            self.attachments.retry()
+        elif key == routing.RETRY:
+            self.routing.changed(now_us, out)
+            return
+        elif key == routing.TIMER:
+            self.routing.waited(now_us, out)
+            return
+        else:
+            return
+        self._settle(now_us, out)
+
+    def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
+        self.outputs.renew(loads.links, now_us)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        assert isinstance(carrier, Notification)
+        led_to = self._led_to.get(neighbour, [])
+        self.routing.take_back(neighbour, carrier, led_to, now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        if neighbour not in self.product or neighbour == self.broker:
+            return
+        self._led_to[neighbour] = self.routing.led_to(neighbour)
+        self._usable.discard(neighbour)
+        self._told.discard(neighbour)
+        self._advertised_to.discard(neighbour)
+        self.routing.linked(neighbour, state is LinkState.UP, now_us, out)
+        if state is LinkState.UP:
+            self._linked.add(neighbour)
+            self._exchange.linked(neighbour)
+            self.attachments.linked(neighbour)
+            if self._is_primary(neighbour):
+                versions = {each: home.version for each, home in self.tables.homes.items()}
+                out.append(Send(neighbour, TablesKnown(versions)))
+            else:
+                if neighbour not in self.product.rows[self.region]:
+                    # It enters this cluster here; nothing need be known of it to answer.
+                    out.append(LinkReady(neighbour))
+                mine = [id for host, id in self.tables.secondary if host == neighbour]
+                self._stale[neighbour] = dict.fromkeys(mine)
+        else:
+            self._linked.discard(neighbour)
+            self._exchange.unlinked(neighbour)
+            self.hosted.forget(neighbour)
+            self._stale.pop(neighbour, None)
+            for host, id in list(self.tables.secondary):
+                if host == neighbour:
+                    self.tables.unadvertise(host, id)
+            self.attachments.unlinked(neighbour, out)
+        self._settle(now_us, out, is_retried=state is LinkState.UP)
+
+    def _settle(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
+        """After links or tables have changed; what is kept may go if `is_retried`."""
+        self.attachments.settle(now_us, out)
+        for what, purpose in ((routing.UP, self._up), *self._entries.items()):
+            if purpose.current is None:
+                self.routing.missed(what, now_us)
+            else:
+                self.routing.found(what)
+        self._exchange.say(out)
+        self.routing.changed(now_us, out, is_retried=is_retried)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        raise ProtocolError(f"{self.broker} is one of a product, which has no place without broker")
+
+    # --- who is used for what -----------------------------------------------------------------
+
+    def _await(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
+        """A broker is to say what must be known of it: the bits of what is advertised here."""
+        if purpose is self._up or broker in self._advertised_to:
+            return
+        self._advertised_to.add(broker)
+        self.hosted.begins(broker)
+        rows = self.hosted.rows.values()
+        out += [Send(broker, Advertise(row.advertisement)) for row in rows]
+        out.append(Send(broker, AdvertisementsSaid()))
+
+    def _switch(self, purpose: Attachment, before: BrokerId | None, out: list[Effect]) -> None:
+        """Another broker is used for a purpose, or nobody."""
+        if purpose is self._up:
+            if purpose.current is not None:
+                self._link_up(purpose.current, before, out)
+            return
+        self.hosted.enter(self._cluster_of[purpose], purpose.current)
+        if before in self._advertised_to and before != purpose.current:
+            self._advertised_to.discard(before)
+            self.hosted.forget(before)
+            out += [Send(before, Unadvertise(id)) for id in self.hosted.rows]
+
+    def _link_up(self, broker: BrokerId, before: BrokerId | None, out: list[Effect]) -> None:
+        """Say by whom this broker links up now, first to that one.
+
+        Who did so before learns it from there, behind what is on its way from there.
+        """
+        up = self.product.position(broker).region
+        if self.tables.own.up != up:
+            self.tables.link_up(self.region, up)
+            self._say_change((), (), out, but=before)
+
+    # --- tables of this cluster ---------------------------------------------------------------
+
+    def _say_change(
+        self,
+        added: tuple[Subscription, ...],
+        removed: tuple[SubscriptionId, ...],
+        out: list[Effect],
+        but: BrokerId | None = None,
+    ) -> None:
+        own = self.tables.own
+        own.version += 1
+        self._flood(HomeChange(self.region, own.version, own.up, added, removed), but, out)
+
+    def _flood(self, message: Message, but: BrokerId | None, out: list[Effect]) -> None:
+        out += [Send(each, message) for each in sorted(self._told) if each != but]
+
+    def _say_own(self, out: list[Effect]) -> None:
+        """This broker has a table from an earlier life: a newer one takes its place."""
+        own = self.tables.own
+        self._flood(HomeTable(self.region, own.version, own.up, own.subscriptions), None, out)
+
+    def _change_home(
+        self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
+    ) -> None:
+        """A table has changed; what is older than what is known says nothing."""
+        home = self.tables.homes.get(message.region)
+        if home is None or (message.up is not None and not 0 <= message.up < message.region):
+            raise ProtocolError(f"region {message.region} links up to {message.up}")
+        if not 0 <= message.version <= MAX_VERSION:
+            raise ProtocolError(f"{message.version} is no version")
+        subscriptions = message.added if isinstance(message, HomeChange) else message.subscriptions
+        for each in subscriptions:
+            check_filter(each.filter, "subscription", each.id)
+        if message.region == self.region:
+            if message.version >= home.version:
+                home.version = message.version + 1
+                self._say_own(out)
+            return
+        if message.version <= home.version:
+            return
+        if isinstance(message, HomeChange):
+            if message.version > home.version + 1:
+                out.append(Send(neighbour, TableWanted(message.region)))
+                return
+            for id in message.removed:
+                self._tell_bits(self.tables.remove(message.region, id), out)
+            for each in message.added:
+                self._tell_bits(self.tables.remove(message.region, each.id), out)
+                self._tell_bits(self.tables.add(message.region, each), out)
+        else:
+            changed = self.tables.replace(message.region, message.subscriptions)
+            self._tell_bits(changed, out)
+        home.version = message.version
+        self._flood(message, neighbour, out)
+        if message.up != home.up:
+            self.tables.link_up(message.region, message.up)
+            self.routing.changed(now_us, out)
+
+    def _tell_bits(self, rows: Iterable[SecondaryRow], out: list[Effect]) -> None:
+        """Say the bits of rows as they are now."""
+        for row in rows:
+            if row.host in self._linked:
+                id = row.advertisement.id
+                out.append(Send(row.host, BitSet(id) if row.is_wanted else BitCleared(id)))
+
+    def _say_tables(
+        self, neighbour: BrokerId, versions: Mapping[int, int], out: list[Effect]
+    ) -> None:
+        self._told.add(neighbour)
+        for region, home in self.tables.homes.items():
+            if home.version > versions.get(region, 0):
+                self._say_table(neighbour, region, out)
+        known = versions.get(self.region, 0)
+        if self.tables.own.version < known <= MAX_VERSION:
+            self.tables.own.version = known + 1
+            self._say_own(out)
+        self._exchange.owe_tables(neighbour)
+        self._exchange.say(out)
+
+    def _say_table(self, neighbour: BrokerId, region: int, out: list[Effect]) -> None:
+        home = self.tables.homes[region]
+        table = HomeTable(region, home.version, home.up, home.subscriptions)
+        out.append(Send(neighbour, table))
+
+    # --- from neighbours ----------------------------------------------------------------------
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if neighbour not in self._linked:
+            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        if type(message) is Notification:
+            self._check_bits(message.owed)
+            if not 0 <= message.hops < MAX_HOPS:
+                raise ProtocolError(f"{message.hops} is no number of hops")
+            self.routing.receive(neighbour, message, now_us, out)
+        elif type(message) is Probe:
+            self._check_bits(message.owed)
+            self.routing.probe(message, neighbour, now_us, out)
+        elif type(message) is ProbePassed:
+            self.routing.passed(neighbour, message, now_us, out)
+        elif self._is_primary(neighbour):
+            self._hear_primary(neighbour, message, now_us, out)
+        else:
+            self._hear_secondary(neighbour, message, now_us, out)
+
+    def _check_bits(self, bits: int) -> None:
+        if not 0 <= bits < 1 << self.product.clusters:
+            raise ProtocolError(f"{bits} are no bits of {self.product.clusters} clusters")
+
+    def _hear_primary(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case HomeChange() | HomeTable():
+                self._change_home(neighbour, message, now_us, out)
+            case TablesKnown(versions):
+                self._say_tables(neighbour, versions, out)
+            case TableWanted(region) if region in self.tables.homes:
+                self._say_table(neighbour, region, out)
+            case TablesSaid():
+                self._hear_all(neighbour, self._up, now_us, out)
+            case _:
+                raise unexpected(message, f"primary neighbour {neighbour}")
+
+    def _hear_secondary(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case Advertise(advertisement):
+                check_filter(advertisement.filter, "advertisement", advertisement.id)
+                self._stale.get(neighbour, {}).pop(advertisement.id, None)
+                row = self.tables.advertise(neighbour, advertisement)
+                if row.is_wanted:
+                    self._tell_bits([row], out)
+            case Unadvertise(id):
+                self.tables.unadvertise(neighbour, id)
+            case AdvertisementsSaid():
+                for id in self._stale.pop(neighbour, ()):
+                    self.tables.unadvertise(neighbour, id)
+                self._exchange.owe_bits(neighbour)
+                self._exchange.say(out)
+            case BitSet(id):
+                self.hosted.set(neighbour, id, is_on=True)
+            case BitCleared(id):
+                self.hosted.set(neighbour, id, is_on=False)
+            case BitsSaid():
+                self.hosted.all_said(neighbour)
+                purpose = self._entries[self.product.position(neighbour).cluster]
+                self._hear_all(neighbour, purpose, now_us, out)
+            case _:
+                raise unexpected(message, f"secondary neighbour {neighbour}")
+
+    def _hear_all(
+        self, neighbour: BrokerId, purpose: Attachment, now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour has said all that must be known of it."""
+        self._usable.add(neighbour)
+        out.append(LinkReady(neighbour))
+        self._exchange.heard(neighbour)
+        self.attachments.ready(purpose, neighbour)
+        self._settle(now_us, out)
+
+    # --- from clients -------------------------------------------------------------------------
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                accepted = self.publishers.accept(client, publications, out)
+                self.routing.publish(client, accepted, now_us, out)
+            case Advertise(advertisement):
+                self._advertise(client, advertisement, out)
+            case Unadvertise(id):
+                self.publishers.take_back(client, id)
+                self._unadvertise(id, out)
+            case Subscribe(subscription):
+                self._subscribe(client, subscription, out)
+            case Unsubscribe(id):
+                entry = self.tables.own.entries.get(id)
+                if entry is None or entry.subscription.client != client:
+                    raise ProtocolError(f"{client} has no subscription {id} here")
+                self._unsubscribe([id], out)
+            case Goodbye():
+                self.publishers.detach(client)
+                for advertisement in self.hosted.of(client):
+                    self._unadvertise(advertisement.id, out)
+                rows = self.tables.own.subscriptions
+                self._unsubscribe([each.id for each in rows if each.client == client], out)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def _advertise(self, client: ClientId, advertisement: Advertisement, out: list[Effect]) -> None:
+        check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
+        known = self.hosted.rows.get(advertisement.id)
+        if known is not None:
+            owner = known.advertisement.publisher
+            check_owner(client, owner, "advertisement", advertisement.id)
+            if known.advertisement == advertisement:
+                return
+        self.publishers.attach(client, [advertisement])
+        self.hosted.add(advertisement)
+        message = Advertise(advertisement)
+        out += [Send(each, message) for each in sorted(self._advertised_to)]
+
+    def _unadvertise(self, id: AdvertisementId, out: list[Effect]) -> None:
+        self.hosted.remove(id)
+        out += [Send(each, Unadvertise(id)) for each in sorted(self._advertised_to)]
+
+    def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
+        check_owner(client, subscription.client, "subscription", subscription.id)
+        check_filter(subscription.filter, "subscription", subscription.id)
+        known = self.tables.own.entries.get(subscription.id)
+        if known is not None:
+            check_owner(client, known.subscription.client, "subscription", subscription.id)
+            if known.subscription == subscription:
+                return
+            self._tell_bits(self.tables.remove(self.region, subscription.id), out)
+        self._tell_bits(self.tables.add(self.region, subscription), out)
+        self._say_change((subscription,), (), out)
+
+    def _unsubscribe(self, ids: list[SubscriptionId], out: list[Effect]) -> None:
+        for id in ids:
+            self._tell_bits(self.tables.remove(self.region, id), out)
+        if ids:
+            self._say_change((), tuple(ids), out)

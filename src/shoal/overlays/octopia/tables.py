@@ -1,0 +1,197 @@
+"""What one broker knows: its cluster's subscriptions by home, and advertisements with their bits.
+
+The PRT (VI) is kept by home: every broker of the cluster has a table of its own, with a version,
+that all others know, too.  Beside its subscriptions it says to which region it links up, so that
+everybody knows the tree as it is, and where a home lies is computed, not remembered by row.
+
+The SRT (V) has two kinds of rows.  At its host an advertisement has the bits of the clusters that
+want it; at a secondary broker it has the subscriptions of that cluster that overlap it, and its bit
+at the host is on exactly while there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from shoal.matching import Outcomes, overlaps
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    Subscription,
+    SubscriptionId,
+)
+from shoal.overlays.octopia.labels import Product
+from shoal.overlays.tree.overlap_candidates import OverlapCandidates
+
+
+class Entry:
+    """One row of the PRT, with the advertisements of other clusters that overlap it."""
+
+    __slots__ = ("overlapping", "region", "subscription")
+
+    def __init__(self, region: int, subscription: Subscription) -> None:
+        self.region = region
+        self.subscription = subscription
+        self.overlapping: dict[SecondaryRow, None] = {}
+
+
+class SecondaryRow:
+    """An advertisement of a host in another cluster, with the subscriptions that overlap it."""
+
+    __slots__ = ("advertisement", "host", "overlapping")
+
+    def __init__(self, host: BrokerId, advertisement: Advertisement) -> None:
+        self.host = host
+        self.advertisement = advertisement
+        self.overlapping: dict[Entry, None] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """The row's secondary cluster bit (SCB)."""
+        return bool(self.overlapping)
+
+
+class Home:
+    """The table of one broker of the cluster."""
+
+    __slots__ = ("entries", "up", "version")
+
+    def __init__(self, up: int | None) -> None:
+        self.version = 0
+        self.up = up
+        self.entries: dict[SubscriptionId, Entry] = {}
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        return tuple(entry.subscription for entry in self.entries.values())
+
+
+class Match(NamedTuple):
+    """Who wants a publication: regions with subscribers of this cluster, and local clients."""
+
+    regions: tuple[int, ...]
+    clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...]
+
+
+class Tables:
+    """Everything that the broker of `region` in its cluster knows."""
+
+    def __init__(self, region: int, product: Product) -> None:
+        self.region = region
+        self.homes = {each: Home(product.parent(each)) for each in range(product.regions)}
+        self.subscriptions: dict[Entry, None] = {}
+        self.matches: Outcomes[Match] = Outcomes(self._match)
+        self.secondary: dict[tuple[BrokerId, AdvertisementId], SecondaryRow] = {}
+        self._entries: OverlapCandidates[Entry] = OverlapCandidates()
+        self._rows: OverlapCandidates[SecondaryRow] = OverlapCandidates()
+        self._next: dict[int, int | None] = {}
+
+    @property
+    def own(self) -> Home:
+        """The table of this broker."""
+        return self.homes[self.region]
+
+    # --- subscriptions ------------------------------------------------------------------------
+
+    def add(self, region: int, subscription: Subscription) -> list[SecondaryRow]:
+        """Store a row in place of the one with its id; the rows whose bit turned on."""
+        self.remove(region, subscription.id)
+        entry = Entry(region, subscription)
+        self.homes[region].entries[subscription.id] = entry
+        self.subscriptions[entry] = None
+        self.matches.add(entry, subscription.filter)
+        self._entries.add(entry, subscription.filter)
+        found = [row for row in self._rows.of(subscription.filter) if not row.is_wanted]
+        for row in list(self._rows.of(subscription.filter)):
+            _meet(row, entry)
+        return [row for row in found if row.is_wanted]
+
+    def remove(self, region: int, id: SubscriptionId) -> list[SecondaryRow]:
+        """Forget a row, if it is there; the rows whose bit turned off."""
+        entry = self.homes[region].entries.pop(id, None)
+        if entry is None:
+            return []
+        del self.subscriptions[entry]
+        self.matches.remove(entry)
+        self._entries.remove(entry, entry.subscription.filter)
+        for row in entry.overlapping:
+            del row.overlapping[entry]
+        return [row for row in entry.overlapping if not row.is_wanted]
+
+    def replace(self, region: int, subscriptions: Iterable[Subscription]) -> list[SecondaryRow]:
+        """Make these the whole table of a region; the rows whose bit changed."""
+        before = {row: row.is_wanted for row in self.secondary.values()}
+        new = {each.id: each for each in subscriptions}
+        for id, entry in list(self.homes[region].entries.items()):
+            if new.get(id) != entry.subscription:
+                self.remove(region, id)
+        for id, subscription in new.items():
+            if id not in self.homes[region].entries:
+                self.add(region, subscription)
+        return [row for row, was_wanted in before.items() if row.is_wanted != was_wanted]
+
+    def _match(self, entries: Iterable[Entry]) -> Match:
+        regions: dict[int, None] = {}
+        clients: dict[ClientId, list[SubscriptionId]] = {}
+        for entry in entries:
+            regions[entry.region] = None
+            if entry.region == self.region:
+                subscription = entry.subscription
+                clients.setdefault(subscription.client, []).append(subscription.id)
+        return Match(tuple(regions), tuple((name, tuple(ids)) for name, ids in clients.items()))
+
+    # --- the tree as it is --------------------------------------------------------------------
+
+    def link_up(self, region: int, up: int | None) -> None:
+        """This region's broker links up to that region's now."""
+        self.homes[region].up = up
+        self._next.clear()
+
+    def next_region(self, region: int) -> int | None:
+        """Where the way to a region of this cluster goes from here; None if nowhere."""
+        if region not in self._next:
+            self._next[region] = self._look(region)
+        return self._next[region]
+
+    def is_below(self, region: int) -> bool:
+        """Whether the region is this one, or links up to it, over others or not."""
+        here: int | None = region
+        while here is not None and here != self.region:
+            here = self.homes[here].up
+        return here is not None
+
+    def _look(self, region: int) -> int | None:
+        here: int | None = region
+        before = region
+        while here is not None and here != self.region:
+            before, here = here, self.homes[here].up
+        return self.own.up if here is None else before
+
+    # --- advertisements of other clusters -----------------------------------------------------
+
+    def advertise(self, host: BrokerId, advertisement: Advertisement) -> SecondaryRow:
+        """Store a row in place of the one of this host with its id."""
+        self.unadvertise(host, advertisement.id)
+        row = SecondaryRow(host, advertisement)
+        self.secondary[host, advertisement.id] = row
+        self._rows.add(row, advertisement.filter)
+        for entry in list(self._entries.of(advertisement.filter)):
+            _meet(row, entry)
+        return row
+
+    def unadvertise(self, host: BrokerId, id: AdvertisementId) -> None:
+        """Forget a row, if it is there."""
+        row = self.secondary.pop((host, id), None)
+        if row is not None:
+            self._rows.remove(row, row.advertisement.filter)
+            for entry in row.overlapping:
+                del entry.overlapping[row]
+
+
+def _meet(row: SecondaryRow, entry: Entry) -> None:
+    if overlaps(entry.subscription.filter, row.advertisement.filter):
+        row.overlapping[entry] = None
+        entry.overlapping[row] = None

@@ -1,0 +1,384 @@
+"""Routing by tree identifiers: PADRES on overlays with cycles (OctopiA paper, II, after its [20]).
+
+Each publisher's advertisements flood the overlay and leave a tree of first arrivals.  The broker of
+a subscriber binds its subscription to every tree that overlaps it, one copy along each.  A
+publication carries its tree's identifier and follows the bindings; dynamic routing lets it change,
+for a subscription, to another tree to which that is bound.
+
+Where PADRES drops a copy because another tree's has been there, it may lose: only here, where it is
+delivered, is a second copy dropped, and a copy carries the set of the trees that it is on.  Links
+that change make all trees anew (ours; the paper says nothing of it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sized
+
+from shoal.broker.effects import (
+    Deliver,
+    Effect,
+    LinkReady,
+    LinkState,
+    Loads,
+    Send,
+    SetTimer,
+    Started,
+    TimerKey,
+    Watch,
+)
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    Publish,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    Subscription,
+    SubscriptionId,
+)
+from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_filter, check_owner
+from shoal.overlays.tid.messages import Bind, Renew, TreeChange, TreeCopy, TreeId, Unbind
+from shoal.overlays.tid.parameters import Matching, Parameters
+from shoal.overlays.tid.trees import Entry, Tree, Trees
+
+WAIT_US = 10_000_000
+RENEW: TimerKey = ("renew",)
+USE: TimerKey = ("use",)
+WAITED: TimerKey = ("waited",)
+
+
+class Tid(BaseStrategy):
+    """One broker of any connected graph."""
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self.broker = context.broker
+        self.parameters = parameters
+        self.trees = Trees()
+        self.publishers = LocalPublishers(context.broker)
+        self.subscriptions: dict[SubscriptionId, Subscription] = {}
+        self.advertisements: dict[AdvertisementId, Advertisement] = {}
+        self._neighbours = dict.fromkeys(sorted(context.neighbours))
+        self._expected = dict.fromkeys(context.expected)
+        self._is_ready = not context.expected
+        # By publisher: the tree it publishes along, and the one that takes its place.
+        self._own: dict[ClientId, Tree] = {}
+        self._next: dict[ClientId, Tree] = {}
+        self._made = 0
+        self._renewed_us: dict[BrokerId, int] = {}
+        self._entered: dict[BrokerId, int] = {}
+        self._delivered: dict[tuple[ClientId, int], None] = {}
+
+    # --- what it says of itself ---------------------------------------------------------------
+
+    @property
+    def description(self) -> Mapping[str, int]:
+        bindings = sum(len(tree.entries) for tree in self.trees.all.values())
+        trees = sum(bool(tree.advertisements) for tree in self.trees.all.values())
+        return {"subscriptions": bindings, "trees": trees, "delivered": len(self._delivered)}
+
+    @property
+    def searched(self) -> Sized:
+        return self.trees.index
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    @property
+    def keeps_order(self) -> bool:
+        """A publisher has one tree; only who changes trees can overtake."""
+        return not self.parameters.dynamic
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self._made = now_us
+        if self._expected:
+            out.append(SetTimer(WAITED, now_us + min(WAIT_US, started.give_up_us)))
+        if self.parameters.dynamic:
+            out.append(Watch(self.parameters.window_us))
+
+    def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
+        self._entered = {name: load.entered for name, load in loads.links.items()}
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key == WAITED:
+            self._expected.clear()
+            out.append(SetTimer(USE, now_us + 2 * self.parameters.renew_us))
+        elif key == RENEW:
+            self._renew(now_us, out)
+        elif key == USE:
+            self._use(out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._neighbours.pop(neighbour, None)
+        self._expected.pop(neighbour, None)
+        for tree in self.trees.all.values():
+            for id, hop in list(tree.entries):
+                if hop == neighbour and self.trees.unbind(tree, id, hop):
+                    self._send_up(tree, Unbind(tree.id, id), out)
+        if state is LinkState.UP:
+            self._neighbours[neighbour] = None
+            out.append(LinkReady(neighbour))
+        self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if neighbour not in self._neighbours:
+            raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        match message:
+            case TreeCopy(publications, hops, trees):
+                self._forward(publications, hops, neighbour, trees, out)
+            case TreeChange():
+                self._change(message, neighbour, out)
+            case Bind(tree_id, subscription):
+                check_filter(subscription.filter, "subscription", subscription.id)
+                tree = self.trees.all.get(tree_id)
+                if tree is not None and tree.last_hop != neighbour:
+                    self._bind(tree, subscription, neighbour, out)
+            case Unbind(tree_id, id):
+                tree = self.trees.all.get(tree_id)
+                if tree is not None and self.trees.unbind(tree, id, neighbour):
+                    self._send_up(tree, message, out)
+            case Renew():
+                self._hear_renew(message, neighbour, now_us, out)
+            case _:
+                raise unexpected(message, f"neighbour {neighbour}")
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                accepted = self.publishers.accept(client, publications, out)
+                if accepted:
+                    self._forward(accepted, 0, None, (self._own[client].id,), out)
+            case Advertise(advertisement):
+                self._advertise(client, advertisement, out)
+            case Unadvertise(id):
+                self.publishers.take_back(client, id)
+                self._unadvertise([id], client, out)
+            case Subscribe(subscription):
+                self._subscribe(client, subscription, out)
+            case Unsubscribe(id):
+                known = self.subscriptions.get(id)
+                if known is None or known.client != client:
+                    raise ProtocolError(f"{client} has no subscription {id} here")
+                self._unsubscribe(id, out)
+            case Goodbye():
+                self.publishers.detach(client)
+                rows = self.advertisements.items()
+                mine = [id for id, each in rows if each.publisher == client]
+                self._unadvertise(mine, client, out)
+                for id in [id for id, each in self.subscriptions.items() if each.client == client]:
+                    self._unsubscribe(id, out)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        raise ProtocolError("trees that lead over a broker are not made anew before it leaves")
+
+    # --- advertisements -----------------------------------------------------------------------
+
+    def _advertise(self, client: ClientId, advertisement: Advertisement, out: list[Effect]) -> None:
+        check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
+        known = self.advertisements.get(advertisement.id)
+        if known is not None:
+            check_owner(client, known.publisher, "advertisement", advertisement.id)
+        self.publishers.attach(client, [advertisement])
+        self.advertisements[advertisement.id] = advertisement
+        if client not in self._own:
+            self._own[client] = self._plant(client)
+        for tree in self._trees_of(client):
+            self._say(tree, (advertisement,), (), out)
+
+    def _unadvertise(self, ids: list[AdvertisementId], client: ClientId, out: list[Effect]) -> None:
+        for id in ids:
+            self.advertisements.pop(id, None)
+        if ids:
+            for tree in self._trees_of(client):
+                self._say(tree, (), tuple(ids), out)
+        if client not in self.publishers:
+            self._own.pop(client, None)
+            self._next.pop(client, None)
+
+    def _trees_of(self, client: ClientId) -> list[Tree]:
+        return [trees[client] for trees in (self._own, self._next) if client in trees]
+
+    def _plant(self, client: ClientId) -> Tree:
+        self._made += 1
+        id = f"{self.broker}/{client}/{self._made}"
+        tree = self.trees.all[id] = Tree(id, None)
+        return tree
+
+    def _say(
+        self,
+        tree: Tree,
+        added: tuple[Advertisement, ...],
+        removed: tuple[AdvertisementId, ...],
+        out: list[Effect],
+    ) -> None:
+        self._change(TreeChange(tree.id, tree.version + 1, added, removed), None, out)
+
+    def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
+        """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
+        id, version, added, removed = (
+            message.tree,
+            message.version,
+            message.added,
+            message.removed,
+        )
+        for each in added:
+            check_filter(each.filter, "advertisement", each.id)
+        tree = self.trees.grow(id, hop, version, added, removed)
+        if tree is None:
+            return
+        out += [Send(each, message) for each in self._neighbours if each != hop]
+        for subscription in self.subscriptions.values():
+            if tree.wants(subscription):
+                self._bind(tree, subscription, None, out)
+            elif self.trees.unbind(tree, subscription.id, None) and tree.advertisements:
+                self._send_up(tree, Unbind(tree.id, subscription.id), out)
+        if not tree.advertisements:
+            self.trees.fell(tree)
+
+    # --- trees made anew ----------------------------------------------------------------------
+
+    def _hear_renew(
+        self, message: Renew, neighbour: BrokerId | None, now_us: int, out: list[Effect]
+    ) -> None:
+        if message.at_us <= self._renewed_us.get(message.broker, -1):
+            return
+        self._renewed_us[message.broker] = message.at_us
+        out += [Send(each, message) for each in self._neighbours if each != neighbour]
+        out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
+
+    def _renew(self, now_us: int, out: list[Effect]) -> None:
+        for client in self._own:
+            former = self._next.pop(client, None)
+            if former is not None:
+                self._say(former, (), tuple(former.advertisements), out)
+            tree = self._next[client] = self._plant(client)
+            mine = tuple(each for each in self.advertisements.values() if each.publisher == client)
+            self._say(tree, mine, (), out)
+        out.append(SetTimer(USE, now_us + self.parameters.renew_us))
+
+    def _use(self, out: list[Effect]) -> None:
+        """The trees that were made anew have been bound to."""
+        for client, tree in self._next.items():
+            former, self._own[client] = self._own[client], tree
+            self._say(former, (), tuple(former.advertisements), out)
+        self._next.clear()
+        self._is_ready = self._is_ready or not self._expected
+
+    # --- subscriptions ------------------------------------------------------------------------
+
+    def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
+        check_owner(client, subscription.client, "subscription", subscription.id)
+        check_filter(subscription.filter, "subscription", subscription.id)
+        known = self.subscriptions.get(subscription.id)
+        if known is not None:
+            check_owner(client, known.client, "subscription", subscription.id)
+            self._unsubscribe(subscription.id, out)
+        self.subscriptions[subscription.id] = subscription
+        for tree in self.trees.all.values():
+            if tree.wants(subscription):
+                self._bind(tree, subscription, None, out)
+
+    def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:
+        del self.subscriptions[id]
+        for tree in self.trees.all.values():
+            if self.trees.unbind(tree, id, None):
+                self._send_up(tree, Unbind(tree.id, id), out)
+
+    def _bind(
+        self, tree: Tree, subscription: Subscription, hop: BrokerId | None, out: list[Effect]
+    ) -> None:
+        if self.trees.bind(tree, subscription, hop):
+            self._send_up(tree, Bind(tree.id, subscription), out)
+
+    def _send_up(self, tree: Tree, message: Message, out: list[Effect]) -> None:
+        if tree.last_hop in self._neighbours:
+            out.append(Send(tree.last_hop, message))
+
+    # --- publications -------------------------------------------------------------------------
+
+    def _forward(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        source: BrokerId | None,
+        trees: tuple[TreeId, ...],
+        out: list[Effect],
+    ) -> None:
+        """Deliver what is new here, and pass it on along its trees, a copy for each neighbour."""
+        copies: dict[tuple[BrokerId, tuple[TreeId, ...]], list[RoutedPublication]] = {}
+        is_matched = source is None or self.parameters.matching is Matching.EVERYWHERE
+        for routed in publications:
+            matching: list[Entry] = self.trees.index.match(routed.publication.attributes)
+            on = [entry for entry in matching if entry.tree.id in trees]
+            self._deliver(routed, hops, on, out)
+            if not is_matched:
+                on = [entry for id in trees for entry in self._entries(id)]
+            for way in self._ways(on, hops, source).items():
+                copies.setdefault(way, []).append(routed)
+        for (neighbour, ids), part in copies.items():
+            out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
+
+    def _entries(self, id: TreeId) -> Iterable[Entry]:
+        tree = self.trees.all.get(id)
+        return () if tree is None else tree.entries.values()
+
+    def _deliver(
+        self, routed: RoutedPublication, hops: int, entries: Iterable[Entry], out: list[Effect]
+    ) -> None:
+        wanted: dict[ClientId, dict[SubscriptionId, None]] = {}
+        for entry in entries:
+            if entry.hop is None:
+                subscription = entry.subscription
+                wanted.setdefault(subscription.client, {})[subscription.id] = None
+        key = routed.publication.key
+        if not wanted or key in self._delivered:
+            return
+        self._delivered[key] = None
+        if len(self._delivered) > self.parameters.remembered:
+            del self._delivered[next(iter(self._delivered))]
+        for client, ids in wanted.items():
+            out.append(Deliver(client, routed, tuple(ids), hops))
+
+    def _ways(
+        self, entries: Iterable[Entry], hops: int, source: BrokerId | None
+    ) -> dict[BrokerId, tuple[TreeId, ...]]:
+        """To each neighbour, along which trees."""
+        may_change = self.parameters.dynamic and hops < self.parameters.most_hops
+        found: dict[BrokerId, dict[TreeId, None]] = {}
+        for entry in entries:
+            if entry.hop is None or entry.hop == source:
+                continue
+            if may_change:
+                entry = self._least_loaded(entry, source)
+            assert entry.hop is not None
+            if entry.hop in self._neighbours:
+                found.setdefault(entry.hop, {})[entry.tree.id] = None
+        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}
+
+    def _least_loaded(self, entry: Entry, source: BrokerId | None) -> Entry:
+        """The binding of the same subscription whose next link carried least; this one if equal."""
+        best, least = entry, self._entered.get(entry.hop or "", 0)
+        for other in self.trees.others(entry):
+            if other.hop is None or other.hop == source or other.hop not in self._neighbours:
+                continue
+            load = self._entered.get(other.hop, 0)
+            if load < least:
+                best, least = other, load
+        return best

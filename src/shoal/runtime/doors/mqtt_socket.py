@@ -1,0 +1,45 @@
+"""MQTT over TCP or TLS, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from shoal.runtime.doors.farewell import Lingering
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.doors.sockets import WRITE_BUFFER_BYTES
+
+
+class MqttSocket(Lingering):
+    """One client over TCP or TLS."""
+
+    def __init__(self, door: MqttDoor) -> None:
+        super().__init__()
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self._begin(transport, self._take)
+        self._connection = self._door.opened(self, transport)
+
+    def _take(self, data: bytes) -> None:
+        if not self._is_over:
+            self._door.received(self._connection, data)
+
+    def write(self, data: bytes) -> None:
+        """Nothing any more, when the last word has been said or the client is gone.
+
+        It may go between what is gathered for it and the flush; uvloop would raise then.
+        """
+        if not (self._is_half_closed or self._transport.is_closing()):
+            self._transport.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._door.lost(self._connection)
+
+    def pause_writing(self) -> None:
+        self._connection.pause()
+
+    def resume_writing(self) -> None:
+        self._door.resumed(self._connection)

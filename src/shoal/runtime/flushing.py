@@ -1,0 +1,49 @@
+"""What a live broker writes once its loop is through with the sockets that are ready, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+
+
+class Phase(enum.IntEnum):
+    """The steps of a flush, in their order, so that nobody hears of what could still be lost.
+
+    DELIVER   what came for local clients reaches their sessions
+    RECORD    what must survive this process is written where it does
+    LINKS     neighbours are written to, and told what is settled
+    CLIENTS   clients are written to, and told what is acknowledged
+    """
+
+    DELIVER = 0
+    RECORD = 1
+    LINKS = 2
+    CLIENTS = 3
+
+
+class Flushing:
+    """Whoever has something to write, by phase; `then` is called behind them all."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._calls: list[tuple[Phase, Callable[[], None]]] = []
+        self._is_due = False
+
+    def at(self, phase: Phase, call: Callable[[], None]) -> None:
+        """Call this at each flush, in its phase."""
+        self._calls.append((phase, call))
+        self._calls.sort(key=lambda entry: entry[0])
+
+    def schedule(self) -> None:
+        """Flush once the loop is through with what is ready now."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Settle what has been gathered, then write it out, each socket once."""
+        self._is_due = False
+        for _, call in self._calls:
+            call()
+        self._then()

@@ -1,0 +1,96 @@
+"""Which end of a live link connects, and how it goes on trying.
+
+A link of the network file is connected by the broker with the smaller name, one that was opened on
+purpose by both: of crossing connections that of the smaller name stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from shoal.broker.link_states import State
+from shoal.model import BrokerId
+from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.links.handing_on import Link
+from shoal.runtime.links.peer_connections import Door, PeerConnection, dial
+from shoal.runtime.links.peer_settings import PeerSettings
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+
+
+class Dialling:
+    """The attempts of one broker.
+
+    `say_hello` takes a connection that was made, `vanish` a link of which the other end says that
+    it has ended, `not_up` one that does not last and is not there.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        broker: BrokerId,
+        settings: PeerSettings,
+        say_hello: Callable[[PeerConnection, Link], None],
+        vanish: Callable[[Link], None],
+        not_up: Callable[[Link], None],
+    ) -> None:
+        self.is_stopping = False
+        self._door = door
+        self._broker = broker
+        self._settings = settings
+        self._say_hello = say_hello
+        self._vanish = vanish
+        self._not_up = not_up
+        # Only the pauses between attempts: no two brokers come back in step.
+        self._random = Random()
+
+    def see_to(self, link: Link) -> None:
+        """Connect, if this end is to, or the other might not."""
+        session = link.session
+        is_to = link.is_lasting and (self._broker < session.neighbour or bool(session.opened_us))
+        if (is_to or session.state is State.PARTING) and not link.is_gone:
+            self.dial(link)
+
+    def dial(self, link: Link) -> None:
+        """Connect, and again whenever there is no connection, as long as there is the link."""
+        if not (link.is_dialled or self.is_stopping):
+            link.dialling = asyncio.create_task(self._keep_dialling(link))
+
+    def knows(self, broker: BrokerId, address: str) -> bool:
+        """Whether it is known where a broker is, or an address says so."""
+        if broker in self._settings.addresses:
+            return True
+        try:
+            read_address(address)
+        except ValueError:
+            return False
+        return True
+
+    async def _keep_dialling(self, link: Link) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not link.is_gone:
+            connection = None
+            address = self._address(link)
+            if link.connection is None and address is not None:
+                connection = await dial(self._door, address, self._settings.tls)
+            if connection is not None:
+                self._say_hello(connection, link)
+                await connection.ended
+                if connection.is_greeted:
+                    pause_s = FIRST_PAUSE_S
+                if connection.has_ended:
+                    self._vanish(link)
+            elif link.connection is not None:
+                await link.connection.ended
+            if not link.is_lasting and link.session.state is State.IDLE:
+                self._not_up(link)
+                return
+            await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _address(self, link: Link) -> Address | None:
+        known = self._settings.addresses.get(link.session.neighbour)
+        return read_address(link.address) if known is None and link.address else known

@@ -1,0 +1,81 @@
+"""Where the brokers of a live network are, as those that join and leave make it.
+
+Over each connection of a link both ends first say all they know, then what is news to them.  Of
+two words about a broker the later stays, so all agree that are joined by links, and who was away
+hears what it missed from the first neighbour that it is connected with.  A broker speaks for
+itself, with the time at which it started.  Of a broker that its own network file lists, a broker
+believes the file where it listens: the way to it may be another than for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from shoal.broker.link_controls import Whereabouts
+from shoal.model import BrokerId
+from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.storage.overlay_file import Overlay
+
+
+class Directory:
+    """What one broker knows; `given` is what its network file says, itself included.
+
+    `addresses` has where brokers listen for others, and changes; `at_change` is told who is
+    elsewhere now, or has left.
+    """
+
+    def __init__(self, broker: BrokerId, given: Iterable[Whereabouts], overlay: Overlay) -> None:
+        self.addresses: dict[BrokerId, Address] = {}
+        self.at_change: list[Callable[[Whereabouts], None]] = []
+        self._broker = broker
+        self._overlay = overlay
+        self._given = {where.name: where for where in given}
+        self._known: dict[BrokerId, Whereabouts] = {}
+        for where in (*self._given.values(), *overlay.brokers.values()):
+            known = self._known.get(where.name)
+            if known is None or where.at_us >= known.at_us:
+                self._note(where)
+
+    def __iter__(self) -> Iterator[Whereabouts]:
+        return iter(list(self._known.values()))
+
+    @property
+    def places(self) -> list[Whereabouts]:
+        """Where brokers are for this one, without those that have left."""
+        return [self._here(where) for where in self if not where.has_left]
+
+    def _here(self, where: Whereabouts) -> Whereabouts:
+        """What of a word counts here."""
+        return where if where.has_left else self._given.get(where.name, where)
+
+    def hear(self, said: Iterable[Whereabouts]) -> list[Whereabouts]:
+        """What others say; what of that is news."""
+        news = []
+        for where in said:
+            known = self._known.get(where.name)
+            if where.name == self._broker or (known is not None and known.at_us >= where.at_us):
+                continue
+            self._note(where)
+            if known is None or msgspec.structs.replace(known, at_us=where.at_us) != where:
+                self._overlay.met(where)
+                news.append(where)
+                for tell in self.at_change:
+                    tell(self._here(where))
+        return news
+
+    def leave(self, now_us: int) -> Whereabouts:
+        """This broker leaves the network: what to say of it."""
+        own = Whereabouts(self._broker, now_us, has_left=True)
+        self._note(own)
+        return own
+
+    def _note(self, where: Whereabouts) -> None:
+        self._known[where.name] = where
+        here = self._here(where)
+        self.addresses.pop(where.name, None)
+        if here.peers and not here.has_left:
+            with suppress(ValueError):  # another version may write what this one cannot read
+                self.addresses[where.name] = read_address(here.peers)

@@ -1,0 +1,158 @@
+"""A live broker's links, one by one, and when what came over them is handed to its machine.
+
+On a tree a link that is full holds back what comes over the others; where links make cycles
+neighbours are always read.  A machine that holds may name those it still wants to hear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from shoal.broker.custody import Custody
+from shoal.broker.link_inbox import Debt
+from shoal.broker.link_session import LinkSession
+from shoal.broker.link_states import State
+from shoal.runtime.batches import MAX_BATCH
+from shoal.runtime.links.peer_connections import PeerConnection
+from shoal.runtime.node import Node
+
+# How long the broker handles what came over a link before others have their turn: it ends with the
+# message that is being handled then.
+TURN_US = 10_000
+
+
+class Link:
+    """One link and, when there is one, its connection."""
+
+    def __init__(self, session: LinkSession, *, is_lasting: bool, address: str = "") -> None:
+        self.session = session
+        self.is_lasting = is_lasting
+        # Where the other end is, as far as whoever opened the link knew.
+        self.address = address
+        self.connection: PeerConnection | None = None
+        self.dialling: asyncio.Task[None] | None = None
+        self.since_us: int | None = None  # when the oldest of what it holds back came
+        self.is_handing_on = False
+        self.is_going_on = False  # whether what it holds back is about to be handed on
+        self.bytes_in = self.bytes_out = self.connections = 0
+
+    @property
+    def is_dialled(self) -> bool:
+        return self.dialling is not None and not self.dialling.done()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, and is remembered for the other end."""
+        return self.session.state is State.GONE
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is there, or somebody sees to it; else it is one that was opened and ended."""
+        if self.is_gone:
+            return False
+        return self.is_lasting or self.is_dialled or self.session.state is not State.IDLE
+
+    def status(self, spooled_bytes: int) -> dict[str, Any]:
+        """For people and metrics."""
+        session = self.session
+        return {
+            "neighbour": session.neighbour,
+            "state": session.state.value,
+            "is_lasting": self.is_lasting,
+            "is_full": session.is_full,
+            "buffered_bytes": session.buffered_bytes,
+            "spooled_bytes": spooled_bytes,
+            "delay_us": session.delay_us,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "connections": self.connections,
+        }
+
+
+class HandingOn:
+    """Hands what came over links to the machine, in turns.
+
+    `links` are all there are; `to_flush` is told which has something to say.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        links: Callable[[], Iterable[Link]],
+        to_flush: Callable[[Link], None],
+        *,
+        has_cycles: bool,
+    ) -> None:
+        self.is_stopping = False
+        self._node = node
+        self._links = links
+        self._to_flush = to_flush
+        self._has_cycles = has_cycles
+
+    def hand_on(self, link: Link) -> None:
+        """Let the broker handle what came, on a tree unless another link is full."""
+        if self._node.holds_back(link.session.neighbour):
+            return
+        others = () if self._has_cycles else self._links()
+        if any(other.session.is_full for other in others if other is not link):
+            return
+        if link.is_handing_on:
+            return  # what comes up meanwhile asks again; links keep their order
+        link.is_handing_on = True
+        try:
+            self._hand_on_for_a_turn(link)
+        finally:
+            link.is_handing_on = False
+
+    def _hand_on_for_a_turn(self, link: Link) -> None:
+        session, clock = link.session, self._node.clock
+        end_us = clock.now_us() + TURN_US
+        while messages := session.take_run(MAX_BATCH):
+            owe = partial(self._owe, link, session.handled - len(messages))
+            self._node.receive(session.neighbour, messages, link.since_us, owe)
+            if self._node.holds_back(session.neighbour):
+                return
+            if session.has_come and clock.now_us() >= end_us:
+                self._go_on_soon(link)
+                return
+        link.since_us = None
+
+    def _owe(self, link: Link, first: int, start: int, end: int) -> Custody:
+        return Custody(partial(self._settle, link, link.session.owe(first + start, first + end)))
+
+    def _go_on_soon(self, link: Link) -> None:
+        """Hand on the rest when others have had their turn."""
+        if not link.is_going_on:
+            link.is_going_on = True
+            asyncio.get_running_loop().call_soon(self._go_on, link)
+
+    def _go_on(self, link: Link) -> None:
+        link.is_going_on = False
+        if link.connection is not None and not self.is_stopping:
+            self.hand_on(link)
+            self.see_to_room()
+            self._to_flush(link)
+
+    def _settle(self, link: Link, debt: Debt) -> None:
+        """All that came of some messages of a neighbour is settled."""
+        if link.session.settle(debt):
+            self._to_flush(link)
+
+    def see_to_room(self) -> None:
+        """Hand on what was held back while a link was full, if it is not any more."""
+        if not self._node.is_holding:
+            return
+        full = any(link.session.is_full for link in self._links())
+        self.hand_on_all()
+        if not full:
+            self._node.hold(any(link.session.is_full for link in self._links()))
+
+    def hand_on_all(self) -> None:
+        """Hand on what can be, of all links."""
+        for link in list(self._links()):
+            if link.connection is not None:
+                self.hand_on(link)
+                self._to_flush(link)

@@ -1,0 +1,56 @@
+"""What a broker knows about its links, and who the other end of a connection must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shoal.broker.link_controls import Hello
+from shoal.broker.link_outbox import LinkLimits
+from shoal.broker.wire import WireError
+from shoal.model import BrokerId
+from shoal.runtime.addresses import Address
+from shoal.runtime.links.peer_connections import PeerConnection
+from shoal.runtime.tls import TlsContexts
+
+
+class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker knows about its links.
+
+    neighbours    the brokers it is linked to by the network file
+    addresses     where the network's brokers are; brokers that join are added
+    limits        bounds of each link
+    tls           None: names are believed
+    has_cycles    who waits for a full link might wait for itself: neighbours are always read
+    open_to_all   brokers open links to any others of the network themselves
+    is_graceful   who comes back soon is told its tables; if not, the system sees to what one that
+                  comes back must be told and sent again
+    takes_joiners a lasting link is also taken up from a broker that nobody here knows
+    """
+
+    network: str
+    neighbours: tuple[BrokerId, ...]
+    addresses: Mapping[BrokerId, Address]
+    incarnation: int
+    limits: LinkLimits = LinkLimits()
+    tls: TlsContexts | None = None
+    has_cycles: bool = False
+    open_to_all: bool = False
+    is_graceful: bool = True
+    takes_joiners: bool = True
+
+
+def check_peer(
+    connection: PeerConnection, hello: Hello, broker: BrokerId, settings: PeerSettings
+) -> None:
+    """WireError unless the other end is another broker of this network, as far as is known.
+
+    With TLS it must have proved its name.
+    """
+    if hello.network != settings.network:
+        raise WireError(f"this is network {settings.network!r}, not {hello.network!r}")
+    if hello.broker == broker:
+        raise WireError(f"{broker} has no link to broker {hello.broker!r}")
+    if settings.tls is not None and hello.broker not in connection.certified_names():
+        raise WireError(f"the certificate is not made out to {hello.broker!r}")

@@ -1,0 +1,128 @@
+"""The overlay as it is now, as far as one broker knows: what differs from its network file.
+
+Links that were opened on purpose, links that have ended, and brokers that came later.  It is a
+small file that is written anew with each change, which are rare, and is there before anything
+comes of the change.  Without a folder it lasts as long as the broker's process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from shoal.broker.link_controls import Whereabouts
+from shoal.model import BrokerId
+from shoal.runtime.storage.journal_files import JournalError
+
+FILE = "overlay.json"
+
+_log = logging.getLogger(__name__)
+
+
+class LinkRow(msgspec.Struct, frozen=True):
+    """A link that outlives restarts: opened when, to where; `ends`: it is only to be settled."""
+
+    opened_us: int
+    address: str = ""
+    ends: bool = False
+
+
+class _Contents(msgspec.Struct):
+    links: dict[BrokerId, LinkRow] = msgspec.field(default_factory=dict)
+    ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
+    brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
+
+
+class Overlay:
+    """What one broker knows of it.
+
+    `links` are those beside the network file's, and those that end; `ended` has when a link that
+    has ended was opened, 0 for one of the network file.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """JournalError when the file is there and cannot be read."""
+        self._path = None if folder is None else folder / FILE
+        self._is_failing = False
+        self._contents = _Contents()
+        if self._path is not None and self._path.exists():
+            try:
+                self._contents = msgspec.json.decode(self._path.read_bytes(), type=_Contents)
+            except (OSError, msgspec.MsgspecError) as error:
+                problem = f"{self._path}: cannot be read: {error}"
+                advice = "; without it the broker starts with the links of its network file"
+                raise JournalError(problem + advice) from None
+        self.links = self._contents.links
+        self.ended = self._contents.ended
+        self.brokers = self._contents.brokers
+
+    def neighbours(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+        """Whom the broker is linked to when it starts; `given` by the network file."""
+        found = {name for name in given if name not in self.ended}
+        return tuple(sorted(found | self.links.keys()))
+
+    def stamp(self, neighbour: BrokerId, now_us: int) -> int:
+        """When a link is opened now: later than one to that broker that has ended."""
+        return max(now_us, self.ended.get(neighbour, 0) + 1)
+
+    def opened(self, neighbour: BrokerId, opened_us: int, address: str = "") -> None:
+        """There is a link from now on."""
+        row = LinkRow(opened_us, address)
+        if self.links.get(neighbour) != row:
+            self.links[neighbour] = row
+            self.ended.pop(neighbour, None)
+            self._write()
+
+    def ends(self, neighbour: BrokerId) -> None:
+        """A link is to end: it is brought up only to be settled."""
+        row = self.links.get(neighbour, LinkRow(0))
+        self.links[neighbour] = msgspec.structs.replace(row, ends=True)
+        self._write()
+
+    def has_ended(self, neighbour: BrokerId, opened_us: int) -> None:
+        """There is no such link any more."""
+        self.links.pop(neighbour, None)
+        self.ended[neighbour] = opened_us
+        self._write()
+
+    def is_over(self, neighbour: BrokerId, opened_us: int) -> bool:
+        """Whether the link that was opened then has ended."""
+        return neighbour not in self.links and self.ended.get(neighbour, -1) >= opened_us
+
+    def met(self, where: Whereabouts) -> None:
+        """A broker is elsewhere than the network file says, or has left."""
+        self.brokers[where.name] = where
+        self._write()
+
+    def forget(self) -> None:
+        """The broker has left: if it ever comes again, it is a new one."""
+        for each in (self.links, self.ended, self.brokers):
+            each.clear()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        data = msgspec.json.format(msgspec.json.encode(self._contents))
+        new = self._path.with_suffix(".new")
+        try:
+            with new.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+            self._is_failing = False
+        except OSError as error:
+            # Memory is the truth; the next change writes all.
+            with suppress(OSError):
+                new.unlink()
+            if not self._is_failing:
+                problem = {"file": str(self._path), "problem": error.strerror}
+                _log.error("the overlay cannot be written", extra=problem)
+            self._is_failing = True

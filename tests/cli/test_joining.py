@@ -1,0 +1,74 @@
+"""What a user gets wrong about brokers that join and leave is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.networks import read_join, read_network, with_broker
+from shoal.runtime.addresses import Address
+from shoal.runtime.links.joining import Join
+from tests.cli.test_up import FILE, run
+
+HERE = ["peers=127.0.0.1:7009", "mqtt=127.0.0.1:1889"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "network.toml"
+    path.write_text(f"access = {{anonymous = true}}\n{FILE}")
+    return path
+
+
+def test_a_new_broker_has_its_own_listeners(path: Path) -> None:
+    network = with_broker(read_network(path), "B9", "B2", HERE)
+    assert network.broker("B9").mqtt == "127.0.0.1:1889"
+    assert network.neighbours("B9") == ()
+    assert read_join(network, "B2") == Join("B2", Address("127.0.0.1", 7_002))
+    assert read_join(network, "B7=far:7") == Join("B7", Address("far", 7))
+
+
+@pytest.mark.parametrize(
+    ("listen", "problem"),
+    [
+        (["mqtt=127.0.0.1:1889"], "--listen: Object missing required field `peers`"),
+        ([*HERE, "zzz=1"], "--listen: Object contains unknown field `zzz`"),
+        (["peers=nowhere"], "peers: 'nowhere' is not host:port"),
+        (
+            ["peers=127.0.0.1:7002"],
+            r"brokers\[2\].peers: 127.0.0.1:7002 is brokers\[1\].peers already",
+        ),
+        (["peers=10.0.0.1:7009"], "10.0.0.1:7009 is open to other machines; it needs"),
+    ],
+)
+def test_what_is_wrong_with_its_listeners_is_said(
+    path: Path, listen: list[str], problem: str
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        with_broker(read_network(path), "B9", "B2", listen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["serve", "-b", "B9"], "no broker 'B9'; there are B1, B2"),
+        (["serve", "-b", "B9", "--join", "B1"], "a new one needs --listen peers=HOST:PORT"),
+        (["serve", "-b", "B9", "--listen", HERE[0]], "--listen is for a broker that joins"),
+        (["serve", "-b", "B1", "--join", "B2", "--listen", HERE[0]], "the network file says where"),
+        (["serve", "-b", "B1", "--join", "B7"], "lists no broker 'B7'; say B7=HOST:PORT"),
+        (["serve", "-b", "B1", "--join", "B7=far"], "--join: 'far' is not host:port"),
+        (["leave", "-b", "B1"], "broker 'B1' has no admin address"),
+        (["leave", "-b", "B9"], "broker 'B9' is not listed; name its --admin"),
+        (["leave", "-b", "B9", "--admin", "far"], "--admin: 'far' is not host:port"),
+        (["leave", "-b", "B9", "--admin", "127.0.0.1:1"], "B9 does not answer at 127.0.0.1:1"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_said(
+    path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    command, *options = arguments
+    code, text = run(capsys, command, str(path), *options)
+    assert code == 2
+    assert problem in text

@@ -1,0 +1,22 @@
+"""How `shoal status` shows a link."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.cli.commands.status import _link
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"neighbour": "B2", "state": "up", "congested_us": 0}, "B2"),
+        ({"neighbour": "B2", "state": "away", "congested_us": 0}, "B2 (away)"),
+        (
+            {"neighbour": "B2", "state": "up", "congested_us": 12_340_000},
+            "B2 (congested for 12.3 s)",
+        ),
+    ],
+)
+def test_a_link_in_a_few_words(link: dict[str, object], words: str) -> None:
+    assert _link(link) == words

@@ -1,0 +1,109 @@
+"""A broker that leaves hands the sessions that are still there to others, and nothing is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from tests.mqtt.house import will
+from tests.mqtt.network_house import Network
+
+KEPT: dict[str, Any] = {
+    "clean_start": False,
+    "properties": Properties(session_expiry_interval_s=1_000),
+}
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network("B1", "B2", "B3")
+
+
+def evacuate(network: Network, name: str, *takers: str) -> None:
+    """As its driver does when a broker leaves."""
+    site = network[name]
+    clients = site.clients
+    for session in list(clients.sessions):
+        if session.outlet is not None:
+            connection = session.outlet.connection
+            connection.disconnect(ReasonCode.SERVER_MOVED, "it leaves", site.now_us)
+    assert clients.federation is not None
+    clients.federation.evacuating.begin(takers, site.now_us)
+    site.carry_out(clients.take_effects())
+    network.settle()
+
+
+def left(network: Network, name: str) -> int:
+    federation = network[name].clients.federation
+    assert federation is not None
+    return federation.evacuating.left
+
+
+def test_sessions_go_to_others_with_what_waits_in_them(network: Network) -> None:
+    publisher = network["B2"].connect("p")
+    clients = [network["B1"].connect(f"c{number}", **KEPT) for number in range(4)]
+    for client in clients:
+        client.subscribe("a", qos=2)
+    clients[0].lose()
+    publisher.publish("a", b"1", qos=2)
+    assert clients[1].take_payloads() == [b"1"]  # and it acknowledges that
+    assert [packet.payload for packet in clients[2].take()] == [b"1"]
+    evacuate(network, "B1", "B2", "B3")
+    assert all(client.closed for client in clients)
+    publisher.publish("a", b"2", qos=1)
+    network.after(10)
+    assert left(network, "B1") == 0
+    assert network["B1"].clients.subscriptions.count == 0
+    publisher.publish("a", b"3", qos=1)
+    kept = [set(network[name].clients.sessions._sessions) for name in ("B2", "B3")]
+    assert kept == [{"p", "c0", "c2"}, {"c1", "c3"}]
+    for number in range(4):
+        back = network["B3"].connect(f"c{number}", **KEPT)
+        assert back.connack.session_present
+        network.after(10)
+        rest = [b"2", b"3"]
+        assert back.take_payloads() == (rest if number == 1 else [b"1", *rest])
+
+
+def test_time_goes_on_for_what_was_handed_over(network: Network) -> None:
+    watcher = network["B2"].connect("watcher")
+    watcher.subscribe("w")
+    short = {"clean_start": False, "properties": Properties(session_expiry_interval_s=100)}
+    delayed = will("w", properties=Properties(will_delay_interval_s=60))
+    network["B1"].connect("c", will=delayed, **short).lose()
+    network.after(30)
+    evacuate(network, "B1", "B3")
+    network.after(20)
+    assert left(network, "B1") == 0
+    assert watcher.take_payloads() == []
+    network.after(20)
+    assert watcher.take_payloads() == [b"gone"]
+    assert "c" in network["B3"].clients.sessions
+    network.after(40)
+    assert "c" not in network["B3"].clients.sessions
+
+
+def test_who_comes_back_while_it_is_handed_over_gets_it(network: Network) -> None:
+    publisher = network["B2"].connect("p")
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    network.is_slow = True
+    evacuate(network, "B1", "B3")
+    network.is_slow = False
+    client = network["B2"].connect("c", **KEPT)
+    assert client.connack.session_present
+    publisher.publish("a", b"x", qos=1)
+    network.after(20)
+    assert client.take_payloads() == [b"x"]
+    assert left(network, "B1") == 0
+    assert not client.closed
+
+
+def test_a_broker_that_does_not_answer_is_not_the_only_one_asked(network: Network) -> None:
+    network["B1"].connect("c", **KEPT)
+    evacuate(network, "B1", "B9", "B2")
+    network.after(20)
+    assert left(network, "B1") == 0
+    assert "c" in network["B2"].clients.sessions

@@ -1,0 +1,48 @@
+"""Strategies for all that OctopiA's brokers say, sense or nonsense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from shoal.broker.messages import Message
+from shoal.overlays.octopia.messages import (
+    BitCleared,
+    BitSet,
+    BitsSaid,
+    HomeChange,
+    HomeTable,
+    Notification,
+    Probe,
+    ProbePassed,
+    TablesKnown,
+    TablesSaid,
+    TableWanted,
+)
+
+NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
+
+
+def product_messages(
+    brokers: Any, names: Any, clients: Any, subscriptions: Any, routed: Any
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    ups = st.one_of(st.none(), NUMBERS)
+    some = st.lists(subscriptions, max_size=3).map(tuple)
+    only = st.one_of(st.none(), st.lists(NUMBERS, max_size=3).map(tuple))
+    publications = st.lists(routed, max_size=3).map(tuple)
+    return {
+        Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only),
+        HomeTable: st.builds(HomeTable, NUMBERS, NUMBERS, ups, some),
+        HomeChange: st.builds(
+            HomeChange, NUMBERS, NUMBERS, ups, some, st.lists(names, max_size=3).map(tuple)
+        ),
+        TablesKnown: st.builds(TablesKnown, st.dictionaries(NUMBERS, NUMBERS, max_size=3)),
+        TableWanted: st.builds(TableWanted, NUMBERS),
+        TablesSaid: st.builds(TablesSaid),
+        BitSet: st.builds(BitSet, names),
+        BitCleared: st.builds(BitCleared, names),
+        BitsSaid: st.builds(BitsSaid),
+        Probe: st.builds(Probe, brokers, NUMBERS, clients, NUMBERS, st.booleans()),
+        ProbePassed: st.builds(ProbePassed, brokers, NUMBERS),
+    }

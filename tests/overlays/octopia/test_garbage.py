@@ -1,0 +1,88 @@
+"""Whatever neighbours and clients say, a broker of a product goes on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.broker.effects import (
+    Deliver,
+    LinkChanged,
+    LinkLoad,
+    LinkState,
+    Loads,
+    Received,
+    Requested,
+    Returned,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.wire import COMMON, Codec
+from shoal.overlays.octopia.messages import MESSAGES, Notification
+from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.registry import strategy_factory
+from tests.broker.test_machine import ANY_MESSAGE, CLIENTS, ROUTED
+from tests.broker.test_machine import MESSAGES as STRATEGIES
+from tests.examples import examples
+
+BROKERS = ("B0", "B1", "B2", "B3", "B4", "B5")
+ROWS = (("B0", "B1"), ("B2", "B3"), ("B4", "B5"))
+SOMEBODY = st.sampled_from(BROKERS)
+OF_ITS_OWN = st.one_of([STRATEGIES[kind] for kind in MESSAGES])
+# What it has sent itself.
+OWN = st.builds(
+    Notification,
+    st.lists(ROUTED, max_size=3).map(tuple),
+    st.integers(1, 9),
+    st.integers(0, 3),
+    st.sampled_from([None, (), (0,), (1, 2)]),
+)
+HAPPENINGS = st.lists(
+    st.one_of(
+        st.builds(Received, SOMEBODY, OF_ITS_OWN),
+        st.builds(Received, SOMEBODY, ANY_MESSAGE),
+        st.builds(Requested, CLIENTS, ANY_MESSAGE),
+        st.builds(LinkChanged, SOMEBODY, st.sampled_from(LinkState)),
+        st.builds(Returned, SOMEBODY, OWN),
+        st.dictionaries(SOMEBODY, st.builds(LinkLoad, *3 * [st.integers(0, 40)]), max_size=4).map(
+            Loads
+        ),
+        st.integers(1, 4_000_000),  # time passes, and timers fire
+    ),
+    max_size=40,
+)
+CODEC = Codec(COMMON + MESSAGES)
+
+
+@pytest.mark.parametrize("dynamic", Dynamic)
+@given(HAPPENINGS)
+@settings(max_examples=examples(60))
+def test_no_input_raises(dynamic: Dynamic, happenings: list[object]) -> None:
+    parameters = Parameters(rows=ROWS, dynamic=dynamic, threshold=1)
+    machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
+    now_us, timers = 0, {}
+    for happening in [Started(), *happenings]:
+        due = []
+        if isinstance(happening, int):
+            now_us += happening
+            due = [key for key, at_us in timers.items() if at_us <= now_us]
+            inputs = [TimerFired(key) for key in due]
+        else:
+            inputs = [happening]
+        for key in due:
+            del timers[key]
+        for input in inputs:
+            for effect in machine.handle(input, now_us):  # type: ignore[arg-type]
+                match effect:
+                    case SetTimer(key, at_us):
+                        timers[key] = at_us
+                    case Send(neighbour, message):
+                        assert neighbour in BROKERS
+                        assert neighbour != "B2"
+                        CODEC.encode(message)
+                    case Deliver(subscriptions=subscriptions):
+                        assert set(subscriptions) <= {"n1", "n2", "n3"}

@@ -1,0 +1,70 @@
+"""How congested outputs are: both readings of Eq. 10, its flaw, and what we do instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.effects import LinkLoad
+from shoal.overlays.octopia.outputs import FORMULAS, Outputs, congestion_element
+from shoal.overlays.octopia.parameters import Congestion
+
+TAU = 10.0
+
+
+@pytest.mark.parametrize(
+    ("load", "element", "paper", "product"),
+    [
+        (LinkLoad(0, 0, 0), 1, 1, 0),
+        (LinkLoad(5, 5, 0), 1, 1, 0),  # free of congestion, says the text
+        (LinkLoad(20, 5, 15), 4, 64, 60),
+        (LinkLoad(3, 0, 3), 3, 12, 9),
+        (LinkLoad(5, 10, 40), 0.5, 20.5, 20),
+    ],
+)
+def test_both_readings(load: LinkLoad, element: float, paper: float, product: float) -> None:
+    assert congestion_element(load) == element
+    assert FORMULAS[Congestion.PAPER](load) == paper
+    assert FORMULAS[Congestion.PRODUCT](load) == product
+
+
+@pytest.mark.parametrize("congestion", Congestion)
+def test_a_window_without_arrivals_calls_a_long_queue_free(congestion: Congestion) -> None:
+    """In either reading of the paper's; so routes flap while a queue drains.  Not in ours."""
+    outputs = Outputs(congestion, TAU)
+    found = []
+    for window in range(1, 6):
+        arriving = 30 if outputs.cost("B") <= TAU else 0
+        waiting = 500 - 10 * window
+        outputs.renew({"B": LinkLoad(arriving, 10, waiting)}, window)
+        found.append(outputs.cost("B") > TAU)
+    flaps = [True, False, True, False, True]
+    assert found == (flaps if congestion is not Congestion.STEADY else [True] * 5)
+
+
+def test_own_sends_count_beyond_what_a_busy_output_passes_in_a_window() -> None:
+    outputs = Outputs(Congestion.STEADY, TAU)
+    outputs.sent("B", 500)
+    assert outputs.cost("B") == 0  # nobody knows yet what it passes
+    outputs.renew({"B": LinkLoad(30, 25, 5)}, 1)
+    outputs.sent("B", 25)
+    assert outputs.cost("B") == 5
+    outputs.sent("B", 6)
+    assert outputs.cost("B") > TAU
+    outputs.renew({"B": LinkLoad(31, 31, 0)}, 2)
+    assert outputs.cost("B") == 0
+
+
+def test_an_output_is_free_again_below_half_of_the_threshold() -> None:
+    outputs = Outputs(Congestion.STEADY, TAU)
+    for now_us, waiting, is_congested in (
+        (1, 11, True),
+        (2, 8, True),
+        (3, 5, False),
+        (4, 9, False),
+    ):
+        outputs.renew({"B": LinkLoad(9, 9, waiting)}, now_us)
+        assert (outputs.cost("B") > TAU) == is_congested, now_us
+        assert outputs.since_us == ({"B": 1} if is_congested else {})
+    assert not outputs.is_free("B", 3, 5)
+    assert outputs.is_free("B", 3, 6)
+    assert outputs.is_free("another", 3, 6)

@@ -1,0 +1,176 @@
+"""Routing by tree identifiers: the paper's figure, both ways of routing, links that change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.broker.effects import (
+    Deliver,
+    LinkChanged,
+    LinkLoad,
+    LinkState,
+    Loads,
+    Received,
+    Requested,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
+from shoal.overlays.tid.parameters import Matching, Parameters
+from shoal.simulation.checkers import check_deliveries
+from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
+from tests.broker.test_machine import MESSAGES as STRATEGIES
+from tests.broker.transcript import Stage, advertisement, publish, subscription
+from tests.examples import examples
+from tests.overlays.octopia.stages import ProductStage
+from tests.seeds import random_network
+from tests.seeds.random_network import SETTLE_US, RandomNetwork
+
+FIGURE_1 = [tuple(pair) for pair in ("12", "23", "45", "56", "14", "25", "36")]
+SQUARE = [tuple(pair) for pair in ("12", "24", "13", "34")]
+
+
+def test_figure_1_an_advertisement_takes_nine_messages_of_which_four_are_dropped() -> None:
+    """2 |E| - |V| + 1, where OctopiA takes one."""
+    here = Stage(FIGURE_1, "tid")
+    here.ask("1", "P", Advertise(advertisement("p")))
+    here.settle()
+    trees = [broker.strategy.trees.all for broker in here.brokers.values()]
+    assert len(list(here.sent(TreeChange))) == 9
+    assert sum(tree.last_hop is not None for known in trees for tree in known.values()) == 9 - 4
+    there = ProductStage("abc", (0, 1), 2)
+    there.ask("a0", "P", Advertise(advertisement("p")))
+    there.settle()
+    assert len(there.everything_sent) == 1
+
+
+def test_a_subscription_is_bound_along_every_tree_that_overlaps_it() -> None:
+    here = Stage(FIGURE_1, "tid")
+    here.ask("1", "P", Advertise(advertisement("p", "x < 5")))
+    here.ask("4", "Q", Advertise(advertisement("q", "x > 3", "Q")))
+    here.ask("5", "R", Advertise(advertisement("r", "x > 9", "R")))
+    here.settle()
+    here.ask("6", "S", Subscribe(subscription("s", "x < 8", "S")))
+    here.settle()
+    assert {bind.tree[0] for _, _, bind in here.sent(Bind)} == {"1", "4"}
+    here.ask("1", "P", publish(2))
+    here.ask("4", "Q", publish(6, publisher="Q"), publish(9, publisher="Q"))
+    here.settle()
+    assert sorted(here.delivered()) == [(2, "S"), (6, "S")]
+    here.ask("6", "S", Unsubscribe("s"))
+    here.ask("1", "P", Unadvertise("p"))
+    here.settle()
+    assert not any(
+        tree.entries for each in here.brokers.values() for tree in each.strategy.trees.all.values()
+    )
+    assert not here.refusals()
+
+
+def test_a_publication_changes_to_the_tree_whose_link_carries_less() -> None:
+    """And a second copy, along another tree, is dropped where it is delivered."""
+    parameters = Parameters(dynamic=True, most_hops=4)
+    here = Stage(SQUARE, "tid", parameters)
+    here.ask("1", "P", Advertise(advertisement("p")))
+    here.carry("1", "2")
+    here.carry("2", "4")
+    here.settle()
+    here.ask("1", "Q", Advertise(advertisement("q", publisher="Q")))
+    here.carry("1", "3")
+    here.carry("3", "4")
+    here.settle()
+    here.ask("4", "S", Subscribe(subscription("s", client="S")))
+    here.settle()
+    here.handle("1", Loads({"2": LinkLoad(9, 9, 0), "3": LinkLoad(1, 1, 0)}))
+    here.ask("1", "P", publish(1))
+    here.settle()
+    assert [row[:2] for row in here.sent(TreeCopy)] == [("1", "3"), ("3", "4")]
+    copy = next(each for _, _, each in here.sent(TreeCopy))
+    here.tell("2", "4", copy)
+    assert here.delivered() == [(1, "S")]
+
+
+@pytest.mark.parametrize("matching", Matching)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_graphs_lose_and_double_nothing(
+    seed: int, dynamic: bool, matching: Matching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = Parameters(dynamic=dynamic, matching=matching, window_us=50_000)
+    complete = parameters.for_brokers
+    monkeypatch.setattr(random_network, "drawn", lambda system, random, names: complete(names))
+    network = RandomNetwork(seed, system="tid")
+    network.world.run()
+    verdict = check_deliveries(
+        network.publications,
+        [interest for interest, _ in network.interests],
+        sorted(network.world.trace.deliveries, key=lambda row: row.delivered_us),
+        SETTLE_US,
+    )
+    assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
+    assert verdict.required
+    assert dynamic or not verdict.out_of_order
+    assert network.table_problems() == []
+
+
+def test_links_that_change_make_all_trees_anew() -> None:
+    here = Stage(SQUARE, "tid")
+    here.ask("1", "P", Advertise(advertisement("p")))
+    here.ask("4", "S", Subscribe(subscription("s", client="S")))
+    here.settle()
+    (tree,) = here.brokers["4"].strategy.trees.all.values()
+    assert tree.last_hop is not None
+    here.break_link("4", tree.last_hop)
+    here.settle()
+    here.fire("1", ("renew",))
+    here.settle()
+    here.fire("1", ("use",))
+    here.settle()
+    here.ask("1", "P", publish(1))
+    here.settle()
+    assert here.delivered() == [(1, "S")]
+
+
+HAPPENINGS = st.lists(
+    st.one_of(
+        st.builds(
+            Received,
+            st.sampled_from(["B0", "B2", "B3"]),
+            st.one_of([STRATEGIES[kind] for kind in MESSAGES]),
+        ),
+        st.builds(Requested, CLIENTS, ANY_MESSAGE),
+        st.builds(LinkChanged, st.sampled_from(["B0", "B2"]), st.sampled_from(LinkState)),
+        st.integers(1, 2_000_000),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@given(HAPPENINGS)
+@settings(max_examples=examples(50))
+def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
+    factory = strategy_factory("tid", Parameters(dynamic=dynamic, most_hops=3))
+    machine = Broker("B1", ("B0", "B2"), factory)
+    now_us, timers = 0, {}
+    for happening in [Started(), *happenings]:
+        inputs = [happening]
+        if isinstance(happening, int):
+            now_us += happening
+            due = [key for key, at_us in timers.items() if at_us <= now_us]
+            inputs = [TimerFired(key) for key in due if timers.pop(key)]
+        for input in inputs:
+            for effect in machine.handle(input, now_us):  # type: ignore[arg-type]
+                match effect:
+                    case SetTimer(key, at_us):
+                        timers[key] = at_us
+                    case Send(neighbour):
+                        assert neighbour in ("B0", "B2")
+                    case Deliver(subscriptions=subscriptions):
+                        assert set(subscriptions) <= {"n1", "n2", "n3"}

@@ -1,0 +1,304 @@
+"""Who takes the place of a broker that leaves: tables turn without a word, and are the oracle's."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    Hold,
+    Leave,
+    Left,
+    LinkChanged,
+    LinkReady,
+    LinkState,
+    OpenLink,
+    Received,
+    Release,
+    ResetLink,
+    Send,
+    SetTimer,
+    TimerFired,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Advertise, Goodbye, Message, Publish, Subscribe
+from shoal.matching import matches
+from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree.messages import (
+    Abandon,
+    Flushed,
+    Prepare,
+    Prepared,
+    Refuse,
+    Stop,
+    Stopped,
+    Succeed,
+    Succeeded,
+)
+from shoal.overlays.tree.succession import behind, follow, succeed
+from tests.broker.transcript import Stage, advertisement, publication, subscription
+from tests.overlays.tree.stages import busy_stage
+
+UP, FAILED, ENDED = LinkState.UP, LinkState.FAILED, LinkState.ENDED
+
+
+# --- how tables turn ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int) -> None:
+    random = Random(seed)
+    names = [f"B{number}" for number in range(9)]
+    edges = [(names[random.randrange(n)], names[n]) for n in range(1, 9)]
+    stage = Stage(edges)
+    leaver = random.choice([name for name in names if sum(name in edge for edge in edges) > 1])
+    homes = [name for name in names if name != leaver]
+    advertised, interests = [], []
+    for number in range(12):
+        text = f"x {random.choice(['<', '>', '='])} {random.randrange(10)}"
+        promise = advertisement(f"a{number}", text, publisher=f"P{number}")
+        interest = subscription(f"s{number}", text, client=f"C{number}")
+        advertised.append((promise, random.choice(homes)))
+        interests.append((interest, random.choice(homes)))
+        stage.ask(advertised[-1][1], promise.publisher, Advertise(promise))
+        stage.ask(interests[-1][1], interest.client, Subscribe(interest))
+    stage.settle()
+    publish_fives(stage, advertised)  # routes are known that will not do any more
+    stage.heard()
+
+    tree = {name: stage.brokers[name].strategy.propagation for name in names}  # type: ignore[attr-defined]
+    centre, *others = tree[leaver].neighbours
+    succeed(tree[centre], leaver, [behind(tree[leaver].tables, each) for each in others], [])
+    for other in others:
+        follow(tree[other], leaver, centre)
+
+    del stage.brokers[leaver]
+    edges = [edge for edge in edges if leaver not in edge] + [(centre, other) for other in others]
+    stage.links = {way: deque() for edge in edges for way in (edge, edge[::-1])}
+    assert stage.heard() == []
+    assert not stage.problems(advertised, interests, edges)
+    stage.deliveries.clear()
+    published = publish_fives(stage, advertised)
+    wanted = [
+        (publisher, interest.id)
+        for publisher in published
+        for interest, _ in interests
+        if matches(interest.filter, {"x": 5})
+    ]
+    found = [
+        (row.routed.publication.publisher, id)
+        for _, row in stage.deliveries
+        for id in row.subscriptions
+    ]
+    assert sorted(found) == sorted(wanted)
+
+
+def publish_fives(stage: Stage, advertised: list) -> list[str]:  # type: ignore[type-arg]
+    """Everybody who promises it publishes x = 5; who that is."""
+    able = [(row, home) for row, home in advertised if matches(row.filter, {"x": 5})]
+    for promise, home in able:
+        stage.ask(home, promise.publisher, Publish((publication(5, promise.publisher),)))
+    stage.settle()
+    return [promise.publisher for promise, _ in able]
+
+
+# --- who leaves -----------------------------------------------------------------------------------
+
+
+def broker(name: str, *neighbours: str) -> Broker:
+    return Broker(name, neighbours, strategy_factory("tree"))
+
+
+class Told:
+    """One broker that hears inputs, one each microsecond; `did` is what it did about the last."""
+
+    def __init__(self, name: str, *neighbours: str) -> None:
+        self.machine = broker(name, *neighbours)
+        self.now_us = 0
+        self.did: list[Effect] = []
+
+    def hears(self, *inputs: object) -> Told:
+        for input in inputs:
+            self.now_us += 1
+            self.did = self.machine.handle(input, self.now_us)  # type: ignore[arg-type]
+        return self
+
+    def says(self, neighbour: str) -> list[Message]:
+        return [
+            each.message
+            for each in self.did
+            if isinstance(each, Send) and each.neighbour == neighbour
+        ]
+
+
+def received(neighbour: str, *messages: Message) -> list[Received]:
+    return [Received(neighbour, message) for message in messages]
+
+
+def test_a_leaf_without_clients_ends_its_link_and_has_left() -> None:
+    leaf = Told("B3", "B1").hears(Leave())
+    assert leaf.did == [EndLink("B1")]
+    assert leaf.hears(LinkChanged("B1", ENDED)).did == [Left()]
+
+
+def test_a_broker_alone_leaves_at_once() -> None:
+    assert Told("B3").hears(Leave()).did == [Left()]
+
+
+def test_a_broker_waits_for_its_clients_to_go() -> None:
+    stage, _, _ = busy_stage()
+    stage.handle("B3", Leave())
+    (key,) = [key for name, key in stage.timers if name == "B3"]
+    stage.fire("B3", key)
+    for client in ("Q", "CB3"):
+        stage.ask("B3", client, Goodbye())
+    stage.settle()
+    stage.now_us = stage.timers[("B3", key)]
+    assert EndLink("B1") in stage.handle("B3", TimerFired(key))
+
+
+def stopping() -> Told:
+    """B2 leaves B1, B3 and B4, and has asked them to stop."""
+    leaver = Told("B2", "B1", "B3", "B4").hears(Leave())
+    assert leaver.says("B1") == []
+    assert leaver.says("B3") == leaver.says("B4") == [Prepare(1, "B1", ())]
+    leaver.hears(*received("B3", Prepared(1)), *received("B4", Prepared(1)))
+    assert leaver.says("B1") == [Prepare(1, "B1", ("B3", "B4"))]
+    leaver.hears(*received("B1", Prepared(1)))
+    assert leaver.says("B1") == leaver.says("B3") == leaver.says("B4") == [Stop(1, 1)]
+    return leaver
+
+
+def all_stopped(leaver: Told, turn: int) -> Told:
+    for name in ("B1", "B3", "B4"):
+        leaver.hears(*received(name, Stopped(1, turn)))
+    return leaver
+
+
+def test_an_inner_broker_hands_over_to_one_of_its_neighbours() -> None:
+    leaver = all_stopped(stopping(), 1)
+    assert leaver.says("B3") == leaver.says("B4") == [Flushed(1)]
+    (succeed_,) = leaver.says("B1")
+    assert isinstance(succeed_, Succeed)
+    assert [each.neighbour for each in succeed_.others] == ["B3", "B4"]
+    assert leaver.hears(LinkChanged("B3", ENDED)).did == []
+    assert leaver.hears(LinkChanged("B4", ENDED)).did == [EndLink("B1"), Release()]
+    assert leaver.hears(LinkChanged("B1", ENDED)).did == [Left()]
+
+
+def test_it_asks_again_when_tables_were_answered_meanwhile() -> None:
+    leaver = stopping().hears(*received("B3", Subscribe(subscription("s"))))
+    all_stopped(leaver, 1)
+    assert leaver.says("B3") == [Stop(1, 2)]
+    all_stopped(leaver, 2)
+    assert leaver.says("B3") == [Flushed(1)]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [Received("B3", Refuse(1)), LinkChanged("B4", FAILED), LinkChanged("B5", UP)],
+    ids=["refused", "failed", "joined"],
+)
+def test_what_goes_wrong_before_it_hands_over_changes_nothing(trouble: object) -> None:
+    leaver = stopping().hears(trouble)
+    assert Abandon(1) in leaver.says("B1")
+    assert not [each for each in leaver.did if isinstance(each, EndLink | ResetLink)]
+    assert [each for each in leaver.did if isinstance(each, SetTimer)]
+    assert all_stopped(leaver, 1).says("B1") == []
+
+
+@pytest.mark.parametrize("trouble", [Received("B3", Refuse(1)), LinkChanged("B3", FAILED)])
+def test_who_does_not_move_stays_with_it(trouble: object) -> None:
+    """The centre says its tables anew, and who has moved is gone."""
+    leaver = all_stopped(stopping(), 1).hears(LinkChanged("B4", ENDED), trouble)
+    assert ResetLink("B1") in leaver.did
+    assert Left() not in leaver.did
+    tree = leaver.machine.strategy.propagation  # type: ignore[attr-defined]
+    assert "B4" not in tree.neighbours
+
+
+# --- its neighbours -------------------------------------------------------------------------------
+
+
+def test_the_centre_opens_links_and_takes_the_place() -> None:
+    centre = Told("B1", "B2", "B9").hears(*received("B2", Prepare(7, "B1", ("B3", "B4"))))
+    assert centre.did == [OpenLink("B3"), OpenLink("B4")]
+    assert centre.hears(LinkChanged("B3", UP)).did == []
+    assert centre.hears(LinkChanged("B4", UP)).says("B2") == [Prepared(7)]
+    assert centre.hears(*received("B2", Stop(7, 1))).did == [
+        Hold(("B2",)),
+        Send("B2", Stopped(7, 1)),
+    ]
+    assert centre.hears(*received("B2", Stop(7, 2))).did == [Send("B2", Stopped(7, 2))]
+    centre.hears(*received("B2", Succeed(7, ())))
+    sends = [each for each in centre.did if isinstance(each, Send)]
+    assert sends == [Send("B3", Succeeded(7)), Send("B4", Succeeded(7))]
+    assert centre.did[-1] == Release()
+    assert LinkReady("B3") in centre.did
+    assert not [each for each in centre.did if isinstance(each, EndLink)]
+
+
+def still(*neighbours: str) -> Told:
+    """B3 is prepared to move from B2 to B1, and is still."""
+    other = Told("B3", "B2", *neighbours).hears(*received("B2", Prepare(7, "B1", ())))
+    assert other.did == [Send("B2", Prepared(7))]
+    other.hears(LinkChanged("B1", UP), *received("B2", Stop(7, 1)))
+    assert other.did == [Hold(("B2",)), Send("B2", Stopped(7, 1))]
+    return other
+
+
+def test_the_others_move_when_they_have_all_and_the_centres_word() -> None:
+    other = still().hears(*received("B2", Flushed(7)))
+    assert other.did == [Hold(("B1",))]
+    other.hears(*received("B1", Succeeded(7)))
+    assert other.did == [
+        Send("B1", Succeeded(7)),
+        OpenLink("B1", is_lasting=True),
+        EndLink("B2"),
+        LinkReady("B1"),
+        Release(),
+    ]
+
+
+def test_they_move_also_when_the_leaver_is_lost_meanwhile() -> None:
+    other = still().hears(LinkChanged("B2", FAILED))
+    assert other.did == [Hold(("B1",))]
+    other.hears(*received("B1", Succeeded(7)))
+    assert (EndLink("B2") in other.did, other.did[-1]) == (True, Release())
+
+
+@pytest.mark.parametrize("state", [FAILED, ENDED])
+def test_without_the_centre_they_stay(state: LinkState) -> None:
+    other = still().hears(*received("B2", Flushed(7)), LinkChanged("B1", state))
+    assert other.did == [Send("B2", Refuse(7)), EndLink("B1"), Release()]
+
+
+def test_other_changes_wait_until_tables_have_turned() -> None:
+    """Of a neighbour that fails meanwhile the centre hears, not who leaves."""
+    other = still("B5").hears(*received("B2", Advertise(advertisement("a"))))
+    other.hears(LinkChanged("B5", FAILED))
+    assert other.did == []
+    other.hears(*received("B2", Flushed(7)), *received("B1", Succeeded(7)))
+    tree = other.machine.strategy.propagation  # type: ignore[attr-defined]
+    assert tree.neighbours == ["B1"]
+    assert tree.tables.advertisements["a"].last_hop == "B1"
+
+
+def test_a_link_that_comes_too_late_ends() -> None:
+    other = Told("B3", "B2").hears(*received("B2", Prepare(7, "B1", ()), Abandon(7)))
+    assert other.hears(LinkChanged("B1", UP)).did == [EndLink("B1")]
+    assert other.machine.strategy.propagation.neighbours == ["B2"]  # type: ignore[attr-defined]
+
+
+def test_who_takes_part_already_refuses() -> None:
+    other = still("B5").hears(*received("B5", Prepare(9, "B6", ())))
+    assert other.did == [Send("B5", Refuse(9))]
+
+
+def test_two_that_leave_refuse_each_other() -> None:
+    leaver = Told("B2", "B1", "B3").hears(Leave())
+    assert leaver.hears(*received("B1", Prepare(9, "B0", ()))).did == [Send("B1", Refuse(9))]

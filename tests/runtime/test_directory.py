@@ -1,0 +1,79 @@
+"""Where brokers are, by word of mouth."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.broker.link_controls import Whereabouts
+from shoal.runtime.addresses import Address
+from shoal.runtime.links.directory import Directory
+from shoal.runtime.storage.overlay_file import Overlay
+
+
+def place(name: str, at_us: int, port: int = 7_000, **more: bool) -> Whereabouts:
+    return Whereabouts(name, at_us, f"{name}:{port}", f"{name}:1883", f"{name}:8080", **more)
+
+
+def test_of_two_words_about_a_broker_the_later_holds_whichever_comes_first() -> None:
+    directory = Directory("B1", [place("B1", 5)], Overlay())
+    assert directory.hear([place("B9", 7), place("B9", 6, 1)]) == [place("B9", 7)]
+    assert directory.addresses["B9"] == Address("B9", 7_000)
+    assert directory.hear([place("B9", 7), place("B9", 8)]) == []  # no news
+    assert directory.hear([place("B9", 9, 2)]) == [place("B9", 9, 2)]
+    gone = Whereabouts("B9", 10, has_left=True)
+    assert directory.hear([gone, place("B9", 9)]) == [gone]
+    assert "B9" not in directory.addresses
+    assert [each.name for each in directory.places] == ["B1"]
+    assert directory.hear([place("B1", 99, 3)]) == []  # it speaks for itself
+    assert directory.hear([Whereabouts("B8", 1, "nowhere")]) != []
+    assert "B8" not in directory.addresses
+
+
+def test_of_a_broker_that_the_file_lists_the_file_says_where_it_listens() -> None:
+    overlay = Overlay()
+    given = [place("B1", 5), place("B2", 0)]
+    directory = Directory("B1", given, overlay)
+    told: list[Whereabouts] = []
+    directory.at_change.append(told.append)
+    word = place("B2", 6, 1)
+    assert directory.hear([word]) == [word], "others may want to know"
+    assert directory.addresses["B2"] == Address("B2", 7_000)
+    assert told == [given[1]]
+    directory.hear([Whereabouts("B2", 7, has_left=True)])
+    assert "B2" not in directory.addresses
+    assert "B2" not in Directory("B1", given, overlay).addresses
+    directory.hear([place("B2", 8)])
+    assert directory.addresses["B2"] == Address("B2", 7_000)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_all_agree_that_are_joined_however_words_cross(seed: int) -> None:
+    """Each tells its neighbours what is news to it, and says all over a new connection."""
+    random = Random(seed)
+    names = [f"B{number}" for number in range(1, 8)]
+    links = {(name, random.choice(names[:at])) for at, name in enumerate(names) if at}
+    found = {name: Directory(name, [place(name, 1)], Overlay()) for name in names}
+    under_way = [
+        (sender, to, list(found[sender])) for pair in links for sender, to in (pair, pair[::-1])
+    ]
+    for now_us in range(2, 400):
+        if now_us < 100 and random.random() < 0.2:
+            name = random.choice(names)
+            word = place(random.choice(("C1", "C2")), now_us, now_us)
+            news = found[name].hear([word])
+            under_way += [(name, to, news) for to in names if {(name, to), (to, name)} & links]
+        if under_way:
+            first = {
+                (sender, to): at for at, (sender, to, _) in reversed(list(enumerate(under_way)))
+            }
+            _, to, words = under_way.pop(random.choice(list(first.values())))
+            news = found[to].hear(words)
+            if news:
+                under_way += [
+                    (to, each, news) for each in names if {(to, each), (each, to)} & links
+                ]
+    assert not under_way
+    views = [sorted(map(str, directory)) for directory in found.values()]
+    assert views == views[:1] * len(names)

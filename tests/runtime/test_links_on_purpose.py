@@ -1,0 +1,184 @@
+"""Links that live brokers open and end on purpose, over restarts, cuts and crossing connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.broker.effects import EndLink, Input, LinkChanged, LinkState, OpenLink
+from shoal.broker.link_controls import Hello, Whereabouts
+from shoal.broker.link_outbox import LinkLimits
+from shoal.runtime.links import peer_links
+from shoal.runtime.storage.journal_files import JournalError
+from shoal.runtime.storage.overlay_file import Overlay
+from tests.runtime.live import LiveNetwork, live, on_loop, received, until
+
+TRIPLE = (("B1", "B2"), ("B2", "B3"))
+
+
+def heard(network: LiveNetwork, name: str) -> list[tuple[str, LinkState]]:
+    """What a broker's machine hears of its links from now on."""
+    found: list[tuple[str, LinkState]] = []
+    machine = network.nodes[name].machine
+    handle = machine.handle
+
+    def listen(input: Input, now_us: int) -> list:  # type: ignore[type-arg]
+        if isinstance(input, LinkChanged):
+            found.append((input.neighbour, input.state))
+        return handle(input, now_us)
+
+    machine.handle = listen  # type: ignore[method-assign]
+    return found
+
+
+def do(network: LiveNetwork, name: str, effect: OpenLink | EndLink) -> None:
+    """As if the broker's machine had said so."""
+    network.nodes[name]._carry_out([effect], 0, None)
+
+
+@on_loop
+async def test_a_link_ends_under_load_and_both_brokers_hear_it_once_all_is_there() -> None:
+    async with live(TRIPLE) as network:
+        publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await until(lambda: len(network.nodes["B1"].machine.strategy.tables.subscriptions) == 1)
+        told = heard(network, "B2"), heard(network, "B3")
+        for number in range(300):
+            await publisher.publish({"x": number, "text": "y" * 500})
+            if number % 100 == 50:
+                for link in network.links["B2"]._links.values():
+                    assert link.connection is not None
+                    link.connection.abort()
+        await until(lambda: network.nodes["B2"].counts["publications_in"] == 300)
+        do(network, "B3", EndLink("B2"))
+        assert await received(subscriber, 300) == list(range(300))
+        await until(lambda: all(told))
+        assert told == ([("B3", LinkState.ENDED)], [("B2", LinkState.ENDED)])
+        assert network.links["B2"].neighbours == ["B1"]
+        assert network.links["B3"].neighbours == []
+        assert network.links["B2"].is_connected
+
+
+@on_loop
+async def test_a_link_that_was_cut_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has ended it and lost the connection comes back to settle it, whatever its name is."""
+    monkeypatch.setattr(peer_links, "TICK_S", 0.05)
+    limits = LinkLimits(give_up_us=2_000_000)
+    async with live((("B1", "B2"),), limits=limits) as network:
+        told = heard(network, "B1"), heard(network, "B2")
+        connection = network.links["B2"]._links["B1"].connection
+        assert connection is not None
+        connection.abort()
+        network.links["B2"]._links["B1"].session.lost(network.nodes["B2"].clock.now_us())
+        do(network, "B2", EndLink("B1"))
+        await until(lambda: all(told))
+        assert told == ([("B2", LinkState.ENDED)], [("B1", LinkState.ENDED)])
+        await until(lambda: not (network.links["B1"]._links or network.links["B2"]._links))
+
+
+@on_loop
+async def test_a_lasting_link_comes_back_after_either_end_and_both_have_started_again() -> None:
+    async with live((("B1", "B2"),), brokers=("B3",)) as network:
+        do(network, "B3", OpenLink("B1", is_lasting=True))
+        await until(lambda: network.links["B1"].neighbours == ["B2", "B3"])
+        await network.connected()
+        for names in (["B3"], ["B1"], ["B1", "B3"]):
+            for name in names:
+                await network.kill(name)
+            for name in names:
+                await network.start(name)
+            await until(lambda: network.links["B3"].neighbours == ["B1"])
+            await until(lambda: network.links["B1"].neighbours == ["B2", "B3"])
+            await network.connected()
+        publisher, subscriber = network.client("P", "B2"), network.client("C", "B3")
+        publisher.advertise("a", "x >= 0")
+        subscriber.subscribe("s", "x >= 0")
+        await until(lambda: len(network.nodes["B2"].machine.strategy.tables.subscriptions) == 1)
+        await publisher.publish({"x": 1})
+        assert await received(subscriber, 1) == [0]
+
+
+@on_loop
+async def test_links_that_have_ended_stay_ended_also_those_of_the_settings() -> None:
+    async with live(TRIPLE) as network:
+        told = heard(network, "B1")
+        do(network, "B1", EndLink("B2"))
+        await until(lambda: told == [("B2", LinkState.ENDED)])
+        await until(lambda: network.links["B2"].neighbours == ["B3"])
+        for name in ("B1", "B2"):
+            await network.kill(name)
+        for name in ("B2", "B1"):
+            await network.start(name)
+        await until(lambda: network.links["B2"].is_connected)
+        assert network.links["B1"].neighbours == []
+        assert network.links["B2"].neighbours == ["B3"]
+        do(network, "B2", OpenLink("B1", is_lasting=True))
+        await until(lambda: network.links["B1"].neighbours == ["B2"])
+        await network.connected()
+
+
+@on_loop
+async def test_who_missed_that_a_link_has_ended_is_told() -> None:
+    """B1 had forgotten all but the end; B2 still dials, and hears that it has failed for good."""
+    async with live((("B1", "B2"),)) as network:
+        await network.kill("B1")
+        network.overlays["B1"].has_ended("B2", 0)
+        told = heard(network, "B2")
+        await network.start("B1")
+        connection = network.links["B2"]._links["B1"]
+        network.links["B2"]._dialling.dial(connection)
+        await until(lambda: told == [("B1", LinkState.FAILED)])
+        assert network.links["B2"].neighbours == []
+        assert network.overlays["B2"].is_over("B1", 0)
+
+
+@on_loop
+async def test_both_ends_may_open_a_link_at_once() -> None:
+    async with live((("B1", "B2"),), brokers=("B3", "B4")) as network:
+        do(network, "B3", OpenLink("B4", is_lasting=True))
+        do(network, "B4", OpenLink("B3", is_lasting=True))
+        await until(lambda: network.links["B3"].neighbours == ["B4"])
+        await network.connected()
+        rows = [network.overlays[name].links for name in ("B3", "B4")]
+        await until(lambda: rows[0]["B4"].opened_us == rows[1]["B3"].opened_us)
+        do(network, "B3", EndLink("B4"))
+        do(network, "B4", EndLink("B3"))
+        await until(lambda: not (network.links["B3"].neighbours or network.links["B4"].neighbours))
+
+
+@on_loop
+async def test_where_a_broker_is_that_is_opened_must_be_known() -> None:
+    async with live((("B1", "B2"),)) as network:
+        told = heard(network, "B1")
+        do(network, "B1", OpenLink("B9", "nowhere", is_lasting=True))
+        await until(lambda: told == [("B9", LinkState.FAILED)])
+        assert network.links["B1"].neighbours == ["B2"]
+
+
+def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
+    overlay = Overlay(tmp_path)
+    assert overlay.neighbours(("B2", "B3")) == ("B2", "B3")
+    overlay.opened("B4", 7, "host:1")
+    overlay.has_ended("B2", 0)
+    overlay.ends("B3")
+    overlay.met(Whereabouts("B4", 5, peers="host:1"))
+    again = Overlay(tmp_path)
+    assert again.neighbours(("B2", "B3")) == ("B3", "B4")
+    assert (again.links, again.ended, again.brokers) == (
+        overlay.links,
+        overlay.ended,
+        overlay.brokers,
+    )
+    assert again.is_over("B2", 0)
+    assert not again.is_over("B2", 1)
+    again.opened("B2", 9)
+    assert again.neighbours(("B2",)) == ("B2", "B3", "B4")
+    (tmp_path / "overlay.json").write_text("{")
+    with pytest.raises(JournalError, match=r"overlay\.json: cannot be read"):
+        Overlay(tmp_path)
+
+
+def test_a_link_that_is_not_lasting_says_so() -> None:
+    assert Hello("n", "B1", (1, 1), None, 0).opened_us is None
