@@ -11,7 +11,7 @@ import pytest
 
 from shoal.experiments.self_organising.delivery import Tree
 from shoal.experiments.self_organising.model import KINDS, Model
-from shoal.experiments.self_organising.runs import first_links, phases
+from shoal.experiments.self_organising.runs import broadcast_times, first_links
 from shoal.experiments.self_organising.setting import HEURISTICS, Setting
 from shoal.experiments.self_organising.workload import Costs, Workload, draw
 from shoal.overlays.self_organising.interest import Cache, bloom_filter, notification_id
@@ -40,7 +40,7 @@ def workload_of(setting: Setting) -> Workload:
 
 
 def model_of(setting: Setting, workload: Workload) -> Model:
-    return Model(setting, workload, first_links(setting), phases(setting))
+    return Model(setting, workload, first_links(setting), broadcast_times(setting))
 
 
 @pytest.mark.parametrize("seed", range(5))

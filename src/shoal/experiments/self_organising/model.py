@@ -128,12 +128,12 @@ class Model:
         setting: Setting,
         workload: Workload,
         links: Iterable[tuple[int, int]],
-        phases: Sequence[float],
+        broadcasts_at: Sequence[Sequence[float]],
     ) -> None:
-        """`phases` say when each broker broadcasts first."""
+        """`broadcasts_at` says when each broker broadcasts."""
         self._setting = setting
         self._workload = workload
-        self._phases = phases
+        self._broadcasts_at = broadcasts_at
         self._costs = workload.costs[0]
         self._tree = Tree(setting.brokers, links)
         self._types = [_Interested(times, 4 * setting.interval) for times in workload.publications]
@@ -171,9 +171,9 @@ class Model:
         for window in range(1, setting.ticks // WINDOW + 1):
             yield window * WINDOW, self._end_window, ()
         if self._heuristic is not None:
-            for broker, phase in enumerate(self._phases):
-                for number in range(-int((phase - setting.ticks) // setting.interval)):
-                    yield phase + number * setting.interval, self._broadcast, (broker,)
+            for broker, times in enumerate(self._broadcasts_at):
+                for at in times:
+                    yield at, self._broadcast, (broker,)
 
     # --- notifications ------------------------------------------------------------------------
 

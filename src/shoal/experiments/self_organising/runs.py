@@ -62,7 +62,7 @@ class ModelRun(Run[Costs], frozen=True, kw_only=True):
     def measure(self) -> Costs:
         setting = self.setting
         workload = draw(setting, places_apart(setting, Path(self.folder)))
-        outcome = Model(setting, workload, first_links(setting), phases(setting)).run()
+        outcome = Model(setting, workload, first_links(setting), broadcast_times(setting)).run()
         return Costs(
             key=self.key,
             part=self.part,
@@ -103,14 +103,13 @@ def first_links(setting: Setting) -> list[tuple[int, int]]:
     return [(int(left), int(right)) for left, right in tree(names, setting.seed)]
 
 
-def phases(setting: Setting) -> list[float]:
-    """When each broker broadcasts first."""
-    found: list[float] = (
-        np.random.default_rng([setting.seed, 6])
-        .uniform(0, setting.interval, setting.brokers)
-        .tolist()
-    )
-    return found
+def broadcast_times(setting: Setting) -> list[list[float]]:
+    """When each broker broadcasts: not all in one moment."""
+    random = np.random.default_rng([setting.seed, 6])
+    return [
+        np.arange(first, setting.ticks, setting.interval).tolist()
+        for first in random.uniform(0, setting.interval, setting.brokers)
+    ]
 
 
 def _regret(setting: Setting, workload: Workload, outcome: Outcome) -> float | None:

@@ -44,15 +44,15 @@ LATENCY_US = 1
 
 
 class Simulated(NamedTuple):
-    """What a run came to, as far as the model says the same; `phases` are for the model.
+    """What a run came to, as far as the model says the same; `broadcasts_at` is for the model.
 
-    phases   when each broker broadcast first, in ticks
+    broadcasts_at   when each broker broadcast, in ticks
     """
 
     costs: dict[str, list[float]]
     swaps: list[Swap]
     links: list[tuple[int, int]]
-    phases: list[float]
+    broadcasts_at: list[list[float]]
 
 
 def parameters_of(setting: Setting) -> Parameters:
@@ -78,7 +78,7 @@ class _Tally:
         windows = setting.ticks // WINDOW
         self.costs = {kind: [0.0] * windows for kind in KINDS}
         self.swaps: list[Swap] = []
-        self.phases: dict[int, float] = {}
+        self.broadcasts: dict[int, list[float]] = {}
 
     def add(self, kind: str, receiver: int, sender: int | None, now_us: int) -> None:
         at = now_us / TICK_US
@@ -109,7 +109,9 @@ class _Counted(SelfOrganising):
             case Broadcast():
                 tally.add("broadcasts", here, there, now_us)
                 origin = int(message.way[0].broker)
-                tally.phases.setdefault(origin, (now_us - LATENCY_US) / TICK_US)
+                times, at = tally.broadcasts.setdefault(origin, []), (now_us - LATENCY_US) / TICK_US
+                if len(message.way) == 1 and at not in times[-1:]:
+                    times.append(at)
             case Proposal():
                 tally.add("requests", here, there, now_us)
             case Halt() | Halted() | Drained() | Verdict():
@@ -150,7 +152,7 @@ def simulate(setting: Setting, workload: Workload, links: Iterable[tuple[int, in
         tally.costs,
         tally.swaps,
         [(int(left), int(right)) for left, right in world.links],
-        [tally.phases[broker] for broker in range(setting.brokers)],
+        [tally.broadcasts[broker] for broker in range(setting.brokers)],
     )
 
 
