@@ -13,6 +13,7 @@ from shoal.overlays.tree.messages import (
     Prepare,
     Prepared,
     Refuse,
+    Stayed,
     Stop,
     Stopped,
     Succeed,
@@ -28,7 +29,7 @@ def leaving_messages(
     attempts, turns = st.integers(-1, 3), st.integers(-1, 3)
     some = st.lists(names, max_size=3).map(tuple)
     behind = st.builds(Behind, brokers, some, st.lists(subscriptions, max_size=2).map(tuple))
-    plain = (Prepared, Refuse, Flushed, Succeeded, Abandon)
+    plain = (Prepared, Refuse, Flushed, Succeeded, Abandon, Stayed)
     return {
         **{kind: st.builds(kind, attempts) for kind in plain},
         Prepare: st.builds(Prepare, attempts, brokers, st.lists(brokers, max_size=3).map(tuple)),

@@ -172,8 +172,8 @@ class Model:
             yield window * WINDOW, self._end_window, ()
         if self._heuristic is not None:
             for broker, times in enumerate(self._broadcasts_at):
-                for at in times:
-                    yield at, self._broadcast, (broker,)
+                for said_at in times:
+                    yield said_at, self._broadcast, (broker,)
 
     # --- notifications ------------------------------------------------------------------------
 
