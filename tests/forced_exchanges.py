@@ -14,6 +14,7 @@ from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.overlay import Overlay
 from shoal.overlays.self_organising.ring_messages import MESSAGES
 from shoal.overlays.system import NoParameters, System
+from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing_table import RoutingTable
 
@@ -101,4 +102,6 @@ def _strategy(context: BrokerContext, parameters: NoParameters) -> Forced:
     return Forced(context)
 
 
-SYSTEM = System(name="forced", strategy=_strategy, messages=MESSAGES, oracle=table_problems)
+SYSTEM = System(
+    name="forced", strategy=_strategy, messages=(*TREE_MESSAGES, *MESSAGES), oracle=table_problems
+)

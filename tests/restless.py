@@ -9,6 +9,7 @@ from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.ring_messages import MESSAGES
 from shoal.overlays.system import NoParameters, System
+from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from tests.forced_exchanges import Forced
 
@@ -60,5 +61,9 @@ def _strategy(context: BrokerContext, parameters: NoParameters) -> Restless:
 
 
 SYSTEM = System(
-    name="restless", strategy=_strategy, messages=MESSAGES, is_quiet=False, oracle=table_problems
+    name="restless",
+    strategy=_strategy,
+    messages=(*TREE_MESSAGES, *MESSAGES),
+    is_quiet=False,
+    oracle=table_problems,
 )

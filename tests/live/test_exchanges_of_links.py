@@ -68,8 +68,7 @@ def test_what_is_published_after_suback_comes_while_links_are_exchanged(
             said += [
                 one.paho.publish("all", b"%d" % (10 * number + each), qos=2) for each in range(10)
             ]
-        for each in said:
-            each.wait_for_publish(20)
+        wait_until(lambda: all(each.is_published() for each in said))
         wait_until(lambda: three.payloads.count(b"asked for") == 60)
         wait_until(lambda: len(two.payloads) == 600 and len(three.payloads) == 660)
         three.payloads = [each for each in three.payloads if each != b"asked for"]
@@ -100,8 +99,7 @@ def test_brokers_that_are_killed_while_links_are_exchanged(
             network.kill(name)
             network.start(name)
             wait_until(lambda: all(network.status(each)["ready"] for each in BROKERS))
-        for each in said:
-            each.wait_for_publish(40)
+        wait_until(lambda: all(each.is_published() for each in said))
         wait_until(lambda: all(len({*each.payloads}) == 600 for each in (two, three)))
         for each in (two, three):
             assert has_each_in_order(each, 600)
