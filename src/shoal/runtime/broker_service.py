@@ -97,7 +97,7 @@ class BrokerService:
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
         # A broker without a network is all there is: the machine has nothing to add.
         networked = self._is_networked = bool(
-            len(network.brokers) > 1 or self.trace is not None or overlay.links
+            len(network.brokers) > 1 or network.grows or self.trace is not None or overlay.links
         )
         settings = PeerSettings(
             network=network.name,
@@ -109,7 +109,7 @@ class BrokerService:
             has_cycles=has_cycles,
             open_to_all=system.shape.opens_links or system.shape.mends,
             is_graceful=not system.shape.opens_links,
-            takes_joiners=networked and system.grows,
+            no_joiners=network.no_joiners or ("" if networked else _alone(name)),
         )
         probes = Probes(name, settings, clock)
         self.spools = _spools(network, name, files, self.node)
@@ -148,6 +148,7 @@ class BrokerService:
             self.directory,
             self._servers,
             self._has_left,
+            network.no_joiners,
         )
         self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
 
@@ -346,6 +347,10 @@ class BrokerService:
 
 def _nobody_is_told() -> None:
     """Until there is somebody to tell."""
+
+
+def _alone(name: BrokerId) -> str:
+    return f"{name} is alone in its network file; set grows = true there and start {name} again"
 
 
 def _server(where: Whereabouts) -> str:
