@@ -22,13 +22,14 @@ import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client, ClientError
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError
 from shoal.runtime.doors.passwords import password_line
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import free_ports, get_json
+from shoal.runtime.supervisor import free_ports, get_json, local_network
 from shoal.runtime.tls import TlsError
-from tests.runtime.live import PATIENCE_S, on_loop, until
+from tests.runtime.live import PATIENCE_S, on_asyncio, on_loop, until
 from tests.runtime.processes import Processes
 
 
@@ -437,3 +438,23 @@ def test_sighup_reloads_a_process(tmp_path: Path) -> None:
 def data_of(network: Network) -> dict[str, Any]:
     data: dict[str, Any] = tomllib.loads(dump_network(network))
     return data
+
+
+@on_asyncio
+@pytest.mark.parametrize(
+    ("system", "size", "running_first", "last"),
+    [
+        ("tree", {"brokers": 2}, ["B1"], "B2"),
+        ("bluedove", {"dispatchers": 2, "matchers": 1}, ["M1", "D1"], "D2"),
+    ],
+)
+async def test_who_is_not_ready_says_for_whom_it_waits(
+    system: str, size: dict[str, int], running_first: list[str], last: str
+) -> None:
+    layout = msgspec.convert(size, SYSTEMS[system].size).layout()
+    network = local_network(system, layout, port=0)
+    async with running(network, *running_first) as (service, *_):
+        await until(lambda: f"tables of {last}" in service.missing())
+        assert service.status()["missing"] == service.missing()
+        async with running(network, last):
+            await until(lambda: not service.missing())

@@ -170,6 +170,8 @@ class BrokerService:
             await self._hear_what_is_retained()
         for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
+        for stranger in self.network.strangers(where.name for where in self.directory.places):
+            _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
 
     async def _hear_what_is_retained(self) -> None:
@@ -284,8 +286,9 @@ class BrokerService:
             for row in self.links.status()
             if row["state"] in ("idle", "away")
         ]
-        if not self.node.is_ready:
-            found.append("neighbours' tables")
+        awaited = ", ".join(self.node.machine.awaited)
+        if awaited or not self.node.is_ready:
+            found.append(f"tables of {awaited or 'neighbours'}")
         if self.door.journal is not None and self.door.journal.status["is_failing"]:
             found.append("a disk that takes the journal")
         if self.door.clients.refusal:
@@ -305,7 +308,7 @@ class BrokerService:
 
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
-        statistics = self.door.clients.statistics
+        statistics, missing = self.door.clients.statistics, self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
             tables["subscriptions"] = self.door.clients.subscriptions.count
@@ -315,7 +318,8 @@ class BrokerService:
             "system": self.network.system,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
-            "ready": not self.missing(),
+            "ready": not missing,
+            "missing": missing,
             "listening": {key: str(where) for key, where in self.listening.items()},
             "links": self._links_status(),
             "brokers": [

@@ -281,6 +281,11 @@ class Network(Section, frozen=True, kw_only=True):
             return storage.acknowledge
         return "stored" if storage.folder and SYSTEMS[self.system].stores else "settled"
 
+    def strangers(self, joined: Iterable[BrokerId] = ()) -> list[str]:
+        """Names in the system's parameters that no broker has, nor one that has joined."""
+        names = (*(broker.name for broker in self.brokers), *joined)
+        return SYSTEMS[self.system].strangers(self.system_parameters, names)
+
     @property
     def no_joiners(self) -> str:
         """Why brokers neither join nor leave while the network runs, if they do not."""

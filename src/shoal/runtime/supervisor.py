@@ -144,6 +144,8 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
                 text = found.read()
         except urllib.error.HTTPError as error:
             text = error.read()
+        except urllib.error.URLError as error:
+            raise OSError(str(error.reason)) from None
         answer: dict[str, Any] = json.loads(text)
         return answer
 
