@@ -193,7 +193,7 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
     async with running(both, "B1") as (first,):
         admin = first.listening["admin"]
         assert await get_json(admin, "/health") == {"alive": True}
-        missing = ["link to B2", "neighbours' tables"]
+        missing = ["link to B2", "tables of B2"]
         assert await get_json(admin, "/ready") == {"ready": False, "missing": missing}
         async with (
             running(both, "B2") as (second,),
