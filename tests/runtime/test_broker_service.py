@@ -27,7 +27,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError
 from shoal.runtime.doors.passwords import password_line
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import free_ports, get_json, local_network
+from shoal.runtime.supervisor import Supervisor, free_ports, get_json, local_network
 from shoal.runtime.tls import TlsError
 from tests.runtime.live import PATIENCE_S, on_asyncio, on_loop, until
 from tests.runtime.processes import Processes
@@ -458,3 +458,14 @@ async def test_who_is_not_ready_says_for_whom_it_waits(
         assert service.status()["missing"] == service.missing()
         async with running(network, last):
             await until(lambda: not service.missing())
+
+
+@on_asyncio
+async def test_a_supervisor_says_what_brokers_lack(tmp_path: Path) -> None:
+    network = local_network("tree", SYSTEMS["tree"].size(brokers=3).layout(), port=0)
+    async with running(network, "B1"):
+        text = await Supervisor(network, tmp_path / "network.toml").what_is_missing()
+    assert text == (
+        "B1 waits for link to B2, link to B3, tables of B2, B3; B2 waits for its admin port; "
+        "B3 waits for its admin port"
+    )
