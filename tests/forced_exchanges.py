@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 import msgspec
 
@@ -59,6 +59,10 @@ class Forced(BaseStrategy):
     @property
     def is_ready(self) -> bool:
         return self.overlay.tree.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self.overlay.tree.awaited
 
     @property
     def keeps_order(self) -> bool:

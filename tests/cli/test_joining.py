@@ -35,6 +35,7 @@ def test_a_new_broker_has_its_own_listeners(path: Path) -> None:
     [
         (["mqtt=127.0.0.1:1889"], "--listen: Object missing required field `peers`"),
         ([*HERE, "zzz=1"], "--listen: Object contains unknown field `zzz`"),
+        ([*HERE, "admin"], "--listen admin: write KEY=HOST:PORT"),
         (["peers=nowhere"], "peers: 'nowhere' is not host:port"),
         (
             ["peers=127.0.0.1:7002"],
@@ -72,3 +73,38 @@ def test_what_a_user_gets_wrong_is_said(
     code, text = run(capsys, command, str(path), *options)
     assert code == 2
     assert problem in text
+
+
+def test_nobody_joins_a_system_that_does_not_grow(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(f"system = 'tid'\n{path.read_text()}")
+    options = [f"--listen={each}" for each in HERE]
+    code, text = run(capsys, "serve", str(path), "-b", "B9", "--join", "B1", *options)
+    assert code == 2
+    assert "--join: brokers of tid are those of the network file: none joins or leaves" in text
+
+
+def test_who_has_left_already_need_not_be_there(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked twice, `leave` says so; where nobody answers it knows nothing."""
+    text = path.read_text()
+    for number in (1, 2):
+        peers = f'peers = "127.0.0.1:700{number}"'
+        text = text.replace(peers, f'{peers}\nadmin = "127.0.0.1:{number}"')
+    path.write_text(text)
+
+    async def get_json(address: Address, path: str) -> dict[str, object]:
+        if address.port == answering:
+            return {"broker": "B1", "brokers": [{"broker": "B1"}]}
+        raise OSError("Connection refused")
+
+    monkeypatch.setattr("shoal.runtime.supervisor.get_json", get_json)
+    answering = 1
+    assert run(capsys, "leave", str(path), "-b", "B2") == (0, "B2 had left already\n")
+    code, said = run(capsys, "leave", str(path), "-b", "B9", "--admin", "127.0.0.1:9")
+    assert (code, "B9 does not answer at 127.0.0.1:9" in said) == (2, True)
+    answering = 0
+    code, said = run(capsys, "leave", str(path), "-b", "B2")
+    assert (code, "B2 does not answer at 127.0.0.1:2" in said) == (2, True)

@@ -34,6 +34,8 @@ def says(neighbours: list[str], *proposals: dict[str, Any]) -> dict[str, Any]:
     links = [{"neighbour": each, "state": "up"} for each in neighbours]
     return {
         "ready": True,
+        "missing": [],
+        "leaving": {"stage": "", "problem": ""},
         "links": links,
         "counts": {},
         "mqtt": mqtt,
@@ -51,10 +53,12 @@ def run(
     found: list[dict[str, Any] | None],
     *options: str,
     system: str = "self_organising",
+    rules: str = "",
+    columns: int = 200,
 ) -> tuple[int, str]:
     names = [f"B{number}" for number in range(1, len(found) + 1)]
     lines = ["name = 'n'", f"system = '{system}'", "links = [['B1', 'B2'], ['B2', 'B3']]"]
-    lines.append("access.anonymous = true")
+    lines += ["access.anonymous = true", rules]
     for number, name in enumerate(names):
         ports = [
             f"{kind} = '127.0.0.1:{19_000 + 10 * number + port}'"
@@ -68,7 +72,7 @@ def run(
         return dict(zip(names, found, strict=True))
 
     monkeypatch.setattr(command, "_ask", ask)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as caught:
         cli.main(["status", str(path), *options])
     output = capsys.readouterr()
@@ -104,3 +108,30 @@ def test_a_system_that_recommends_nothing_says_so(
     code, text = run(capsys, monkeypatch, tmp_path, found, "--advise", system="tree")
     assert code == 2
     assert "tree recommends no links; self_organising does" in text
+
+
+def test_what_brokers_wait_for_and_what_has_no_effect_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waits = {"ready": False, "missing": ["link to B2", "tables of B2"]}
+    leaves = {"leaving": {"stage": "sessions", "problem": ""}}
+    found = [says(["B2"]) | waits, says(["B1", "B3"]) | leaves, None]
+    rules = "self_organising.pinned = [['B1', 'B33']]"
+    code, text = run(capsys, monkeypatch, tmp_path, found, rules=rules)
+    assert code == 1
+    assert "B1 waits for: link to B2; tables of B2" in text
+    assert "B2 leaves, busy with: sessions" in text
+    assert "self_organising.pinned: no broker 'B33', so it has no effect" in text
+
+
+def test_what_a_system_records_is_counted_and_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sizes = dict.fromkeys(("subscriptions", "advertisements", "known_brokers", "remembered"), 1_234)
+    found: list[dict[str, Any] | None] = [
+        says(["B2"]) | {"tables": sizes, "counts": {"SelectionRecord": 77}} for _ in range(3)
+    ]
+    _, text = run(capsys, monkeypatch, tmp_path, found, system="grape", columns=80)
+    for words in ("publications", "deliveries", "1,234 known brokers", "77 selections"):
+        assert words in text
+    assert "…" not in text

@@ -162,6 +162,17 @@ peers = "127.0.0.1:7002"
 """
 
 
+def test_check_says_which_names_have_no_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "network.toml"
+    rules = "[self_organising]\nforbidden = [['B1', 'B22']]"
+    path.write_text(f"system = 'self_organising'\n{FILE}{rules}")
+    code, text = run(capsys, "check", str(path))
+    assert code == 0
+    assert "self_organising.forbidden: no broker 'B22'; it has no effect unless one" in text
+
+
 def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "network.toml"
     path.write_text(FILE)

@@ -137,6 +137,9 @@ def test_a_scenarios_topology(tmp_path: Path) -> None:
     ]
 
 
+NO_EVENTS = Events(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
+
+
 @pytest.mark.parametrize(
     ("system", "links", "problem"),
     [
@@ -153,8 +156,7 @@ def test_a_system_has_links_of_its_shape(
 ) -> None:
     rows = [BrokerRow(broker=f"B{number}") for number in range(3)]
     own = [OverlayLink(left=one, right=two) for one, two in links]
-    events = Events(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
-    workload = Workload(rows, [], [], events, own)
+    workload = Workload(rows, [], [], NO_EVENTS, own)
     chosen = scenario.parse_scenario(
         {
             "name": "n",
@@ -165,6 +167,14 @@ def test_a_system_has_links_of_its_shape(
     )
     with pytest.raises(TopologyError, match=problem) if problem else nullcontext():
         assert scenario_links(chosen, workload) == links
+
+
+def test_parameters_that_name_no_broker_of_the_workload(tmp_path: Path) -> None:
+    workload = Workload([BrokerRow(broker="B1"), BrokerRow(broker="B2")], [], [], NO_EVENTS, [])
+    data = {"name": "n", "system": "self_organising", "workload": {"path": str(tmp_path)}}
+    chosen = scenario.parse_scenario(data | {"self_organising": {"pinned": [["B1", "X"]]}})
+    with pytest.raises(TopologyError, match=r"self_organising.pinned: no broker 'X'; there are B1"):
+        scenario_links(chosen, workload)
 
 
 @pytest.mark.parametrize(

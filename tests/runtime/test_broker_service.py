@@ -22,13 +22,14 @@ import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.client import Client, ClientError
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError
 from shoal.runtime.doors.passwords import password_line
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import free_ports, get_json
+from shoal.runtime.supervisor import Supervisor, free_ports, get_json, local_network
 from shoal.runtime.tls import TlsError
-from tests.runtime.live import PATIENCE_S, on_loop, until
+from tests.runtime.live import PATIENCE_S, on_asyncio, on_loop, until
 from tests.runtime.processes import Processes
 
 
@@ -192,7 +193,7 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
     async with running(both, "B1") as (first,):
         admin = first.listening["admin"]
         assert await get_json(admin, "/health") == {"alive": True}
-        missing = ["link to B2", "neighbours' tables"]
+        missing = ["link to B2", "tables of B2"]
         assert await get_json(admin, "/ready") == {"ready": False, "missing": missing}
         async with (
             running(both, "B2") as (second,),
@@ -437,3 +438,34 @@ def test_sighup_reloads_a_process(tmp_path: Path) -> None:
 def data_of(network: Network) -> dict[str, Any]:
     data: dict[str, Any] = tomllib.loads(dump_network(network))
     return data
+
+
+@on_asyncio
+@pytest.mark.parametrize(
+    ("system", "size", "running_first", "last"),
+    [
+        ("tree", {"brokers": 2}, ["B1"], "B2"),
+        ("bluedove", {"dispatchers": 2, "matchers": 1}, ["M1", "D1"], "D2"),
+    ],
+)
+async def test_who_is_not_ready_says_for_whom_it_waits(
+    system: str, size: dict[str, int], running_first: list[str], last: str
+) -> None:
+    layout = msgspec.convert(size, SYSTEMS[system].size).layout()
+    network = local_network(system, layout, port=0)
+    async with running(network, *running_first) as (service, *_):
+        await until(lambda: f"tables of {last}" in service.missing())
+        assert service.status()["missing"] == service.missing()
+        async with running(network, last):
+            await until(lambda: not service.missing())
+
+
+@on_asyncio
+async def test_a_supervisor_says_what_brokers_lack(tmp_path: Path) -> None:
+    network = local_network("tree", SYSTEMS["tree"].size(brokers=3).layout(), port=0)
+    async with running(network, "B1"):
+        text = await Supervisor(network, tmp_path / "network.toml").what_is_missing()
+    assert text == (
+        "B1 waits for link to B2, link to B3, tables of B2, B3; B2 waits for its admin port; "
+        "B3 waits for its admin port"
+    )

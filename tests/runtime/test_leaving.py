@@ -111,3 +111,45 @@ async def test_a_broker_that_is_alone_in_its_file_takes_nobody_in(
         starting.cancel()
         await asyncio.wait([starting])
         await new.stop()
+
+
+@on_asyncio
+async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) -> None:
+    """It is started again as one that others may join; what was retained reaches them."""
+    network = network_of(1, storage={"folder": str(tmp_path), "sync": "never"})
+    there = read_address(network.broker("B1").peers)
+    async with running(network, "B1") as (alone,), Client(str(alone.listening["mqtt"])) as client:
+        await client.publish("a", b"kept", qos=1, retain=True)
+    network = msgspec.structs.replace(network, grows=True)
+    async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1") as (one,):
+        new = BrokerService(with_new(network, "B9"), "B9", Join("B1", there))
+        await new.start()
+        async with (
+            Client(str(new.listening["mqtt"])) as client,
+            client.subscribe("a") as subscription,
+        ):
+            assert (await subscription.get()).payload == b"kept"
+        assert one.links.neighbours == ["B9"]
+        await new.stop()
+
+
+@on_asyncio
+async def test_brokers_of_a_system_that_does_not_grow_neither_join_nor_leave(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who asks one to leave is refused before any client is sent away."""
+    system = SYSTEMS["tid"]
+    network = local_network(system.name, system.size().layout(), port=0)
+    names = [broker.name for broker in network.brokers]
+    reason = "brokers of tid are those of the network file: none joins or leaves"
+    async with asyncio.timeout(2 * PATIENCE_S), running(network, *names) as services:
+        await until(lambda: not any(service.missing() for service in services))
+        assert await ask_to_leave(services[0].listening["admin"]) == reason
+        assert services[0].leaving.stage == ""
+        there = read_address(network.broker(names[0]).peers)
+        new = BrokerService(with_new(network, "B9"), "B9", Join(names[0], there))
+        starting = asyncio.create_task(new.start())
+        await until(lambda: any(reason in str(vars(row)) for row in caplog.records))
+        starting.cancel()
+        await asyncio.wait([starting])
+        await new.stop()

@@ -7,7 +7,7 @@ exception; what a driver gets wrong (time running backwards) raises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 
 from shoal.broker.effects import (
@@ -73,6 +73,11 @@ class Broker:
     def is_ready(self) -> bool:
         """Whether publications of local clients need not wait."""
         return self._strategy.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        """Who has yet to say what this broker must know to do all it should."""
+        return self._strategy.awaited
 
     @property
     def keeps_order(self) -> bool:

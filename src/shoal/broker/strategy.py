@@ -10,7 +10,7 @@ the shape of its overlay; whom it may talk to is its own affair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from random import Random
 from typing import Protocol
 
@@ -64,6 +64,10 @@ class Strategy(Protocol):
         """
 
     @property
+    def awaited(self) -> Collection[BrokerId]:
+        """Who has yet to say what this broker must know to do all it should."""
+
+    @property
     def keeps_order(self) -> bool:
         """Whether a publisher's publications reach each subscriber in their order."""
 
@@ -114,6 +118,10 @@ class Strategy(Protocol):
 
 class BaseStrategy:
     """What a system does about inputs that it need not look at: nothing.  Derive from it."""
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return ()
 
     @property
     def congested(self) -> Mapping[BrokerId, int]:

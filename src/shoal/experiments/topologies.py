@@ -34,8 +34,10 @@ from shoal.simulation.underlay import Coordinates, great_circle_km
 def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
     """The links that brokers have from the start, by the system's parameters if they say them.
 
-    None where the system opens its own."""
+    None where the system opens its own.  TopologyError when its parameters name other brokers."""
     system, names = SYSTEMS[chosen.system], [row.broker for row in workload.brokers]
+    if strangers := system.strangers(chosen.parameters, names):
+        raise TopologyError(f"{'; '.join(strangers)}; there are {', '.join(names)}")
     if system.links is not None:
         return list(system.make_links(chosen.parameters, names))
     if system.shape.opens_links:

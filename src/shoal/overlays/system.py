@@ -76,6 +76,10 @@ def _as_they_are(parameters: Any, brokers: Sequence[BrokerId]) -> Any:
     return parameters
 
 
+def _nobody(parameters: Any) -> Mapping[str, Iterable[BrokerId]]:
+    return {}
+
+
 def _everybody(parameters: Any, broker: BrokerId) -> bool:
     return True
 
@@ -101,6 +105,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
+    named          brokers that parameters name and no network needs to have, by key
     """
 
     name: str
@@ -119,6 +124,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None
+    named: Callable[[Any], Mapping[str, Iterable[BrokerId]]] = _nobody
 
     @property
     def stores(self) -> bool:
@@ -130,6 +136,17 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         if self.links is None:
             return self.shape.make(brokers)
         return self.links(self.parameters() if parameters is None else parameters, brokers)
+
+    def strangers(self, parameters: Any, brokers: Iterable[BrokerId]) -> list[str]:
+        """A line for each name in the parameters that none of these brokers has."""
+        there = set(brokers)
+        named = self.named(self.parameters() if parameters is None else parameters)
+        return [
+            f"{self.name}.{key}: no broker {name!r}"
+            for key, names in named.items()
+            for name in dict.fromkeys(names)
+            if name not in there
+        ]
 
     def check_links(
         self, parameters: Any, brokers: Sequence[BrokerId], links: Sequence[Link]

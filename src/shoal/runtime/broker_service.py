@@ -97,7 +97,7 @@ class BrokerService:
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
         # A broker without a network is all there is: the machine has nothing to add.
         networked = self._is_networked = bool(
-            len(network.brokers) > 1 or self.trace is not None or overlay.links
+            len(network.brokers) > 1 or network.grows or self.trace is not None or overlay.links
         )
         settings = PeerSettings(
             network=network.name,
@@ -109,7 +109,7 @@ class BrokerService:
             has_cycles=has_cycles,
             open_to_all=system.shape.opens_links or system.shape.mends,
             is_graceful=not system.shape.opens_links,
-            takes_joiners=networked and system.grows,
+            no_joiners=network.no_joiners or ("" if networked else _alone(name)),
         )
         probes = Probes(name, settings, clock)
         self.spools = _spools(network, name, files, self.node)
@@ -148,6 +148,7 @@ class BrokerService:
             self.directory,
             self._servers,
             self._has_left,
+            network.no_joiners,
         )
         self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
 
@@ -169,6 +170,8 @@ class BrokerService:
             await self._hear_what_is_retained()
         for key in ("mqtt", "mqtts", "websocket", "wss"):
             await self._listen(key, section.address(key))
+        for stranger in self.network.strangers(where.name for where in self.directory.places):
+            _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
 
     async def _hear_what_is_retained(self) -> None:
@@ -283,8 +286,9 @@ class BrokerService:
             for row in self.links.status()
             if row["state"] in ("idle", "away")
         ]
-        if not self.node.is_ready:
-            found.append("neighbours' tables")
+        awaited = ", ".join(self.node.machine.awaited)
+        if awaited or not self.node.is_ready:
+            found.append(f"tables of {awaited or 'neighbours'}")
         if self.door.journal is not None and self.door.journal.status["is_failing"]:
             found.append("a disk that takes the journal")
         if self.door.clients.refusal:
@@ -304,7 +308,7 @@ class BrokerService:
 
     def status(self) -> Mapping[str, Any]:
         """What `shoal status` shows, and the metrics are made of."""
-        statistics = self.door.clients.statistics
+        statistics, missing = self.door.clients.statistics, self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
             tables["subscriptions"] = self.door.clients.subscriptions.count
@@ -314,7 +318,8 @@ class BrokerService:
             "system": self.network.system,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
-            "ready": not self.missing(),
+            "ready": not missing,
+            "missing": missing,
             "listening": {key: str(where) for key, where in self.listening.items()},
             "links": self._links_status(),
             "brokers": [
@@ -346,6 +351,10 @@ class BrokerService:
 
 def _nobody_is_told() -> None:
     """Until there is somebody to tell."""
+
+
+def _alone(name: BrokerId) -> str:
+    return f"{name} is alone in its network file; set grows = true there and start {name} again"
 
 
 def _server(where: Whereabouts) -> str:

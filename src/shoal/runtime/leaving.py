@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Leaving:
     """The one time that a broker leaves; `left` is told when it has.
 
-    `servers` are where clients that follow can be sent.
+    `servers` are where clients that follow can be sent; `never` says why no broker ever leaves.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Leaving:
         directory: Directory,
         servers: Mapping[BrokerId, str],
         left: Callable[[], None],
+        never: str = "",
     ) -> None:
         self.stage = ""
         self.problem = ""
@@ -59,6 +60,7 @@ class Leaving:
         self._directory = directory
         self._servers = servers
         self._left = left
+        self._never = never
         self._answer: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
         node.at_leave = self._answered
@@ -67,6 +69,8 @@ class Leaving:
         """Leave; why not, if that cannot be."""
         if self._task is not None:
             return ""
+        if self._never:
+            return self._never
         if not self._links.neighbours:
             return "it has no links, and is all there is of its network"
         if not self._takers() and len(self._door.clients.sessions):

@@ -223,6 +223,7 @@ class Network(Section, frozen=True, kw_only=True):
     """The whole file.
 
     seed          starts the brokers' own randomness
+    grows         others may join a broker that is alone in its file; it is slower then
     json          which payloads' fields are attributes: "auto", of those that begin as a JSON
                   object, unless their content type is another; "declared", of those whose
                   content type is application/json; or "never"
@@ -235,6 +236,7 @@ class Network(Section, frozen=True, kw_only=True):
     system: str = "tree"
     links: tuple[tuple[BrokerId, BrokerId], ...] = ()
     seed: int = 0
+    grows: bool = False
     json: Json = "auto"
     tls: TlsSection | None = None
     plain_links: bool = False
@@ -278,6 +280,18 @@ class Network(Section, frozen=True, kw_only=True):
         if storage.acknowledge is not msgspec.UNSET:
             return storage.acknowledge
         return "stored" if storage.folder and SYSTEMS[self.system].stores else "settled"
+
+    def strangers(self, joined: Iterable[BrokerId] = ()) -> list[str]:
+        """Names in the system's parameters that no broker has, nor one that has joined."""
+        names = (*(broker.name for broker in self.brokers), *joined)
+        return SYSTEMS[self.system].strangers(self.system_parameters, names)
+
+    @property
+    def no_joiners(self) -> str:
+        """Why brokers neither join nor leave while the network runs, if they do not."""
+        if SYSTEMS[self.system].grows:
+            return ""
+        return f"brokers of {self.system} are those of the network file: none joins or leaves"
 
     @property
     def system_parameters(self) -> msgspec.Struct | None:
@@ -408,7 +422,7 @@ def _address_problems(network: Network) -> list[str]:
             if address.port and machine in taken:
                 found.append(f"{where}: {address} is {taken[machine]} already")
             taken[machine] = where
-            if key == "peers" and not address.port and len(network.brokers) > 1:
+            if key == "peers" and not address.port and (network.grows or len(network.brokers) > 1):
                 found.append(f"{where}: other brokers must know the port; 0 is any free one")
             if key == "peers" and is_plain and not address.is_loopback:
                 found.append(f"{where}: {address} is open to other machines; it needs [tls]")
@@ -429,7 +443,8 @@ def _access_problems(network: Network) -> list[str]:
 def _size_problems(network: Network) -> list[str]:
     """What one broker takes must fit on the way to the others."""
     size, longest = network.limits.maximum_packet_size, network.link_limits.limits
-    if len(network.brokers) == 1 or travels_in(size) <= longest.longest_frame_bytes:
+    is_alone = len(network.brokers) == 1 and not network.grows
+    if is_alone or travels_in(size) <= longest.longest_frame_bytes:
         return []
     most = (longest.longest_frame_bytes - travels_in(0)) // 2
     return [

@@ -144,6 +144,8 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
                 text = found.read()
         except urllib.error.HTTPError as error:
             text = error.read()
+        except urllib.error.URLError as error:
+            raise OSError(str(error.reason)) from None
         answer: dict[str, Any] = json.loads(text)
         return answer
 
@@ -185,11 +187,16 @@ class Supervisor:
         return self._path.with_name(f"{name}.log")
 
     async def start(self) -> None:
-        """Start all brokers and wait until all are ready; StartError when one ends instead."""
+        """Start all brokers and wait until all are ready; StartError when one ends instead.
+
+        TimeoutError says what those lack that do not become ready."""
         for broker in self.network.brokers:
             await self._spawn(broker.name)
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await asyncio.gather(*(self._ready(each) for each in self.network.brokers))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await asyncio.gather(*(self._ready(each) for each in self.network.brokers))
+        except TimeoutError:
+            raise TimeoutError(await self.what_is_missing()) from None
         self._watching = [
             asyncio.create_task(self._watch(each.name)) for each in self.network.brokers
         ]
@@ -215,6 +222,20 @@ class Supervisor:
                 if (await get_json(address, "/ready"))["ready"]:
                     return
             await asyncio.sleep(_POLL_S)
+
+    async def what_is_missing(self) -> str:
+        """What the brokers lack that are not ready."""
+        found = []
+        for broker in self.network.brokers:
+            address = broker.address("admin")
+            assert address is not None
+            try:
+                missing = (await get_json(address, "/ready"))["missing"]
+            except OSError:
+                missing = ["its admin port"]
+            if missing:
+                found.append(f"{broker.name} waits for {', '.join(missing)}")
+        return "; ".join(found)
 
     def _last_words(self, name: BrokerId) -> str:
         path = self.log_path(name)

@@ -21,6 +21,8 @@ def check(
         f"{network_file}: {len(network.brokers)} brokers, {len(network.links)} links, "
         f"system {network.system}: nothing wrong"
     )
+    for stranger in network.strangers():
+        print(f"{stranger}; it has no effect unless one of that name joins")
     limits = network.limits
     print(
         f"of one client a packet of {limits.maximum_packet_size} bytes is taken, with "

@@ -48,13 +48,18 @@ def leave(
         raise UserError(f"{network_file}: broker {broker!r} {where}")
     try:
         others = [read_address(each) for name, each in known.items() if each and name != broker]
-        asyncio.run(_leave(broker, read_address(address), others))
+        is_news = asyncio.run(
+            _leave(broker, read_address(address), others, is_listed=broker in known)
+        )
     except ValueError as error:
         raise UserError(f"--admin: {error}") from error
-    print(f"{broker} has left")
+    print(f"{broker} has left" if is_news else f"{broker} had left already")
 
 
-async def _leave(broker: str, address: Address, others: Sequence[Address]) -> None:
+async def _leave(
+    broker: str, address: Address, others: Sequence[Address], *, is_listed: bool
+) -> bool:
+    """Whether it has left now, and had not before."""
     from shoal.runtime.supervisor import ask_to_leave, get_json
 
     try:
@@ -63,6 +68,9 @@ async def _leave(broker: str, address: Address, others: Sequence[Address]) -> No
             raise UserError(f"the broker at {address} is {name}, not {broker}")
         problem = await ask_to_leave(address)
     except OSError as error:
+        # Of a name that is in no file nobody knows whether it was ever there.
+        if is_listed and await _is_gone(broker, others, 0):
+            return False
         raise UserError(f"{broker} does not answer at {address}: {error}") from error
     if problem:
         raise UserError(f"{broker} cannot leave: {problem}")
@@ -83,16 +91,20 @@ async def _leave(broker: str, address: Address, others: Sequence[Address]) -> No
             problem = f": {leaving['problem']}" if leaving["problem"] else ""
             print(f"{broker} is still busy with its {stage}{problem}", flush=True)
         await asyncio.sleep(_POLL_S)
-    if not await _is_gone(broker, others):
+    if not await _is_gone(broker, others, _HEAR_S):
         raise UserError(f"{broker} ended while it was busy with its {stage}; it has not left")
+    return True
 
 
-async def _is_gone(broker: str, others: Sequence[Address]) -> bool:
-    """Whether the brokers that answer know that it has left; the last may hear it a bit later."""
+async def _is_gone(broker: str, others: Sequence[Address], within_s: float) -> bool:
+    """Whether the brokers that answer know that it has left; the last may hear it a bit later.
+
+    Asked at once (`within_s` 0), somebody must answer.
+    """
     from shoal.runtime.supervisor import get_json
 
     with suppress(TimeoutError):
-        async with asyncio.timeout(_HEAR_S):
+        async with asyncio.timeout(within_s or None):
             while True:
                 lists = [
                     [row["broker"] for row in found["brokers"]]
@@ -102,7 +114,8 @@ async def _is_gone(broker: str, others: Sequence[Address]) -> bool:
                     )
                     if isinstance(found, dict)
                 ]
-                if not any(broker in names for names in lists):
-                    return True
+                is_gone = not any(broker in names for names in lists)
+                if is_gone or not within_s:
+                    return is_gone and bool(lists or within_s)
                 await asyncio.sleep(_POLL_S)
     return False

@@ -56,6 +56,8 @@ def serve(
 
     def read() -> Network:
         network = read_network(network_file)
+        if join and network.no_joiners:
+            raise UserError(f"--join: {network.no_joiners}")
         return with_broker(network, broker, join, listen) if join and listen else network
 
     network = read()

@@ -42,6 +42,7 @@ def status(
     Exit code 1 when a broker does not answer or is not ready.
     """
     from shoal.cli.support.networks import read_network
+    from shoal.overlays.registry import SYSTEMS
 
     network = read_network(network_file)
     silent = [broker.name for broker in network.brokers if not broker.admin]
@@ -55,11 +56,15 @@ def status(
     else:
         console = Console()
         console.print(_table(statuses))
-        for text in _disks(statuses):
+        for text in (*_waiting(statuses), *_disks(statuses)):
             console.print(text, soft_wrap=True, highlight=False)
+        for stranger in network.strangers(statuses):
+            text = f"[yellow]{stranger}, so it has no effect[/yellow]"
+            console.print(text, soft_wrap=True, highlight=False)
+        held = _held(statuses, SYSTEMS[network.system].records)
         moved = _moved(statuses)
         proposed = _proposed(statuses)
-        for further in (moved, proposed):
+        for further in (held, moved, proposed):
             if further.row_count:
                 console.print(further)
     if not all(each is not None and each["ready"] for each in statuses.values()):
@@ -98,33 +103,52 @@ async def _ask_all(admins: Mapping[str, str]) -> Statuses:
 
 
 def _table(statuses: Statuses) -> Table:
-    held = list(dict.fromkeys(key for each in statuses.values() if each for key in each["tables"]))
-    what = f"{', '.join(held)}: what brokers hold to route by; " if held else ""
     table = Table(
-        caption=f"{what}pubs: publications handled; chosen: brokers chosen for publishers",
-        caption_justify="left",
+        caption="publications: those handled, brokers' own among them", caption_justify="left"
     )
     for column in ("broker", "state", "links"):
         table.add_column(column)
-    for column in ("clients", *held, "pubs", "deliveries", "chosen"):
+    for column in ("clients", "publications", "deliveries"):
         table.add_column(column, justify="right")
     for name, found in statuses.items():
         if found is None:
             table.add_row(name, "[red]no answer[/red]")
             continue
         links = ", ".join(map(_link, found["links"]))
-        counts, mqtt, rows = found["counts"], found["mqtt"], found["tables"]
+        counts, mqtt = found["counts"], found["mqtt"]
         alone = not found["links"]
         table.add_row(
             name,
             "ready" if found["ready"] else "[yellow]not ready[/yellow]",
             links,
             f"{mqtt['connected']:,}",
-            *(f"{rows.get(key, 0):,}" for key in held),
             f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
             f"{mqtt['deliveries']:,}",
-            f"{counts.get('SelectionRecord', 0):,}",
         )
+    return table
+
+
+def _waiting(statuses: Statuses) -> Iterator[str]:
+    """What those lack that are not ready, and how far those are that leave."""
+    for name, found in statuses.items():
+        # A broker of an earlier version says no more than that it is not ready.
+        if found is not None and (missing := found.get("missing")):
+            yield f"[yellow]{name} waits for: {'; '.join(missing)}[/yellow]"
+        if found is not None and found["leaving"]["stage"]:
+            problem = found["leaving"]["problem"]
+            words = f"{name} leaves, busy with: {found['leaving']['stage']}"
+            yield f"[yellow]{words}: {problem}[/yellow]" if problem else words
+
+
+def _held(statuses: Statuses, records: Mapping[str, type]) -> Table:
+    """What brokers hold to route by, and what their system has recorded since they started."""
+    table = Table("broker", "has", title="tables, and what was recorded", title_justify="left")
+    for name, found in statuses.items():
+        if found is not None:
+            counts = dict(found["tables"])
+            counts |= {key: found["counts"].get(row.__name__, 0) for key, row in records.items()}
+            words = [f"{count:,} {key.replace('_', ' ')}" for key, count in counts.items() if count]
+            table.add_row(name, ", ".join(words))
     return table
 
 

@@ -111,8 +111,9 @@ def _run(network: Network, path: Path, *, forget: bool) -> None:
         run_until_signal(run)
     except StartError as error:
         raise UserError(str(error)) from error
-    except TimeoutError:
-        raise UserError(f"the brokers did not get ready; see the logs in {path.parent}") from None
+    except TimeoutError as error:
+        problem = f"the brokers did not get ready: {error}; see the logs in {path.parent}"
+        raise UserError(problem) from None
     if forget:
         shutil.rmtree(path.parent / "data", ignore_errors=True)
 

@@ -35,6 +35,9 @@ def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -
     names = [broker.name for broker in network.brokers]
     if name in names:
         raise UserError(f"--listen: the network file says where broker {name!r} listens")
+    for text in listen:
+        if "=" not in text:
+            raise UserError(f"--listen {text}: write KEY=HOST:PORT, such as peers=127.0.0.1:7009")
     listeners = dict(text.partition("=")[::2] for text in listen)
     try:
         section = msgspec.convert({"name": name, **listeners}, BrokerSection)

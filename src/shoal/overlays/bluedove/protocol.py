@@ -19,7 +19,7 @@ Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import Effect, EndLink, Left, LinkState, Started, TimerKey
 from shoal.broker.messages import Message
@@ -89,6 +89,11 @@ class Bluedove(BaseStrategy):
     def is_ready(self) -> bool:
         """Always: what comes before there are matchers, or before they know all, waits for them."""
         return True
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        """Those who know subscriptions that are to be matched here."""
+        return () if self.membership is None else self.membership.awaited
 
     @property
     def keeps_order(self) -> bool:

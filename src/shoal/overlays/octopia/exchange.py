@@ -9,7 +9,7 @@ if it was a neighbour before, when it would be given up had it gone away just no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from shoal.broker.effects import Effect, Send, SetTimer, Started, TimerKey
 from shoal.model import BrokerId
@@ -35,6 +35,11 @@ class Exchange:
     def is_ready(self) -> bool:
         """Whether all who were waited for have said all."""
         return not self._primaries and not self._secondaries
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        """Who of them has not."""
+        return [*self._primaries, *self._secondaries]
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts."""

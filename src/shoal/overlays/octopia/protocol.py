@@ -8,7 +8,7 @@ is broken another takes its place (`attachments.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import (
     Effect,
@@ -174,6 +174,10 @@ class Octopia(BaseStrategy):
     @property
     def is_ready(self) -> bool:
         return self._exchange.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self._exchange.awaited
 
     @property
     def keeps_order(self) -> bool:

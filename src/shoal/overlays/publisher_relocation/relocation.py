@@ -6,7 +6,7 @@ Who routes over the same tree in another way, too, takes the same parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import Effect, LinkState, Measured, Started, TimerFired, TimerKey
 from shoal.broker.messages import (
@@ -60,6 +60,10 @@ class Relocation(BaseStrategy):
     @property
     def is_ready(self) -> bool:
         return self.tree.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self.tree.awaited
 
     @property
     def keeps_order(self) -> bool:

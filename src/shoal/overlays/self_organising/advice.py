@@ -79,8 +79,12 @@ def _in_words(row: ProposalRecord) -> str:
     if not row.cost_now or row.cost_then is None:
         return text
     percent = 100 * _saving(row) / row.cost_now
-    costs = f"{row.cost_then:,.6g} instead of {row.cost_now:,.6g} per interval"
+    costs = f"{_number(row.cost_then)} instead of {_number(row.cost_now)} per interval"
     return f"{text}: {percent:.0f} % less over {row.hops} links ({costs})"
+
+
+def _number(cost: float) -> str:
+    return f"{cost:,.0f}" if cost >= 1_000 else f"{cost:.6g}"
 
 
 def _saving(row: ProposalRecord) -> float:

@@ -8,7 +8,7 @@ Source: Cost and Interest, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Started, TimerKey
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
@@ -67,6 +67,10 @@ class SelfOrganising(BaseStrategy):
     @property
     def is_ready(self) -> bool:
         return self.tree.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self.tree.awaited
 
     @property
     def keeps_order(self) -> bool:

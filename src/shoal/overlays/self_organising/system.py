@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
+from shoal.model import BrokerId
 from shoal.overlays.self_organising.healing import HEALING
 from shoal.overlays.self_organising.messages import MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
@@ -12,6 +15,12 @@ from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.stand_in import stand_in
 
+
+def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
+    rules = {"pinned": parameters.pinned, "forbidden": parameters.forbidden}
+    return {key: [name for pair in pairs for name in pair] for key, pairs in rules.items()}
+
+
 SYSTEM = System(
     name="self_organising",
     strategy=SelfOrganising,
@@ -20,4 +29,5 @@ SYSTEM = System(
     stand_in=stand_in,
     is_quiet=False,
     oracle=table_problems,
+    named=_named,
 )

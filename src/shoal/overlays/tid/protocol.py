@@ -12,7 +12,7 @@ that change make all trees anew (ours; the paper says nothing of it).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import (
     Deliver,
@@ -93,6 +93,10 @@ class Tid(BaseStrategy):
     @property
     def is_ready(self) -> bool:
         return self._is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return list(self._expected)
 
     @property
     def keeps_order(self) -> bool:

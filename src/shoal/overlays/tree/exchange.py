@@ -26,7 +26,7 @@ Source: RFC 4724.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from shoal.broker.effects import CancelTimer, Effect, LinkReady, Send, SetTimer, Started, TimerKey
 from shoal.model import AdvertisementId, BrokerId, SubscriptionId
@@ -56,6 +56,11 @@ class Exchange:
     def is_ready(self) -> bool:
         """Whether all who were waited for have said their tables."""
         return not self._unheard_subscriptions
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        """Who of them has not."""
+        return list(self._unheard_subscriptions)
 
     def is_settled(self, neighbour: BrokerId) -> bool:
         """Whether this broker and the neighbour have said each other all."""

@@ -8,7 +8,7 @@ each other their tables (`exchange.py`), and take the place of one that leaves (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import (
     Deliver,
@@ -92,6 +92,10 @@ class TreeRouting(BaseStrategy):
     @property
     def is_ready(self) -> bool:
         return self._exchange.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self._exchange.awaited
 
     @property
     def keeps_order(self) -> bool:

@@ -46,10 +46,10 @@ def take_up(hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSett
     neighbour, opened_us = hello.broker, hello.opened_us
     if hello.ends or (opened_us is not None and overlay.is_over(neighbour, opened_us)):
         raise EndedError(f"the link to broker {neighbour!r} has ended")
-    if opened_us and settings.takes_joiners:
-        return opened_us
+    if opened_us and settings.no_joiners:
+        raise WireError(settings.no_joiners)
     if opened_us:
-        raise WireError(f"{broker} is alone in its network file, it must list another")
+        return opened_us
     if opened_us is None and neighbour in settings.addresses:
         return None
     raise WireError(f"{broker} has no link to broker {neighbour!r}")

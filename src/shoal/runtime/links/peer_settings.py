@@ -26,7 +26,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_to_all   brokers open links to any others of the network themselves
     is_graceful   who comes back soon is told its tables; if not, the system sees to what one that
                   comes back must be told and sent again
-    takes_joiners a lasting link is also taken up from a broker that nobody here knows
+    no_joiners    why no lasting link is taken up from a broker that nobody here knows, if so
     """
 
     network: str
@@ -38,7 +38,7 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
     has_cycles: bool = False
     open_to_all: bool = False
     is_graceful: bool = True
-    takes_joiners: bool = True
+    no_joiners: str = ""
 
 
 def check_peer(

@@ -329,6 +329,12 @@ class Handover:
                 self._stop(dimension)  # the hole is found again, and asked for without it
         self._answer_deferred(now_us, out)
 
+    @property
+    def awaited(self) -> list[BrokerId]:
+        """Who has yet to send what is to be served here, which nobody serves meanwhile."""
+        rebuilding = [each for each in self._incoming.values() if isinstance(each, _Rebuilding)]
+        return list(dict.fromkeys(broker for each in rebuilding for broker in each.awaited))
+
     def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """What a dispatcher was asked may be lost, and it may have started again since."""
         for dimension, incoming in self._incoming.items():

@@ -266,6 +266,11 @@ class Membership:
         nobody = not any(member.segments[dimension] for member in serving)
         return nobody and not expected and serving[0].broker == self._node.broker
 
+    @property
+    def awaited(self) -> list[BrokerId]:
+        """Who has yet to answer, or to send what is to be served here."""
+        return list(dict.fromkeys((*self._unanswered, *self.handover.awaited)))
+
     # --- leaving ------------------------------------------------------------------------------
 
     @property
