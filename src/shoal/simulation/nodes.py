@@ -8,9 +8,7 @@ time, and carry their effects out.  The paths of a publication (`BrokerNode.rece
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -48,12 +46,13 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import Strategy
 from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
-from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+from shoal.model import BrokerId, ClientId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.holding import Arrival, Holding
 from shoal.simulation.links import Frame, ReliableBroker
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
+from shoal.simulation.trace import Delivery, Published, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
 DETECTION_US = 1_000_000
@@ -69,43 +68,6 @@ class Machine(Protocol):
     def strategy(self) -> Strategy: ...
 
     def handle(self, input: Input, now_us: int) -> list[Effect]: ...
-
-
-class Delivery(msgspec.Struct, frozen=True):
-    """A publication reached a subscriber."""
-
-    publication: Publication
-    subscriptions: tuple[SubscriptionId, ...]
-    client: ClientId
-    broker: BrokerId
-    delivered_us: int
-    hops: int
-
-
-class Published(msgspec.Struct, frozen=True):
-    """A publisher handed a publication to the network, at this broker."""
-
-    publication: Publication
-    broker: BrokerId
-    at_us: int
-
-
-class Refused(NamedTuple):
-    """A broker rejected a client's request."""
-
-    client: ClientId
-    reason: str
-    at_us: int
-
-
-class Trace:
-    """Everything that happened and is worth a row, in the order it happened."""
-
-    def __init__(self) -> None:
-        self.published: list[Published] = []
-        self.deliveries: list[Delivery] = []
-        self.refused: list[Refused] = []
-        self.records: list[msgspec.Struct] = []
 
 
 class Network(Protocol):
