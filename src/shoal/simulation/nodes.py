@@ -35,6 +35,7 @@ from shoal.broker.effects import (
     Watch,
     WatchCosts,
 )
+from shoal.broker.holding import Holding
 from shoal.broker.messages import (
     Advertise,
     Carrier,
@@ -48,7 +49,6 @@ from shoal.broker.strategy import Strategy
 from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.holding import Arrival, Holding
 from shoal.simulation.links import Frame, ReliableBroker
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
@@ -113,7 +113,9 @@ class BrokerNode:
         self._monitor: Monitor | None = None
         self.window_us: int | None = None
         self._watches_costs = False
-        self._holding: Holding | None = None
+        # What is held back, if anything; of that what is being brought now.
+        self._holding: Holding[None] | None = None
+        self._brought: Input | None = None
         self._client_latency_us = client_latency_us
         self._publishers = publishers
         self._network = network
@@ -164,7 +166,7 @@ class BrokerNode:
         if not self.running:
             return
         holding = self._holding
-        if holding is not None and holding.keep(input):
+        if holding is not None and input is not self._brought and holding.keep(input, None):
             return
         message: Any = input.message if type(input) is Received else input.request
         kind = type(message)
@@ -209,9 +211,10 @@ class BrokerNode:
     def _bring_held(self, now_us: int, _: None) -> None:
         """Bring what was held back and need not wait any longer."""
         while (holding := self._holding) is not None:
-            input: Arrival | None = holding.next()
-            if input is not None:
-                self.receive(now_us, input)
+            released = holding.next()
+            if released is not None:
+                self._brought, _ = released
+                self.receive(now_us, self._brought)
                 continue
             if holding.is_over:
                 self._holding = None
