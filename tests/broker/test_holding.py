@@ -5,6 +5,7 @@ from __future__ import annotations
 from shoal.broker.effects import Received, Requested, TimerFired
 from shoal.broker.holding import Holding
 from shoal.broker.messages import Goodbye, Ping
+from shoal.model import MessageId
 
 
 def test_what_need_not_wait_goes_behind_what_waits_of_the_same_neighbour() -> None:
@@ -25,7 +26,7 @@ def test_clients_wait_until_the_end_but_pings_and_timers_never_do() -> None:
     holding: Holding[None] = Holding()
     holding.hold(("B1",))
     assert holding.keep(Requested("c", Goodbye()), None)
-    assert not holding.keep(Requested("c", Ping(1)), None)
+    assert not holding.keep(Requested("c", Ping(MessageId("B1", "c", 1))), None)
     assert not holding.keep(TimerFired(("a",)), None)
     assert holding.next() is None
     holding.release()

@@ -3,16 +3,17 @@
 Who brings it keeps the rest where it is; here is what was under way to the machine at that moment.
 What somebody waits for stays unsettled.  Pings are answered all the same.
 
+>>> from shoal.broker.messages import Goodbye
 >>> holding: Holding[None] = Holding()
 >>> holding.hold(("B1",))
->>> inputs = [Received("B2", Ping(1)), Received("B1", Ping(1)), Requested("c", Ping(1))]
+>>> inputs = [Received("B2", Goodbye()), Received("B1", Goodbye()), Requested("c", Goodbye())]
 >>> [holding.keep(input, None) for input in inputs]
-[True, False, False]
+[True, False, True]
 >>> holding.release()
->>> holding.keep(Received("B1", Ping(1)), None)
+>>> holding.keep(Received("B1", Goodbye()), None)
 True
->>> [holding.next()[0].neighbour for _ in range(2)], holding.is_over
-(['B2', 'B1'], True)
+>>> [type(holding.next()[0]).__name__ for _ in range(3)], holding.is_over
+(['Received', 'Requested', 'Received'], True)
 """
 
 from __future__ import annotations
