@@ -33,7 +33,7 @@ from shoal.model import (
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.doors.clients import LocalClient
-from shoal.simulation.nodes import Delivery
+from shoal.simulation.trace import Delivery
 from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork
 from tests.systems import eager, with_cycles

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from shoal.overlays.shapes import check_tree
 from shoal.simulation.checkers import TimedSubscription
-from shoal.simulation.nodes import DETECTION_US, Published
+from shoal.simulation.nodes import DETECTION_US
+from shoal.simulation.trace import Published
 from tests.seeds.random_network import SECOND_US, SETTLE_US, RandomNetwork
 from tests.seeds.trees import path
 

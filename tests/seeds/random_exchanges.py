@@ -16,7 +16,8 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.quiet_ring import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
-from shoal.simulation.nodes import DETECTION_US, Published
+from shoal.simulation.nodes import DETECTION_US
+from shoal.simulation.trace import Published
 from tests.forced_exchanges import BEGIN, SYSTEM, Exchanged, Forced
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 from tests.seeds.trees import path

@@ -15,8 +15,8 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
 from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.nodes import Published
 from shoal.simulation.service import ServiceCosts
+from shoal.simulation.trace import Published
 from shoal.simulation.world import World
 from tests.systems import drawn, to_rest, with_cycles
 

@@ -48,6 +48,7 @@ from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import Timers
 
@@ -55,7 +56,6 @@ from shoal.mqtt.timers import Timers
 QUEUES_ARE_FULL = "what waits for clients has no room for more"
 
 _SILENCE_TIMER = "silence"
-_STATISTICS_TIMER = "statistics"
 _MORE_TIMER = "more"
 
 
@@ -118,12 +118,18 @@ class BrokerClients:
         self.keeps_order = True
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
-        # Neighbours whose links were given up and have not come back.
-        self._apart: set[BrokerId] = set()
         self._assigned = 0
         self._started_us = now_us
-        if limits.statistics_interval_s:
-            self._timers.set((_STATISTICS_TIMER,), now_us)
+        self._system_topics = SystemTopics(
+            limits,
+            self.statistics,
+            self.sessions,
+            self.subscriptions,
+            self.retained,
+            self._fan_out,
+            self._timers,
+            now_us,
+        )
 
     # --- the driver's side --------------------------------------------------------------------
 
@@ -193,7 +199,7 @@ class BrokerClients:
                 case (str(kind), about) if self.federation is not None:
                     self.federation.due(kind, about, now_us)
                 case _:
-                    self._publish_statistics(now_us)
+                    self._system_topics.due(now_us)
         return self.take_effects()
 
     def renew(
@@ -214,10 +220,7 @@ class BrokerClients:
             if connection is not None and not stays(connection.credentials):
                 reason = "what you may do has changed"
                 connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
-        if limits.statistics_interval_s:
-            self._timers.set((_STATISTICS_TIMER,), now_us)
-        else:
-            self._timers.cancel((_STATISTICS_TIMER,))
+        self._system_topics.renew(limits, now_us)
         return self.take_effects()
 
     def shut_down(self, now_us: int) -> list[ClientEffect]:
@@ -427,15 +430,10 @@ class BrokerClients:
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """A link can carry publications now, or was given up, and the network fell in two."""
-        if not is_ready:
-            self._apart.add(neighbour)
-            return
-        if self.journal is not None:
+        if is_ready and self.journal is not None:
             self.journal.linked(neighbour)
-        if self._apart and self.federation is not None:
-            is_alone = neighbour not in self._apart
-            self._apart.discard(neighbour)
-            self.federation.joining.rejoin(now_us, is_alone=is_alone)
+        if self.federation is not None:
+            self.federation.joining.linked(neighbour, is_ready, now_us)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
         """Answer when what clients have subscribed to so far is known to every broker."""
@@ -450,17 +448,3 @@ class BrokerClients:
     def dropped(self) -> int:
         """Publications that sessions could not keep."""
         return self.sessions.dropped
-
-    def _publish_statistics(self, now_us: int) -> None:
-        """Publish the $SYS topics, which stay on this broker."""
-        statistics = self.statistics
-        statistics.sessions = len(self.sessions)
-        statistics.publications_dropped = self.dropped
-        statistics.subscriptions = self.subscriptions.count
-        statistics.retained = len(self.retained)
-        for topic, text in statistics.texts(now_us).items():
-            message = Message(topic, text.encode(), publisher="", published_us=now_us, retain=True)
-            self.retained.keep(message)
-            self._fan_out.route(message, now_us)
-        interval_us = self.limits.statistics_interval_s * MICROSECONDS
-        self._timers.set((_STATISTICS_TIMER,), now_us + interval_us)

@@ -62,7 +62,7 @@ WHERE = "$where"
 ADVERTISE = "$advertise"
 # Values of a list that are looked at in about the time of a test.
 VALUES_PER_TEST = 16
-# Work, as `connection.TURN` counts it: to read so many bytes of a filter is one at worst; to file a
+# Work, as `serving.TURN` counts it: to read so many bytes of a filter is one at worst; to file a
 # topic filter, here and in the machine, or a test of a normal form, is so much.
 BYTES_PER_WORK = 2
 FILTER_WORK = 8

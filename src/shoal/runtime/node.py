@@ -58,6 +58,7 @@ from shoal.broker.effects import (
     Watch,
     WatchCosts,
 )
+from shoal.broker.holding import Holding
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.records import ProposalRecord
@@ -69,7 +70,6 @@ from shoal.runtime.clock import Clock
 from shoal.runtime.flushing import Flushing, Phase
 from shoal.runtime.gate import Gate
 from shoal.runtime.held_back import HeldBack
-from shoal.runtime.holding import Holding
 from shoal.runtime.surroundings import Client, Links, Trace
 from shoal.runtime.timers import Timers
 from shoal.runtime.watching import Watching
@@ -122,7 +122,7 @@ class Node:
         self._deliveries = 0
         self._delivered_us = 0
         self._last_us = 0
-        self._holding = Holding()
+        self._holding: Holding[Custody | None] = Holding()
         self.watching = Watching(self.bring)
         # Told that the machine has left the network, or with a reason that it stays.
         self.at_leave: Callable[[str], None] = _nobody_asked

@@ -23,7 +23,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.simulation.nodes import Delivery, Published
+from shoal.simulation.trace import Delivery, Published
 
 PublicationKey = tuple[ClientId, int]
 DeliveryKey = tuple[PublicationKey, SubscriptionId]

@@ -8,9 +8,7 @@ time, and carry their effects out.  The paths of a publication (`BrokerNode.rece
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from shoal.broker.effects import (
     CancelTimer,
@@ -37,6 +35,7 @@ from shoal.broker.effects import (
     Watch,
     WatchCosts,
 )
+from shoal.broker.holding import Holding
 from shoal.broker.messages import (
     Advertise,
     Carrier,
@@ -48,12 +47,12 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import Strategy
 from shoal.clients.publisher import Publisher, PublisherEffect, ToBroker, WakeUp
-from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+from shoal.model import BrokerId, ClientId
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.holding import Arrival, Holding
 from shoal.simulation.links import Frame, ReliableBroker
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
+from shoal.simulation.trace import Delivery, Published, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
 DETECTION_US = 1_000_000
@@ -69,43 +68,6 @@ class Machine(Protocol):
     def strategy(self) -> Strategy: ...
 
     def handle(self, input: Input, now_us: int) -> list[Effect]: ...
-
-
-class Delivery(msgspec.Struct, frozen=True):
-    """A publication reached a subscriber."""
-
-    publication: Publication
-    subscriptions: tuple[SubscriptionId, ...]
-    client: ClientId
-    broker: BrokerId
-    delivered_us: int
-    hops: int
-
-
-class Published(msgspec.Struct, frozen=True):
-    """A publisher handed a publication to the network, at this broker."""
-
-    publication: Publication
-    broker: BrokerId
-    at_us: int
-
-
-class Refused(NamedTuple):
-    """A broker rejected a client's request."""
-
-    client: ClientId
-    reason: str
-    at_us: int
-
-
-class Trace:
-    """Everything that happened and is worth a row, in the order it happened."""
-
-    def __init__(self) -> None:
-        self.published: list[Published] = []
-        self.deliveries: list[Delivery] = []
-        self.refused: list[Refused] = []
-        self.records: list[msgspec.Struct] = []
 
 
 class Network(Protocol):
@@ -151,7 +113,9 @@ class BrokerNode:
         self._monitor: Monitor | None = None
         self.window_us: int | None = None
         self._watches_costs = False
-        self._holding: Holding | None = None
+        # What is held back, if anything; of that what is being brought now.
+        self._holding: Holding[None] | None = None
+        self._brought: Input | None = None
         self._client_latency_us = client_latency_us
         self._publishers = publishers
         self._network = network
@@ -202,7 +166,7 @@ class BrokerNode:
         if not self.running:
             return
         holding = self._holding
-        if holding is not None and holding.keep(input):
+        if holding is not None and input is not self._brought and holding.keep(input, None):
             return
         message: Any = input.message if type(input) is Received else input.request
         kind = type(message)
@@ -247,9 +211,10 @@ class BrokerNode:
     def _bring_held(self, now_us: int, _: None) -> None:
         """Bring what was held back and need not wait any longer."""
         while (holding := self._holding) is not None:
-            input: Arrival | None = holding.next()
-            if input is not None:
-                self.receive(now_us, input)
+            released = holding.next()
+            if released is not None:
+                self._brought, _ = released
+                self.receive(now_us, self._brought)
                 continue
             if holding.is_over:
                 self._holding = None

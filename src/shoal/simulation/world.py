@@ -27,16 +27,11 @@ from shoal.overlays.trace_tables import LoadRow
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links import ReliableBroker
-from shoal.simulation.nodes import (
-    DETECTION_US,
-    BrokerNode,
-    Machine,
-    PublisherNode,
-    Trace,
-)
+from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, PublisherNode
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
+from shoal.simulation.trace import Trace
 from shoal.simulation.underlay import Underlay
 from shoal.simulation.wiring import Ends, Wiring
 

@@ -173,7 +173,7 @@ def test_who_is_killed_while_sessions_move_takes_none_of_them(
         assert each.taken == WANTED
     for name in network.names:
         assert not network.sites[name].clients.federation.roaming._giving._moves
-        assert not network.sites[name].clients.federation.roaming._waiting
+        assert not network.sites[name].clients.federation.roaming.fetching.waiting
 
 
 def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network) -> None:

@@ -195,7 +195,7 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     network.is_slow = True
     client = network["B3"].open()
     client.send(Connect("c", **KEPT))
-    [(journey, _)] = network["B3"].clients.federation.roaming._waiting.values()
+    [(journey, _)] = network["B3"].clients.federation.roaming.fetching.waiting.values()
     rows = [
         SubscriptionState(topic_filter, topic_filter, where, 1, False, False, ())
         for topic_filter, where in (("a/#/b", ""), ("a", "x >"), ("b", "x > 1"), ("c", ""))

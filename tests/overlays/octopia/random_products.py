@@ -17,8 +17,8 @@ from shoal.overlays.registry import strategy_factory
 from shoal.overlays.system import Picture
 from shoal.simulation.checkers import TimedSubscription, check_deliveries
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.nodes import Published
 from shoal.simulation.service import ServiceCosts
+from shoal.simulation.trace import Published
 from shoal.simulation.world import World
 from tests.seeds.random_network import SeededUnderlay
 

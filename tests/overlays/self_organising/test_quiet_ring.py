@@ -113,7 +113,7 @@ def test_two_exchanges_on_one_broker_exclude_each_other() -> None:
     reason = "B2 exchanges links already"
     assert refused == Refused(reason)
     assert isinstance(exchanged, Exchanged)
-    verdict = network.strategy("B2").overlay._ring.verdicts[key]
+    verdict = network.strategy("B2").overlay._ring.verdicts.known[key]
     assert verdict == Verdict(key, other, is_done=False, at_us=0, reason=reason)
 
 

@@ -28,7 +28,6 @@ Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said 
 
 from __future__ import annotations
 
-import enum
 from functools import partial
 from typing import Any
 
@@ -36,49 +35,17 @@ from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.errors import MqttError, protocol_error
-from shoal.mqtt.codec.packets import (
-    Connect,
-    Disconnect,
-    Packet,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-)
+from shoal.mqtt.codec.packets import Connect, Disconnect, Packet
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
-from shoal.mqtt.connection.connecting import Terms, agree, check_connect
+from shoal.mqtt.connection.connecting import Terms, check_connect
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.connection.entering import Entering
-from shoal.mqtt.connection.holding import PASSING, Held
+from shoal.mqtt.connection.holding import Held
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.connection.serving import Serving
+from shoal.mqtt.connection.states import State, Word
 from shoal.mqtt.sessions.session import Session
-
-# What one client has handled before others have their turn, in publications: some 30 ms.  What a
-# SUBSCRIBE asks for may be done in several turns (see `serving`).
-TURN = 2_000
-
-
-class State(enum.Enum):
-    """Where a connection stands."""
-
-    WAITING = "waiting"
-    ADMISSION = "admission"
-    CONNECTED = "connected"
-    REDIRECTED = "redirected"
-    CLOSED = "closed"
-
-
-class Word(enum.Enum):
-    """What a connection is told."""
-
-    PACKETS = "packets"
-    ADMITTED = "may it connect"
-    TURN = "others had their turn"
-    REDIRECT = "sent elsewhere"
-    DISCONNECT = "the broker ends it"
-    LOST = "the network is gone"
 
 
 class Connection:
@@ -338,35 +305,23 @@ class Connection:
     def _handle(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled."""
         # What is too much for one turn is held; packets are of so many bytes.
-        has_published = False
-        work = 0
         try:
-            for number, packet in enumerate(packets, start=1):
-                serving = self._serving
-                if serving is None:
-                    self._on_connect(packet, now_us)
-                    if self.state is not State.CONNECTED or self.must_wait:
-                        self._hold_rest(packets[number:], now_us)
-                        return
-                    continue
-                if work >= TURN and type(packet) not in PASSING:
-                    self._hold_from(number - 1, packets, size, now_us)
+            first = 0
+            if self._serving is None and packets:
+                self._on_connect(packets[0], now_us)
+                first = 1
+                if self.state is not State.CONNECTED or self.must_wait:
+                    self._hold_rest(packets[first:], now_us)
                     return
-                work += 1
-                if type(packet) is Publish:
-                    serving.incoming.on_publish(packet, now_us)
-                    has_published = True
-                    continue
-                if has_published:
-                    self._house.settle()
-                    has_published = False
-                work += serving.handle(packet, TURN - work, now_us)
-                if serving.is_asked:
-                    self._hold_from(number - 1, packets, size, now_us)
-                    return
-                if type(packet) is Disconnect:
-                    self._leave(now_us, with_will=packet.reason_code is not ReasonCode.SUCCESS)
+            if self._serving is not None:
+                taken = self._serving.take(packets, first, now_us)
+                if taken and type(last := packets[taken - 1]) is Disconnect:
+                    self._leave(now_us, with_will=last.reason_code is not ReasonCode.SUCCESS)
                 if self.state is not State.CONNECTED:
+                    return
+                if taken < len(packets):
+                    rest = packets[taken:]
+                    self._hold(rest, size * len(rest) // len(packets), now_us)
                     return
             failure = self._decoder.failure
             if failure is not None and not self._held and self.state is not State.CLOSED:
@@ -382,11 +337,6 @@ class Connection:
             self._held.keep(rest)
         elif self.state is State.CONNECTED:
             self._hold(rest, 0, now_us)
-
-    def _hold_from(self, first: int, packets: list[Packet], size: int, now_us: int) -> None:
-        """From this one on packets of so many bytes wait for the next turn."""
-        rest = packets[first:]
-        self._hold(rest, size * len(rest) // len(packets), now_us)
 
     def _hold(self, packets: list[Packet], size: int, now_us: int) -> None:
         """Nothing may be taken now but what nobody has to wait for."""
@@ -408,11 +358,9 @@ class Connection:
 
     def _take_acknowledgements(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Acknowledgements are taken."""
-        serving = self._serving
         try:
-            for packet in packets:
-                if serving is not None and isinstance(packet, Puback | Pubrec | Pubcomp):
-                    serving.acknowledge(packet, now_us)
+            if self._serving is not None:
+                self._serving.take_acknowledgements(packets, now_us)
             if self._decoder.failure is not None:
                 raise self._decoder.failure
         except MqttError:
@@ -425,11 +373,11 @@ class Connection:
         if not isinstance(connect, Connect):
             raise protocol_error(f"only a server sends {type(connect).__name__}")
         self.state = State.ADMISSION
+        entering = Entering(self._house, connect, self.certificate, self.address)
         # Before anything is answered: a refusal too keeps to what the client can take.
-        terms = self.terms = agree(connect, self._house.limits)
-        self.outlet.agree(connect.version, terms)
+        self.terms = entering.terms
+        self.outlet.agree(connect.version, entering.terms)
         check_connect(connect)
-        entering = Entering(self._house, connect, terms, self.certificate, self.address)
         self._entering, self.credentials = entering, entering.credentials
         admission = self._house.admit(self.credentials)
         if admission is not None:
@@ -469,9 +417,10 @@ class Connection:
                 self._handle(held, now_us, 0)
 
 
-def _life_cycle() -> LifeCycle[State, Word]:
-    refused, left = does(Connection._refuse), does(Connection._leave)
-    rows = {
+LIFE = LifeCycle(
+    State,
+    Word,
+    {
         Word.PACKETS: (
             does(Connection._handle),
             does(Connection._hold_until_the_answer),
@@ -483,21 +432,18 @@ def _life_cycle() -> LifeCycle[State, Word]:
         Word.TURN: (IGNORED, IGNORED, does(Connection._take_held), IGNORED, IGNORED),
         Word.REDIRECT: (IGNORED, IGNORED, does(Connection._send_away), IGNORED, IGNORED),
         Word.DISCONNECT: (
-            refused,
-            refused,
+            does(Connection._refuse),
+            does(Connection._refuse),
             does(Connection._tell),
             does(Connection._stop),
             IGNORED,
         ),
         Word.LOST: (
-            left,
-            left,
+            does(Connection._leave),
+            does(Connection._leave),
             does(Connection._leave_when_all_is_handled),
             does(Connection._hang_up),
             IGNORED,
         ),
-    }
-    return LifeCycle(State, Word, rows)
-
-
-LIFE = _life_cycle()
+    },
+)

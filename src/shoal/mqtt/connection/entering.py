@@ -11,7 +11,7 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connack, Connect
 from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.connecting import Terms, connack_properties, read_promises
+from shoal.mqtt.connection.connecting import agree, connack_properties, read_promises
 from shoal.mqtt.connection.house import Guest, House
 from shoal.mqtt.connection.incoming import BROKER_TOPICS
 from shoal.mqtt.sessions.outgoing import ClientOutlet
@@ -21,10 +21,10 @@ class Entering:
     """One client's, until it is let in or refused; `terms` are what is agreed."""
 
     def __init__(
-        self, house: House, connect: Connect, terms: Terms, certificate: str | None, at: str | None
+        self, house: House, connect: Connect, certificate: str | None, at: str | None
     ) -> None:
         self.connect = connect
-        self.terms = terms
+        self.terms = agree(connect, house.limits)
         self.credentials = Credentials(
             client_id=connect.client_id,
             username=connect.username,

@@ -18,6 +18,7 @@ from shoal.mqtt.codec.packets import (
     Pingreq,
     Puback,
     Pubcomp,
+    Publish,
     Pubrec,
     Pubrel,
     Suback,
@@ -25,12 +26,16 @@ from shoal.mqtt.codec.packets import (
     Unsubscribe,
 )
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.incoming import Incoming
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribing import Granting, TakingBack
 
+# What one client has handled before others have their turn, in publications: some 30 ms.  What a
+# SUBSCRIBE asks for may be done in several turns.
+TURN = 2_000
 # A SUBSCRIBE or UNSUBSCRIBE is as much work as so many publications; what it asks for comes to it.
 REQUEST_WORK = 20
 
@@ -51,12 +56,34 @@ class Serving:
         # A request that is answered in part.
         self._asked: Granting | TakingBack | None = None
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether a request was begun, and is to be handed over again."""
-        return self._asked is not None
+    def take(self, packets: list[Packet], first: int, now_us: int) -> int:
+        """Handle packets, from this one on, in their order; before which it stopped.
 
-    def handle(self, packet: Packet, most: int, now_us: int) -> int:
+        It stops behind what ended the connection, as a DISCONNECT does, or when it is others' turn:
+        then it is to be handed the rest again.  MqttError for what breaks the standard.
+        """
+        has_published = False
+        work = 0
+        for place in range(first, len(packets)):
+            packet = packets[place]
+            if work >= TURN and type(packet) not in PASSING:
+                return place
+            work += 1
+            if type(packet) is Publish:
+                self.incoming.on_publish(packet, now_us)
+                has_published = True
+                continue
+            if has_published:
+                self._house.settle()
+                has_published = False
+            work += self._handle(packet, TURN - work, now_us)
+            if self._asked is not None:
+                return place
+            if type(packet) is Disconnect or self._outlet.connection.is_closed:
+                return place + 1
+        return len(packets)
+
+    def _handle(self, packet: Packet, most: int, now_us: int) -> int:
         """Handle a packet that is no publication; how much work it was beyond one packet's.
 
         Of a SUBSCRIBE or UNSUBSCRIBE no more than about `most` is done at once.
@@ -69,9 +96,11 @@ class Serving:
         handler(self, packet, now_us)
         return 0
 
-    def acknowledge(self, packet: Puback | Pubrec | Pubcomp, now_us: int) -> None:
-        """What the client says about a publication that it got."""
-        _HANDLERS[type(packet)](self, packet, now_us)
+    def take_acknowledgements(self, packets: list[Packet], now_us: int) -> None:
+        """Take only what the client says about publications that it got."""
+        for packet in packets:
+            if isinstance(packet, Puback | Pubrec | Pubcomp):
+                _HANDLERS[type(packet)](self, packet, now_us)
 
     def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
         """Do what it asks for, until it is answered or that was `most` work; how much it was."""

@@ -97,7 +97,8 @@ class Evacuating:
         client_id = control.client_id
         home = self._roaming.homes.entry(client_id)
         is_elsewhere = home is not None and home.at_us > control.entered_us
-        if is_elsewhere or self._sessions.get(client_id) or self._roaming.is_waiting(client_id):
+        waiting = self._roaming.fetching.waiting
+        if is_elsewhere or self._sessions.get(client_id) or client_id in waiting:
             return
         if home is None or home.broker != control.broker:
             had_us = 0 if home is None else home.had_us

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from shoal.model import BrokerId
 from shoal.mqtt.door.network import EVERY_BROKER, Door
 from shoal.mqtt.federation.controls import (
     Control,
@@ -74,6 +75,8 @@ class Joining:
         self._timers = timers
         self._tellers = tuple(tellers)
         self._hellos = 0
+        # Neighbours whose links were given up and have not come back.
+        self._apart: set[BrokerId] = set()
         # Whether this is one of the ends at which two parts came together.
         self._has_rejoined = False
         # Whether it may be the only one that knows; by topic what it was told since it asked.
@@ -92,11 +95,16 @@ class Joining:
         self._told.clear()
         self._timers.set((HELLO_TIMER, ()), now_us + HELLO_AFTER_US[0])
 
-    def rejoin(self, now_us: int, *, is_alone: bool = False) -> None:
-        """A link is back that was given up, or the other end of this one may know of no such."""
-        self._has_rejoined = True
-        self._is_alone = is_alone
-        self.join(now_us)
+    def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
+        """A link can carry publications now, or was given up, and the network fell in two."""
+        if not is_ready:
+            self._apart.add(neighbour)
+        elif self._apart:
+            self._has_rejoined = True
+            # The other end of a link that was never given up may know of no such.
+            self._is_alone = neighbour not in self._apart
+            self._apart.discard(neighbour)
+            self.join(now_us)
 
     def due(self, kind: str, now_us: int) -> None:
         """One of this module's timers."""

@@ -1,12 +1,13 @@
 """One client, one session, at whichever broker of the network it connects.
 
 Every broker tells the others whom it has let in; who still has that client lets it go.  A client
-that comes back elsewhere and wants its session waits until the broker that has it has sent it: its
-subscriptions, and what was in flight or waited.  That broker keeps it and goes on collecting for
-it, and sends on what it gets, until the new one has all of it on its disk and its subscriptions
-are known everywhere (see `giving`); meanwhile the new broker holds back what arrives by itself, and
-delivers of that, in the end, what did not come from the old one.  So nothing is lost, doubled, or
-out of order, however often the client moves on before it is over, and whoever is killed meanwhile.
+that comes back elsewhere and wants its session waits until the broker that has it has sent it (see
+`fetching`): its subscriptions, and what was in flight or waited.  That broker keeps it and goes on
+collecting for it, and sends on what it gets, until the new one has all of it on its disk and its
+subscriptions are known everywhere (see `giving`); meanwhile the new broker holds back what arrives
+by itself, and delivers of that, in the end, what did not come from the old one.  So nothing is
+lost, doubled, or out of order, however often the client moves on before it is over, and whoever is
+killed meanwhile.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
@@ -32,8 +33,7 @@ out of order, however often the client moves on before it is over, and whoever i
 
 A journey is known by the client and the time at which it entered the broker it goes to.  A session
 that both think to have stays where its client entered last; the other hears so and gives what it
-has to offer.  A client is never told that its session is gone while a broker may have it: it is
-refused (0x88), and may try again, or start clean.
+has to offer.
 """
 
 from __future__ import annotations
@@ -62,25 +62,18 @@ from shoal.mqtt.federation.controls import (
     Taken,
     encode_control,
 )
+from shoal.mqtt.federation.fetching import WAITING_TIMER, Fetching
 from shoal.mqtt.federation.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.homes import Home, Homes
 from shoal.mqtt.federation.moves import Move, Waiting
 from shoal.mqtt.federation.redirecting import REDIRECTED_TIMER, Redirecting
-from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
+from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers
-
-# A client does not wait longer for its session than it would for a slow broker.
-WAIT_US = 2 * MICROSECONDS
-# Unless brokers remember: then one that is not there may be about to start again, with it.
-REMEMBERED_WAIT_US = 10 * MICROSECONDS
-ASK_AGAIN_US = MICROSECONDS // 2
-WAITING_TIMER = "waiting"
 
 
 class Roaming:
@@ -108,9 +101,7 @@ class Roaming:
         # When and where each client of the network connected last.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
         self.homes = Homes()
-        self._waiting: dict[str, tuple[Journey, Waiting]] = {}
-        # Brokers that were asked for a session in vain, since when; those heard of are not here.
-        self._silent: dict[BrokerId, int] = {}
+        self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come)
         self._giving = Giving(
             broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
         )
@@ -124,6 +115,7 @@ class Roaming:
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self._journal = self.homes.journal = self._giving.journal = journal
+        self.fetching.journal = journal
 
     # --- what happens here --------------------------------------------------------------------
 
@@ -132,33 +124,16 @@ class Roaming:
     ) -> bool:
         """Whether the client's session is elsewhere, and has been asked for."""
         client_id = connect.client_id
-        current = self._waiting.get(client_id)
-        if current is not None:
-            _, waiting = current
-            _turn_away(waiting, now_us)
-            if not connect.clean_start and waiting.admission.user == admission.user:
-                waiting.connection, waiting.admission = connection, admission
-                return True
-            self._forget_waiting(client_id)
+        if self.fetching.connects_again(connection, connect, admission, now_us):
+            return True
         home = self._giving.home(client_id) or self.homes.entry(client_id)
         if home is None or (connect.clean_start and home.user == admission.user):
             return False
         journey = self._say_entered(
             client_id, now_us, is_kept=True, asked=home.broker, user=admission.user
         )
-        wait_us = WAIT_US
-        if self._journal is not None:
-            # The client hears why before it is let go for taking too long.
-            timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
-            wait_us = min(REMEMBERED_WAIT_US, timeout_us - ASK_AGAIN_US)
-        waiting = Waiting(connection, admission, home.broker, now_us + wait_us)
-        self._waiting[client_id] = (journey, waiting)
-        self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
+        self.fetching.begin(journey, home, connection, admission, now_us)
         return True
-
-    def is_waiting(self, client_id: str) -> bool:
-        """Whether a client's session is to come here."""
-        return client_id in self._waiting
 
     def entered(self, session: Session, now_us: int) -> None:
         """A client was let in."""
@@ -212,7 +187,7 @@ class Roaming:
 
     def tell_clients(self, broker: BrokerId, now_us: int) -> None:
         """Say to a broker which clients are here; those that wait for their session are not yet."""
-        self._silent.pop(broker, None)
+        self.fetching.heard_of(broker)
         for client_id, (_, at_broker) in self._entered.items():
             session = self._sessions.get(client_id)
             if at_broker == self._broker_id and session is not None:
@@ -234,7 +209,7 @@ class Roaming:
     def due(self, kind: str, journey: Journey, now_us: int) -> None:
         """One of this module's timers."""
         if kind == WAITING_TIMER:
-            self._ask_again(journey, now_us)
+            self.fetching.due(journey, now_us)
         elif kind == GIVING_TIMER:
             self._giving.due(journey, now_us)
         elif kind == REDIRECTED_TIMER:
@@ -270,7 +245,7 @@ class Roaming:
     def hear(self, control: Control, now_us: int) -> None:
         """Another broker's MQTT side says something about a client."""
         if isinstance(control, Entered | Ended | Offer | Departed):
-            self._silent.pop(control.broker, None)
+            self.fetching.heard_of(control.broker)
         match control:
             case Entered():
                 self._on_entered(control, now_us)
@@ -285,15 +260,8 @@ class Roaming:
                         self._over(move.session, now_us)
             case Item(journey=journey) if (move := self.arriving.get(journey)) is not None:
                 move.came(control, now_us)
-            case (
-                Item(journey=journey) | SessionPart(journey=journey) | SessionState(journey=journey)
-            ):
-                current, waiting = self._waiting.get(journey[0], (None, None))
-                if waiting is not None and current == journey:
-                    self._silent.pop(waiting.home, None)
-                    state = waiting.take(control)
-                    if state is not None:
-                        self._take_in(state, waiting, now_us)
+            case Item() | SessionPart() | SessionState():
+                self.fetching.hear(control, now_us)
             case Offer(journey, broker) | Departed(journey, broker):
                 is_last = isinstance(control, Departed)
                 self._answer(journey, broker, now_us, is_last=is_last)
@@ -323,10 +291,7 @@ class Roaming:
             self.homes.put(client_id, Home(control.broker, control.at_us, control.user, had_us))
         elif control.asked is None:
             self.homes.pop(client_id)
-        current = self._waiting.get(client_id)
-        if current is not None:
-            _turn_away(current[1], now_us)
-            self._forget_waiting(client_id)
+        self.fetching.turn_away(client_id, now_us)
         if session is None:
             if control.asked == self._broker_id:
                 self._pass_question(control, home, now_us)
@@ -387,10 +352,8 @@ class Roaming:
 
     def _on_refused(self, journey: Journey, now_us: int) -> None:
         client_id, at_us = journey
-        current = self._waiting.get(client_id)
-        if current is not None and current[0] == journey:
-            self._forget_waiting(client_id)
-            current[1].connection.disconnect(ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS, now_us)
+        if self.fetching.journey(client_id) == journey:
+            self.fetching.disconnect(journey, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS, now_us)
             if self._entered.get(client_id) == (at_us, self._broker_id):
                 del self._entered[client_id]
                 self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
@@ -419,8 +382,7 @@ class Roaming:
                 if move.is_spread:
                     self._say(broker, Adopted(journey), now_us)
             return
-        current, _ = self._waiting.get(client_id, (None, None))
-        if current == journey:
+        if self.fetching.journey(client_id) == journey:
             return
         session, home = self._sessions.get(client_id), self.homes.entry(client_id)
         had_us = session.entered_us if session is not None else home.had_us if home else 0
@@ -451,70 +413,13 @@ class Roaming:
 
     # --- a session comes ----------------------------------------------------------------------
 
-    def _take_in(self, state: SessionState, waiting: Waiting, now_us: int) -> None:
-        """The session is here, or there is none."""
-        journey = state.journey
-        client_id = journey[0]
-        journal = self._journal
-        if waiting.connection.is_closed or (journal is not None and journal.is_failing):
-            # Whoever has it keeps it.
-            self._refuse(journey, "the broker cannot take the session now", now_us)
-            return
-        self._forget_waiting(client_id)
-        given = self._giving.withdraw(client_id)
-        if state.exists:
+    def _come(
+        self, journey: Journey, waiting: Waiting, state: SessionState | None, now_us: int
+    ) -> None:
+        """A client need not wait any longer: its session is here, or there is none."""
+        given = self._giving.withdraw(journey[0])
+        if state is not None and state.exists:
             self.arriving.make(state, waiting, given, now_us)
         elif given is not None:
             self._stay(given, now_us)
         waiting.connection.go_on(waiting.admission, now_us)
-
-    def _ask_again(self, journey: Journey, now_us: int) -> None:
-        """The session has not come: the question may have been lost on a link not yet there."""
-        client_id, at_us = journey
-        _, waiting = self._waiting[client_id]
-        if now_us - at_us >= WAIT_US:
-            self._silent.setdefault(waiting.home, now_us)
-        if waiting.connection.is_closed:
-            self._forget_waiting(client_id)
-        elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):
-            self._wait_no_more(journey, waiting, now_us)
-        else:
-            user = waiting.admission.user
-            question = Entered(client_id, self._broker_id, at_us, True, waiting.home, user)
-            self._say(EVERY_BROKER, question, now_us)
-            again_us = min(now_us + ASK_AGAIN_US, waiting.until_us)
-            self._timers.set((WAITING_TIMER, journey), again_us)
-
-    def _wait_no_more(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
-        """The broker that has the session does not answer."""
-        if self._journal is not None and not self._is_gone(waiting.home, now_us):
-            reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
-            gone_s = self._sessions.limits.silent_broker_s
-            self._refuse(journey, f"{reason}anew if that lasts for {gone_s} s", now_us)
-            return
-        # It has died, and all its sessions with it.
-        self._forget_waiting(journey[0])
-        given = self._giving.withdraw(journey[0])
-        if given is not None:
-            self._stay(given, now_us)
-        waiting.connection.go_on(waiting.admission, now_us)
-
-    def _is_gone(self, broker: BrokerId, now_us: int) -> bool:
-        """Whether a broker has been asked in vain for so long that it counts as gone."""
-        gone_us = self._sessions.limits.silent_broker_s * MICROSECONDS
-        return now_us - self._silent.get(broker, now_us) > gone_us
-
-    def _refuse(self, journey: Journey, reason: str, now_us: int) -> None:
-        """A client does not get its session here, for now."""
-        waiting = self._forget_waiting(journey[0])
-        waiting.connection.disconnect(ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
-
-    def _forget_waiting(self, client_id: str) -> Waiting:
-        journey, waiting = self._waiting.pop(client_id)
-        self._timers.cancel((WAITING_TIMER, journey))
-        return waiting
-
-
-def _turn_away(waiting: Waiting, now_us: int) -> None:
-    """A connection that waits is closed: its client has connected again."""
-    waiting.connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)

@@ -81,7 +81,7 @@ class Granting:
     def go_on(self, most: int) -> int:
         """Read what is asked for, then grant or refuse, until all is done or that was `most` work.
 
-        How much it was (see `TURN` in `connection`).
+        How much it was (see `TURN` in `serving`).
         """
         packet, work = self._packet, 0
         if self._reader is None:

@@ -40,7 +40,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.overlays.octopia import attachments, exchange, routing
+from shoal.overlays.octopia import attachments, exchange, keeping, routing
 from shoal.overlays.octopia.attachments import Attachment, Attachments
 from shoal.overlays.octopia.cluster_tables import ClusterTables
 from shoal.overlays.octopia.exchange import Exchange
@@ -160,7 +160,7 @@ class Octopia(BaseStrategy):
             "congested": len(self.outputs.since_us),
             "detours": self.routing.ordering.detours,
             "diverted": self.routing.diverted,
-            "kept": self.routing.kept,
+            "kept": len(self.routing.kept),
         }
 
     @property
@@ -187,7 +187,7 @@ class Octopia(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.tables.own.version = now_us
-        self.routing.start(now_us)
+        self.routing.kept.start(now_us)
         self._exchange.start(started, now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
             out.append(Watch(self.parameters.window_us))
@@ -201,7 +201,7 @@ class Octopia(BaseStrategy):
         elif key == routing.RETRY:
             self.routing.changed(now_us, out)
             return
-        elif key == routing.TIMER:
+        elif key == keeping.TIMER:
             self.routing.waited(now_us, out)
             return
         else:
@@ -253,11 +253,11 @@ class Octopia(BaseStrategy):
     def _settle(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
         """After links or tables have changed; what is kept may go if `is_retried`."""
         self.attachments.settle(now_us, out)
-        for what, purpose in ((routing.UP, self._up), *self._entries.items()):
+        for what, purpose in ((keeping.UP, self._up), *self._entries.items()):
             if purpose.current is None:
-                self.routing.missed(what, now_us)
+                self.routing.kept.missed(what, now_us)
             else:
-                self.routing.found(what)
+                self.routing.kept.found(what)
         self._exchange.say(out)
         self.routing.changed(now_us, out, is_retried=is_retried)
 

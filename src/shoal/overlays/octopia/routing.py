@@ -1,13 +1,12 @@
-"""Where publications go at one broker of OctopiA (VII), and what waits for a way.
+"""Where publications go at one broker of OctopiA (VII).
 
 In its cluster a publication goes to the homes that want it, over the tree as it is: a copy that
 comes from above is for those below, one from below for all that the sender does not lead to, one
 from another cluster for all.  Clusters that are owed are entered or carried (`ways`).
 
-Where a way is broken what should go over it is kept, and goes when there is another, marked as sent
-before, since nobody knows what of it has arrived.  What has had none for too long is dropped: who
-is there counts as gone.  Both ends of a broken link see alike, so nothing goes round: up a tree,
-down a tree, or, said so (`Notification.only`), for homes that a copy has missed.
+Where a way is broken what should go over it is kept until there is another (`keeping`).  Both ends
+of a broken link see alike, so nothing goes round: up a tree, down a tree, or, said so
+(`Notification.only`), for homes that a copy has missed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
-from shoal.broker.custody import marked
 from shoal.broker.effects import (
     Continue,
     Deliver,
@@ -25,11 +23,11 @@ from shoal.broker.effects import (
     SetTimer,
     Settled,
     TimerKey,
-    Unsettled,
 )
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.hosted import Hosted
+from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
 from shoal.overlays.octopia.labels import Product
 from shoal.overlays.octopia.messages import Notification, Probe, ProbePassed
 from shoal.overlays.octopia.ordering import Ordering, carried
@@ -38,14 +36,9 @@ from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 
-TIMER: TimerKey = ("patience",)
 RETRY: TimerKey = ("retry",)
-# What is missed where nobody is linked up to; the others are clusters.
-UP = -1
 # Sets of homes that are remembered with their ways: some MB.
 MAX_REACHES = 10_000
-
-Publications = tuple[RoutedPublication, ...]
 
 
 class Reach(NamedTuple):
@@ -59,15 +52,6 @@ class Reach(NamedTuple):
     inner: Mapping[BrokerId, tuple[int, ...]]
     unreached: tuple[int, ...]
     is_local: bool
-
-
-class Kept(NamedTuple):
-    """Publications without a way: to these clusters, and these regions of this cluster."""
-
-    publications: Publications
-    hops: int
-    owed: int
-    regions: tuple[int, ...]
 
 
 class Routing:
@@ -98,27 +82,11 @@ class Routing:
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._reaches: dict[tuple[object, ...], Reach] = {}
-        self._kept: dict[Key, list[Kept]] = {}
-        self._kept_streams: set[tuple[ClientId, int]] = set()
-        self._number = 0
-        # When brokers' links last changed; since when nobody is used for a purpose.
-        self._gone_us: dict[BrokerId, int] = {}
-        self._missed_us: dict[int, int] = {}
-        self._started_us = 0
-        self._is_timer_set = False
+        self.kept = Keeping(product, self._cluster, tables, parameters)
         self.diverted = 0
         self.ordering = Ordering(broker)
         # Probes that wait behind what is kept here, and whom they came from.
         self._probes: list[tuple[Probe, BrokerId]] = []
-
-    @property
-    def kept(self) -> int:
-        """How many publications wait for a way."""
-        return sum(len(each.publications) for parts in self._kept.values() for each in parts)
-
-    def start(self, now_us: int) -> None:
-        """The broker starts: who is not there now is missed from now on."""
-        self._started_us = now_us
 
     # --- publications -------------------------------------------------------------------------
 
@@ -261,9 +229,7 @@ class Routing:
                 # Nothing of its stream can be before it any more: it came from there.
                 if hops > self._product.regions or self.ordering.way(client, cluster) == source:
                     self.ordering.forget(client, cluster)
-            behind = {
-                each for each in entries if key is None and (client, each) in self._kept_streams
-            }
+            behind = {each for each in entries if key is None and self.kept.holds_up(client, each)}
             found, held = self._ordered(client, hops == 0, behind, reach, entries, now_us, out)
             missing |= held
             entered = {
@@ -280,7 +246,7 @@ class Routing:
             self._outputs.sent(neighbour, len(publications))
             out.append(Send(neighbour, Notification(publications, hops + 1, bits, only)))
         if missing or reach.unreached:
-            self._keep(publications, hops, missing, reach.unreached, now_us, out, key)
+            self.kept.keep(publications, hops, missing, reach.unreached, now_us, out, key)
 
     def _copies(
         self, reach: Reach, entries: Mapping[int, BrokerId], missing: int
@@ -378,17 +344,11 @@ class Routing:
     def probe(self, probe: Probe, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A neighbour's probe goes on behind the publications that it is about."""
         along: dict[BrokerId, tuple[int, bool]] = {}
-        is_held = any(
-            routed.publication.publisher == probe.publisher
-            for parts in self._kept.values()
-            for part in parts
-            for routed in part.publications
-        )
         for cluster in clusters_of(probe.owed & ~(1 << self._cluster)):
             entry = self._entry_of(cluster)
             if entry is not None and self._is_usable(entry):
                 self._lead(probe.publisher, cluster, entry, along)
-        if is_held:
+        if self.kept.has_of(probe.publisher):
             self._probes.append((probe, neighbour))
             return
         for each in self._tree_neighbours(neighbour) if probe.spreads else ():
@@ -415,49 +375,9 @@ class Routing:
 
     # --- what has no way ----------------------------------------------------------------------
 
-    def _keep(
-        self,
-        publications: Publications,
-        hops: int,
-        owed: int,
-        regions: tuple[int, ...],
-        now_us: int,
-        out: list[Effect],
-        key: Key | None,
-    ) -> None:
-        owed &= ~sum(1 << each for each in clusters_of(owed) if self._is_hopeless(each, now_us))
-        regions = tuple(each for each in regions if not self._is_hopeless(self._on(each), now_us))
-        if not owed and not regions:
-            return
-        if key is None:
-            self._number += 1
-            key = ("kept", str(self._number))
-            out.append(Unsettled(key))
-        if regions:
-            publications = tuple(_again(routed) for routed in publications)
-        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions))
-        for routed in publications:
-            publisher = routed.publication.publisher
-            self._kept_streams |= {(publisher, cluster) for cluster in clusters_of(owed)}
-        if not self._is_timer_set:
-            self._is_timer_set = True
-            out.append(SetTimer(TIMER, now_us + self._parameters.patience_us + 1))
-
-    def _on(self, region: int) -> BrokerId | int:
-        """What is missed where a region is out of reach: the next broker on the way, or the top."""
-        next_region = self._tables.next_region(region)
-        return UP if next_region is None else self._product.broker(next_region, self._cluster)
-
-    def _is_hopeless(self, missed: BrokerId | int, now_us: int) -> bool:
-        if isinstance(missed, str):
-            since_us = self._gone_us.get(missed, self._started_us)
-        else:
-            since_us = self._missed_us.get(missed, now_us)
-        return now_us - since_us > self._parameters.patience_us
-
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
-        self._gone_us[broker] = now_us
+        self.kept.linked(broker, now_us)
         self._probes = [each for each in self._probes if each[1] != broker]
         if is_up:
             self.ordering.begun_anew(broker, out)
@@ -466,29 +386,17 @@ class Routing:
             self.ordering.lost(broker, out)
             out.append(SetTimer(RETRY, now_us))
 
-    def missed(self, what: int, now_us: int) -> None:
-        """Nobody is used to enter a cluster, or to link up (`UP`), maybe since earlier."""
-        self._missed_us.setdefault(what, now_us)
-
-    def found(self, what: int) -> None:
-        """Somebody is."""
-        self._missed_us.pop(what, None)
-
     def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
         """Links or tables have changed: what is kept may have a way now."""
         self._reaches.clear()
         if not is_retried:
             return
-        kept, self._kept = self._kept, {}
-        self._kept_streams.clear()
-        parts = [(key, part) for key, parts in kept.items() for part in parts]
-        # What came back was sent before what was kept: a publisher counts its publications up.
-        parts.sort(key=lambda entry: entry[1].publications[0].publication.sequence)
-        for key, part in parts:
+        kept = self.kept.take()
+        for key, part in in_order(kept):
             out.append(Continue(key))
             regions = frozenset(part.regions)
             self._go(part.publications, part.hops, None, part.owed, regions, now_us, out, key)
-        out += [Settled(key) for key in kept if key not in self._kept]
+        out += [Settled(key) for key in kept if key not in self.kept]
         if kept:
             out.append(Continue(None))
         probes, self._probes = self._probes, []
@@ -497,14 +405,6 @@ class Routing:
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""
-        self._is_timer_set = False
+        self.kept.timer_fired()
         self.changed(now_us, out)
-        if self._kept and not self._is_timer_set:
-            self._is_timer_set = True
-            out.append(SetTimer(TIMER, now_us + self._parameters.retry_us))
-
-
-def _again(routed: RoutedPublication) -> RoutedPublication:
-    if not routed.publication.assured or routed.publication.again:
-        return routed
-    return RoutedPublication(marked(routed.publication), routed.message_id)
+        self.kept.look_again(now_us, out)

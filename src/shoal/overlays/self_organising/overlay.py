@@ -311,7 +311,7 @@ class Overlay:
         pair = {self.broker, neighbour}
         return tuple(
             verdict
-            for verdict in self._ring.verdicts.values()
+            for verdict in self._ring.verdicts.known.values()
             if any({*ends} == pair for ends in _links(verdict.exchange))
         )
 

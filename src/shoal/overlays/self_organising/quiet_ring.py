@@ -18,13 +18,8 @@ tables, and no `Drained` overtakes it; what is held back is handled by the new o
 `Verdict` on every link.  The link that goes is empty then.  Held back means not handled, so who
 sent it still has it, and all the brokers beside the cycle see is that this takes a moment.
 
-**When something fails.**  Who has not agreed gives up by itself, and tells all: the first cannot
-have decided.  Who has agreed must be told.  When a link of the cycle is gone, those at its ends ask
-the other way round (`Doubt`) whoever knows, up to the first: if it has not decided it gives up.
-If all others ask and nobody knows, as the first is gone, nothing was exchanged; no more did a part
-that is cut off at both ends, unless it sees that the link that goes has ended.  Should the first
-have decided otherwise, that holds when they meet: links then come and go like any others, and
-tables are said again.
+**When something fails.**  Who has not agreed gives up by itself, and tells all; who has must
+be told (`broken_cycle.py`).
 
 | input | free | opening | quiet | agreed |
 | --- | --- | --- | --- | --- |
@@ -43,15 +38,17 @@ tables are said again.
 from __future__ import annotations
 
 import enum
-from typing import Any, Protocol
+from typing import Any
 
 from shoal.broker.effects import CancelTimer, Effect, Hold, OpenLink, Send, SetTimer, TimerKey
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
+from shoal.overlays.self_organising.broken_cycle import BrokenCycle
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.ring import Ring
+from shoal.overlays.self_organising.ring_host import Host
 from shoal.overlays.self_organising.ring_messages import (
     Doubt,
     Drained,
@@ -60,15 +57,13 @@ from shoal.overlays.self_organising.ring_messages import (
     Halted,
     Verdict,
 )
-from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.self_organising.verdicts import Verdicts
 from shoal.overlays.tree.turning import Turn, first_turn, next_turn
 
 # How long the new link may take to come up, and how long a broker holds still without agreeing.
 OPEN_US = 2_000_000
 PATIENCE_US = 10_000_000
 TIMER: TimerKey = ("quiet ring",)
-# Verdicts that are remembered, for those who were cut off.
-MOST_VERDICTS = 64
 
 
 class State(enum.Enum):
@@ -91,33 +86,6 @@ class Event(enum.Enum):
     LATE = "time is up"
 
 
-class Host(Protocol):
-    """The broker that an exchange happens to."""
-
-    @property
-    def tables(self) -> RoutingTable: ...
-
-    def obstacle(self, ring: Ring) -> str:
-        """Why it cannot take part; empty when it can."""
-
-    def is_up(self, neighbour: BrokerId) -> bool:
-        """Whether there is a link."""
-
-    def latest_us(self, ring: Ring) -> int:
-        """When its ends of the links that change last came or went."""
-
-    def exchanged(
-        self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
-    ) -> None:
-        """Turn the tables, and do what is to be done about its links; then go on."""
-
-    def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """All is as it was: end the new link, if it is one of its ends; then go on."""
-
-    def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links are exchanged, though it was supposed here that they are not."""
-
-
 class QuietRing:
     """One broker's part in exchanges, one at a time."""
 
@@ -126,16 +94,12 @@ class QuietRing:
         self._host = host
         self.state = State.FREE
         self._key: ExchangeKey = (broker, 0)
+        # The cycle of an exchange that is going on here, and its breaks.
         self._ring: Ring | None = None
+        self._breaks = BrokenCycle()
         self._turn: Turn | None = None
         self._latest_us = 0
-        # Neighbours on the cycle to which the link is gone; which of them it was ended on purpose.
-        self._gone: set[BrokerId] = set()
-        self._ended = False
-        # Whether the first broker has started anew.
-        self._is_forgotten = False
-        self._askers: set[BrokerId] = set()
-        self.verdicts: dict[ExchangeKey, Verdict] = {}
+        self.verdicts = Verdicts(host.is_up)
 
     @property
     def is_quiet(self) -> bool:
@@ -168,7 +132,7 @@ class QuietRing:
                 self._halt(neighbour, message, Ring(self._broker, exchange), now_us, out)
             case Halted(key, _) | Drained(key, _):
                 if key != self._key or not self.is_quiet:
-                    self._decline(neighbour, key, now_us, out)
+                    self.verdicts.tell(neighbour, key, out)  # it was given up here, or is forgotten
                     return True
                 ring = self._checked(neighbour)
                 if neighbour != (ring.down if type(message) is Halted else ring.up):
@@ -183,7 +147,7 @@ class QuietRing:
                     self._checked(neighbour)
                     self._step(Event.DOUBT, neighbour, message, now_us, out)
                 else:
-                    self._tell(neighbour, key, out)
+                    self.verdicts.tell(neighbour, key, out)
             case _:
                 return False
         return True
@@ -195,12 +159,12 @@ class QuietRing:
             event = Event.DONE if verdict.is_done else Event.KEPT
             self._step(event, neighbour, verdict, now_us, out)
             return
-        known = self.verdicts.get(verdict.key)
-        if known is None or known.is_done or not verdict.is_done:
+        if not self.verdicts.are_revised_by(verdict):
             return
-        self._remember(verdict)
+        self.verdicts.remember(verdict)
         ring = Ring(self._broker, verdict.exchange)
-        self._say(ring, [each for each in ring.neighbours if each != neighbour], verdict, out)
+        listeners = [each for each in ring.neighbours if each != neighbour]
+        self.verdicts.say(listeners, verdict, out)
         self._host.revised(verdict, now_us, out)
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
@@ -216,16 +180,16 @@ class QuietRing:
         """A link is gone; or it is back, as the neighbour has started anew."""
         ring = self._ring
         if ring is not None and neighbour in ring.neighbours:
-            self._gone.add(neighbour)
-            self._is_forgotten |= is_back and neighbour == ring.first
+            self._breaks.lost(ring, neighbour, is_back=is_back)
             self._step(Event.BROKEN, neighbour, None, now_us, out)
 
     def ended(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A link has ended on purpose: the one that goes does so when the exchange is done."""
         ring = self._ring
         if ring is not None and ring.ends_link and neighbour == ring.before:
-            self._ended = True
-            if self.state is State.AGREED and (self._askers or self._gone):
+            breaks = self._breaks
+            breaks.has_ended = True
+            if self.state is State.AGREED and (breaks.askers or breaks.gone):
                 self._say_verdict(True, now_us, out)
         else:
             self.broken(neighbour, now_us, out)
@@ -259,26 +223,15 @@ class QuietRing:
     ) -> None:
         if neighbour != ring.up:
             raise ProtocolError(f"{neighbour} is not above {self._broker} on the cycle")
-        if halt.key in self.verdicts:
-            self._tell(neighbour, halt.key, out)
+        if halt.key in self.verdicts.known:
+            self.verdicts.tell(neighbour, halt.key, out)
         elif reason := self.busy or self._host.obstacle(ring):
             verdict = Verdict(halt.key, halt.exchange, is_done=False, at_us=0, reason=reason)
-            self._remember(verdict)
+            self.verdicts.remember(verdict)
             out.append(Send(neighbour, verdict))
         else:
             self._key = halt.key
             self._step(Event.HALT, neighbour, ring, now_us, out)
-
-    def _decline(
-        self, neighbour: BrokerId, key: ExchangeKey, now_us: int, out: list[Effect]
-    ) -> None:
-        """It has given the exchange up, or forgotten it."""
-        self._tell(neighbour, key, out)
-
-    def _tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
-        """What became of an exchange, if this broker knows."""
-        if (verdict := self.verdicts.get(key)) is not None:
-            out.append(Send(neighbour, verdict))
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -371,9 +324,9 @@ class QuietRing:
         assert ring is not None
         assert turn is not None
         listeners = [each for each in ring.neighbours if each != neighbour]
-        if ring.ends_link and ring.before not in self._askers:
+        if ring.ends_link and ring.before not in self._breaks.askers:
             listeners = [each for each in listeners if each != ring.before]
-        self._leave(ring, listeners, verdict, out)
+        self._leave(listeners, verdict, out)
         self._host.exchanged(ring, verdict, turn, now_us, out)
 
     def _let_be(
@@ -382,7 +335,7 @@ class QuietRing:
         """Says it on."""
         ring = self._ring
         assert ring is not None
-        self._leave(ring, [each for each in ring.neighbours if each != neighbour], verdict, out)
+        self._leave([each for each in ring.neighbours if each != neighbour], verdict, out)
         self._host.kept(ring, verdict, now_us, out)
 
     def _drop(
@@ -391,7 +344,7 @@ class QuietRing:
         """Drops the new link."""
         ring = self._ring
         assert ring is not None
-        self._leave(ring, [], verdict, out)
+        self._leave([], verdict, out)
         self._host.kept(ring, verdict, now_us, out)
 
     def _break_off(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
@@ -412,15 +365,14 @@ class QuietRing:
         """Asks the other way round; the first gives up."""
         ring = self._ring
         assert ring is not None
-        out.append(Hold(tuple(each for each in ring.neighbours if each not in self._gone)))
+        out.append(Hold(tuple(self._breaks.without(ring.neighbours))))
         self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
 
     def _ask_on(self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]) -> None:
         """Asks on; the first gives up."""
         ring = self._ring
         assert ring is not None
-        self._askers.add(neighbour)
-        self._is_forgotten |= doubt.is_forgotten
+        self._breaks.asked(neighbour, is_forgotten=doubt.is_forgotten)
         self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
@@ -428,43 +380,27 @@ class QuietRing:
         assert ring is not None
         if ring.is_first:
             self._refuse(reason, now_us, out)
-        elif ring.ends_link and whom == ring.before and self._ended:
-            self._say_verdict(True, now_us, out)
-        elif whom in self._gone or (whom == ring.first and self._is_forgotten):
-            self._say_verdict(False, now_us, out, reason)
+        elif (is_done := self._breaks.outcome(ring, whom)) is not None:
+            self._say_verdict(is_done, now_us, out, "" if is_done else reason)
         else:
-            out.append(Send(whom, Doubt(self._key, self._is_forgotten)))
+            out.append(Send(whom, Doubt(self._key, self._breaks.is_forgotten)))
 
     # --- coming and going ---------------------------------------------------------------------
 
     def _enter(self, ring: Ring) -> None:
         self._ring, self._turn, self._latest_us = ring, None, 0
-        self._gone, self._askers = set(), set()
-        self._ended = self._is_forgotten = False
+        self._breaks = BrokenCycle()
 
     def _hold(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
         ring.is_held = True
         out += [Hold(ring.neighbours), SetTimer(TIMER, now_us + PATIENCE_US)]
 
-    def _leave(
-        self, ring: Ring, listeners: list[BrokerId], verdict: Verdict, out: list[Effect]
-    ) -> None:
+    def _leave(self, listeners: list[BrokerId], verdict: Verdict, out: list[Effect]) -> None:
         """The exchange is over here; others are told first."""
         out.append(CancelTimer(TIMER))
-        self._say(ring, [each for each in listeners if each not in self._gone], verdict, out)
+        self.verdicts.say(self._breaks.without(listeners), verdict, out)
         self._ring = None
-        self._remember(verdict)
-
-    def _say(
-        self, ring: Ring, listeners: list[BrokerId], verdict: Verdict, out: list[Effect]
-    ) -> None:
-        out.extend(Send(each, verdict) for each in listeners if self._host.is_up(each))
-
-    def _remember(self, verdict: Verdict) -> None:
-        self.verdicts.pop(verdict.key, None)
-        self.verdicts[verdict.key] = verdict
-        while len(self.verdicts) > MOST_VERDICTS:
-            del self.verdicts[next(iter(self.verdicts))]
+        self.verdicts.remember(verdict)
 
 
 def _down(ring: Ring) -> BrokerId:

@@ -1,0 +1,58 @@
+"""A broker's numbers as retained messages under `$SYS`, published again and again."""
+
+from __future__ import annotations
+
+from shoal.mqtt.limits import MICROSECONDS, Limits
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.retained import RetainedStore
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.statistics import Statistics
+from shoal.mqtt.timers import Timers
+
+STATISTICS_TIMER = "statistics"
+
+
+class SystemTopics:
+    """Those of one broker, which stay on it: every `limits.statistics_interval_s`, at 0 never."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        statistics: Statistics,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        retained: RetainedStore,
+        fan_out: FanOut,
+        timers: Timers,
+        now_us: int,
+    ) -> None:
+        self._statistics = statistics
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._retained = retained
+        self._fan_out = fan_out
+        self._timers = timers
+        self.renew(limits, now_us)
+
+    def renew(self, limits: Limits, now_us: int) -> None:
+        """From now on these limits hold."""
+        self._interval_us = limits.statistics_interval_s * MICROSECONDS
+        if self._interval_us:
+            self._timers.set((STATISTICS_TIMER,), now_us)
+        else:
+            self._timers.cancel((STATISTICS_TIMER,))
+
+    def due(self, now_us: int) -> None:
+        """Publish them all."""
+        statistics = self._statistics
+        statistics.sessions = len(self._sessions)
+        statistics.publications_dropped = self._sessions.dropped
+        statistics.subscriptions = self._subscriptions.count
+        statistics.retained = len(self._retained)
+        for topic, text in statistics.texts(now_us).items():
+            message = Message(topic, text.encode(), publisher="", published_us=now_us, retain=True)
+            self._retained.keep(message)
+            self._fan_out.route(message, now_us)
+        self._timers.set((STATISTICS_TIMER,), now_us + self._interval_us)

@@ -1,0 +1,46 @@
+"""What happens in a simulated world and is worth a row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A publication reached a subscriber."""
+
+    publication: Publication
+    subscriptions: tuple[SubscriptionId, ...]
+    client: ClientId
+    broker: BrokerId
+    delivered_us: int
+    hops: int
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A publisher handed a publication to the network, at this broker."""
+
+    publication: Publication
+    broker: BrokerId
+    at_us: int
+
+
+class Refused(NamedTuple):
+    """A broker rejected a client's request."""
+
+    client: ClientId
+    reason: str
+    at_us: int
+
+
+class Trace:
+    """Everything that happened and is worth a row, in the order it happened."""
+
+    def __init__(self) -> None:
+        self.published: list[Published] = []
+        self.deliveries: list[Delivery] = []
+        self.refused: list[Refused] = []
+        self.records: list[msgspec.Struct] = []
