@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from shoal.experiments.self_organising.delivery import Tree
-from shoal.experiments.self_organising.setting import WINDOW, Setting
+from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
 from shoal.experiments.self_organising.workload import Workload
 from shoal.overlays.self_organising.interest import ID_BYTES, Cache
 from shoal.overlays.self_organising.neighbourhood import Neighbourhood
@@ -30,6 +30,7 @@ from shoal.overlays.self_organising.planner import (
     cost_vector,
     decide,
     evaluate,
+    gives_way,
 )
 
 # What costs arise from; each is added up by window.
@@ -144,6 +145,8 @@ class Model:
             for broker in range(setting.brokers)
         ]
         self._told = [0.0] * setting.brokers
+        # When each broker proposed a link to another last.
+        self._proposed: dict[tuple[int, int], float] = {}
         # Of each type: which brokers a notification passes, and what it costs.
         self._passed = list(workload.members)
         self._units = [0.0] * setting.types
@@ -256,6 +259,7 @@ class Model:
                     further.append((broker, sender, found))
                     if hops and (proposal := self._proposal(found, around, heuristic)):
                         proposals.append(proposal)
+                        self._proposed[broker, origin] = at
             reached = further
         self._counts["heard"] += heard
         self._counts["filter"] += heard * FILTER_BYTES
@@ -326,7 +330,7 @@ class Model:
                 else:
                     self._counts["refused"] += 1
                 continue
-            further = self._agreed(cycle, vector, place)
+            further = self._agreed(at, cycle, vector, place)
             if further is None:
                 self._counts["refused"] += 1
             elif place < len(brokers) - 1:
@@ -348,7 +352,7 @@ class Model:
         )
 
     def _agreed(
-        self, cycle: Cycle, vector: tuple[float, ...], place: int
+        self, at: float, cycle: Cycle, vector: tuple[float, ...], place: int
     ) -> tuple[float, ...] | None:
         """What the brokers up to this one say of the cycle; None when this one cannot tell."""
         brokers = cast(tuple[int, ...], cycle.brokers)
@@ -356,13 +360,21 @@ class Model:
         beside = (brokers[place - 1], *brokers[place + 1 : place + 2])
         if not all(broker in neighbours for broker in beside):
             return None
-        if place == len(brokers) - 1 and brokers[0] in neighbours:
+        if place == len(brokers) - 1 and self._against_link(at, brokers[place], brokers[0]):
             return None
         try:
             mine = self._vector(cycle, place)
         except UnknownBrokerError:
             return None
         return tuple(a + b for a, b in zip(vector, mine, strict=True))
+
+    def _against_link(self, at: float, broker: int, other: int) -> bool:
+        """Whether this broker does not decide on a link that the other proposes."""
+        proposed = self._proposed.get((broker, other))
+        proposed_us = None if proposed is None else proposed * TICK_US
+        ends = cast(tuple[str, str], (broker, other))
+        is_dropped = gives_way(*ends, proposed_us, at * TICK_US)
+        return is_dropped or other in self._tree.neighbours[broker]
 
     def _decision(self, cycle: Cycle, vector: tuple[float, ...]) -> int:
         assert self._heuristic is not None

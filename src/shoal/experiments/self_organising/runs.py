@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from shoal.experiments.self_organising.setting import Setting
 from shoal.experiments.self_organising.workload import Workload, draw, places_apart
 from shoal.experiments.studies.runs import Run, run_key
 from shoal.experiments.topologies import random_tree, uniform_tree
+from shoal.overlays.self_organising.planner import VARIATION
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +106,12 @@ def first_links(setting: Setting) -> list[tuple[int, int]]:
 
 
 def broadcast_times(setting: Setting) -> list[list[float]]:
-    """When each broker broadcasts: not all in one moment."""
-    random = np.random.default_rng([setting.seed, 6])
-    return [
-        np.arange(first, setting.ticks, setting.interval).tolist()
-        for first in random.uniform(0, setting.interval, setting.brokers)
-    ]
+    """When each broker broadcasts: not all in one moment, and in intervals as the machines do."""
+    random, interval = np.random.default_rng([setting.seed, 6]), setting.interval
+    shape = setting.brokers, math.ceil(setting.ticks / (VARIATION[0] * interval))
+    first = random.uniform(0, interval, (setting.brokers, 1))
+    times = np.cumsum(np.hstack([first, interval * random.uniform(*VARIATION, shape)]), axis=1)
+    return [each[each < setting.ticks].tolist() for each in times]
 
 
 def _regret(setting: Setting, workload: Workload, outcome: Outcome) -> float | None:

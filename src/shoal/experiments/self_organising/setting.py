@@ -35,7 +35,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alpha             the part of the costs that is of brokers: 0 to 1 (5.3)
     ticks             how long it runs
     changes_at        when costs are drawn anew
-    interval          between two broadcasts of a broker
+    interval          between two broadcasts of a broker, a tenth more or less
     publication_rate  of each publisher, per tick
     end_rate          of each subscription, per tick; another begins elsewhere
     counted           what three brokers share is counted, not estimated by Eq. 6 (ours)

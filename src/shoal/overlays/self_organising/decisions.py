@@ -36,18 +36,19 @@ from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.neighbourhood import Hop, Neighbourhood, Way, cycle_of
 from shoal.overlays.self_organising.parameters import Heuristic, Parameters
 from shoal.overlays.self_organising.planner import (
+    ON_ITS_WAY_US,
+    VARIATION,
     Cycle,
     Decision,
     UnknownBrokerError,
     cost_vector,
     decide,
     evaluate,
+    gives_way,
 )
 from shoal.overlays.self_organising.rules import Rules
 
 TIMER: TimerKey = ("interval",)
-# How long a proposal may be on its way.
-_ON_ITS_WAY_US = 1_000_000
 
 
 class Decisions:
@@ -116,7 +117,7 @@ class Decisions:
         self._proposed = {
             other: at_us
             for other, at_us in self._proposed.items()
-            if now_us < at_us + _ON_ITS_WAY_US
+            if now_us < at_us + ON_ITS_WAY_US
         }
         self._said = {pair: why for pair, why in self._said.items() if self._is_near(pair)}
         if self._costs is None:
@@ -128,7 +129,7 @@ class Decisions:
     def _set_timer(self, now_us: int, out: list[Effect]) -> None:
         """In an interval, more or less: else who gets into another's way once always would."""
         interval_us = self._parameters.interval_us
-        out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(0.9, 1.1))))
+        out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(*VARIATION))))
 
     def _summary(self) -> Summary:
         parameters = self._parameters
@@ -265,17 +266,13 @@ class Decisions:
             exchanges.begin(exchange, now_us, out)
 
     def _against_link(self, other: BrokerId, now_us: int) -> str:
-        """Why this broker does not decide on a link to `other`.
-
-        Where both ends propose a link, one must give way, or neither exchange would go through.
-        """
+        """Why this broker does not decide on a link to `other`."""
         if other in self._neighbours:
             return f"{self._broker} has a link to {other} already"
         if self._exchanges is None:
             return ""
-        at_us = self._proposed.get(other)
-        is_on_its_way = at_us is not None and now_us < at_us + _ON_ITS_WAY_US
-        return f"{self._broker} proposed it, too" if is_on_its_way and self._broker < other else ""
+        is_dropped = gives_way(self._broker, other, self._proposed.get(other), now_us)
+        return f"{self._broker} proposed it, too" if is_dropped else ""
 
     def _decision(self, proposal: Proposal, removable: Collection[int] | None) -> Decision:
         parameters = self._parameters

@@ -39,6 +39,10 @@ from shoal.overlays.self_organising.parameters import Heuristic
 
 # Sums of the same numbers in another order may differ by less than this part of them.
 _ROUNDING = 1e-9
+# How long a proposal may be on its way.
+ON_ITS_WAY_US = 1_000_000
+# Between two broadcasts of a broker is the interval times a number between these.
+VARIATION = 0.9, 1.1
 
 
 class Cycle(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -226,6 +230,16 @@ def decide(
     cheapest = [link for link in choice if _is_same(left[link], least)]
     remove = min(cheapest, key=lambda link: (-cycle.costs[link], sorted(cycle.link(link))))
     return Decision(remove, now, left[remove])
+
+
+def gives_way(broker: BrokerId, other: BrokerId, proposed_us: float | None, now_us: float) -> bool:
+    """Whether `broker` drops what `other` proposes, having proposed the same link (ours).
+
+    `proposed_us` is when it did.  Where both ends propose a link at the same time, one must give
+    way, or neither exchange would go through.
+    """
+    is_on_its_way = proposed_us is not None and now_us < proposed_us + ON_ITS_WAY_US
+    return is_on_its_way and broker < other
 
 
 def _costs_without(heuristic: Heuristic, cycle: Cycle, vector: Sequence[float]) -> Sequence[float]:
