@@ -20,7 +20,8 @@ import aiomqtt
 import pytest
 
 from shoal.cli.main import main
-from shoal.runtime.network_file import BrokerSection, Network, load_network
+from shoal.runtime.network_file import Network, load_network
+from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S
 

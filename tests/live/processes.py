@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.model import BrokerId
-from shoal.runtime.network_file import BrokerSection, load_network
+from shoal.runtime.network_file import load_network
+from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S
 

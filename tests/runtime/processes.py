@@ -21,7 +21,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.network_file import BrokerSection, dump_network, parse_network
+from shoal.runtime.network_file import dump_network, parse_network
+from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import free_ports, get_json
 from tests.runtime.live import PATIENCE_S
 

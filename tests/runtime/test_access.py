@@ -17,7 +17,8 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError, NetworkAccess, Rules
 from shoal.runtime.doors.passwords import check_password, parse_passwords, password_line
-from shoal.runtime.network_file import AccessSection, RuleSection, parse_network
+from shoal.runtime.network_file import parse_network
+from shoal.runtime.network_sections import AccessSection, RuleSection
 from tests.runtime.live import on_loop
 
 

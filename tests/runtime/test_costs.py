@@ -12,13 +12,8 @@ from shoal.runtime.links import costs
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.probing import Probes
-from shoal.runtime.network_file import (
-    CostsSection,
-    dump_network,
-    load_network,
-    parse_network,
-    problems,
-)
+from shoal.runtime.network_file import dump_network, load_network, parse_network, problems
+from shoal.runtime.network_sections import CostsSection
 from tests.runtime.live import LiveNetwork, live, on_loop, until
 
 

@@ -13,7 +13,7 @@ from shoal.broker.records import RefusalRecord
 from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.experiments.run_files import RUN_TABLES
 from shoal.model import MessageId, Publication
-from shoal.runtime.network_file import TraceSection
+from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.operations.trace_writer import WRITTEN, TraceWriter
 
 

@@ -42,7 +42,8 @@ from shoal.runtime.links.joining import Join, join_once
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
-from shoal.runtime.network_file import Network, TraceSection
+from shoal.runtime.network_file import Network
+from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.storage.journal_files import JournalFiles

@@ -21,14 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from shoal import typed_toml
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.strategy import StrategyFactory
-from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import travels_in
@@ -36,187 +35,23 @@ from shoal.mqtt.limits import Limits
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import TopologyError
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.storage.journal_files import Sync
-from shoal.runtime.storage.spool_files import MAXIMUM_BYTES
+from shoal.runtime.network_sections import (
+    FOR_CLIENTS,
+    AccessSection,
+    Acknowledge,
+    BrokerSection,
+    ClientTlsSection,
+    CostsSection,
+    LinksSection,
+    Name,
+    Section,
+    StorageSection,
+    TlsSection,
+    TraceSection,
+)
 from shoal.typed_toml import TomlError
 
-Acknowledge = Literal["settled", "stored"]
-Text = Annotated[str, msgspec.Meta(min_length=1)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Cost = Annotated[float, msgspec.Meta(ge=0)]
-# Names go into file names, metrics and certificates.
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-
 NETWORK = "network"
-_FOR_CLIENTS = ("mqtt", "mqtts", "websocket", "wss")
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a network file."""
-
-
-class BrokerSection(Section, frozen=True, kw_only=True):
-    """One broker and where it listens; what is not named does not listen.
-
-    peers       for other brokers; they also dial it
-    mqtt        for MQTT clients, over TCP
-    mqtts       for MQTT clients, over TLS
-    websocket   for MQTT clients, over WebSocket
-    wss         for MQTT clients, over WebSocket over TLS
-    admin       health, status and metrics, over HTTP
-    """
-
-    name: Name
-    peers: Text
-    mqtt: str = ""
-    mqtts: str = ""
-    websocket: str = ""
-    wss: str = ""
-    admin: str = ""
-
-    def __post_init__(self) -> None:
-        for key, text in self.listeners().items():
-            try:
-                read_address(text)
-            except ValueError as error:
-                raise ValueError(f"{key}: {error}") from None
-
-    def listeners(self) -> dict[str, str]:
-        """The addresses that are given, by key."""
-        keys = ("peers", *_FOR_CLIENTS, "admin")
-        return {key: text for key in keys if (text := getattr(self, key))}
-
-    def address(self, key: str) -> Address | None:
-        text = self.listeners().get(key)
-        return None if text is None else read_address(text)
-
-
-class TlsSection(Section, frozen=True, kw_only=True):
-    """Mutual TLS between brokers, as PEM files; a certificate is made out to its broker's name."""
-
-    authority: Text
-    certificate: Text
-    key: Text
-
-
-class RuleSection(Section, frozen=True, kw_only=True):
-    """What a user may do: topic filters, where %u is the user's name and %c the client's.
-
-    `user` is a name, `*` for everybody, or empty for whoever gave no name.
-    """
-
-    user: str
-    publish: tuple[str, ...] = ()
-    subscribe: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for key in ("publish", "subscribe"):
-            for pattern in getattr(self, key):
-                try:
-                    read_topic_filter(pattern)
-                except TopicError as error:
-                    raise ValueError(f"{key}: {error}") from None
-
-
-class AccessSection(Section, frozen=True, kw_only=True):
-    """Who is let in; see `shoal.runtime.doors.access`.  Without users and `anonymous`, nobody.
-
-    anonymous   clients that do not say who they are
-    passwords   a file made by `shoal password`
-    origins     where web pages that connect over WebSocket may come from, besides the listener's
-                own host (`https://app.example.org`; `*` is anywhere)
-    """
-
-    anonymous: bool = False
-    passwords: str = ""
-    origins: tuple[str, ...] = ()
-    rules: tuple[RuleSection, ...] = ()
-
-
-class ClientTlsSection(Section, frozen=True, kw_only=True):
-    """For listeners over TLS; with an authority, clients must have certificates that it signed."""
-
-    certificate: Text
-    key: Text
-    authority: str = ""
-
-
-class LinksSection(Section, frozen=True, kw_only=True):
-    """Bounds of every link; see `shoal.broker.links.session.LinkLimits`."""
-
-    window_bytes: Positive = 4 * 2**20
-    high_bytes: Positive = 8 * 2**20
-    low_bytes: Positive = 4 * 2**20
-    limit_bytes: Positive = 128 * 2**20
-    silence_us: Positive = 5_000_000
-    give_up_us: Positive | msgspec.UnsetType = msgspec.UNSET
-    park_us: Positive = 2_000_000
-
-    def __post_init__(self) -> None:
-        if not self.low_bytes < self.high_bytes < self.limit_bytes:
-            raise ValueError("high_bytes: is not between low_bytes and limit_bytes")
-
-    @property
-    def limits(self) -> LinkLimits:
-        given = msgspec.structs.asdict(self).items()
-        return LinkLimits(**{key: value for key, value in given if value is not msgspec.UNSET})
-
-
-class StorageSection(Section, frozen=True, kw_only=True):
-    """What brokers remember of their MQTT clients when they are stopped or killed; without a
-    folder, nothing.
-
-    folder   each broker has a folder of its name in it, unless {broker} is in the folder's own
-    sync     when written bytes are made to outlast a power cut: never (the system decides), every
-             second, or always, with each write; being killed loses nothing in any case
-
-    acknowledge            when QoS 1 and 2 are acknowledged: settled (in the sessions of all their
-                           subscribers), or stored (for subscribers behind a broker that is away, on
-                           the disk of the broker before it); with a folder and links, stored
-    absent_s               stored: a broker that is away for so long counts as gone
-    maximum_absent_bytes   stored: what one broker keeps for its neighbours that are away; beyond
-                           this it refuses
-    """
-
-    folder: str = ""
-    sync: Sync = "second"
-    acknowledge: Acknowledge | msgspec.UnsetType = msgspec.UNSET
-    absent_s: Positive = 86_400
-    maximum_absent_bytes: Positive = MAXIMUM_BYTES
-
-
-class CostsSection(Section, frozen=True, kw_only=True):
-    """What messages cost, in µs, for systems that choose their links by it.
-
-    here    to process one at a broker; else it is measured
-    links   to send one from one of two brokers to the other, as in {"B1-B2" = 3.0}: brokers that
-            are no pair here may not be linked; without any all may be, and delays are measured
-    """
-
-    here: Cost | msgspec.UnsetType = msgspec.UNSET
-    links: dict[str, Cost] = {}
-
-    def of(self, broker: BrokerId, brokers: Iterable[BrokerId]) -> dict[BrokerId, float]:
-        """What it costs to send to each broker that a broker may be linked to."""
-        found = {}
-        for other in brokers:
-            for key in (f"{broker}-{other}", f"{other}-{broker}"):
-                if key in self.links and other != broker:
-                    found[other] = self.links[key]
-        return found
-
-
-class TraceSection(Section, frozen=True, kw_only=True):
-    """Parquet files of what happens, for the pipeline; without a folder none are written.
-
-    rows, seconds   when the next file is begun
-    keep            files of each table that are kept, the oldest go
-    """
-
-    folder: str = ""
-    rows: Positive = 100_000
-    seconds: Positive = 60
-    keep: Positive = 100
 
 
 class Network(Section, frozen=True, kw_only=True):
@@ -431,7 +266,7 @@ def _address_problems(network: Network) -> list[str]:
 
 def _access_problems(network: Network) -> list[str]:
     access, found = network.access, []
-    clients = [key for each in network.brokers for key in each.listeners() if key in _FOR_CLIENTS]
+    clients = [key for each in network.brokers for key in each.listeners() if key in FOR_CLIENTS]
     certified = network.client_tls is not None and network.client_tls.authority
     if clients and not (access.anonymous or access.passwords or certified):
         found.append("access: nobody is let in; set anonymous = true or name passwords = a file")

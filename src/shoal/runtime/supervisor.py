@@ -28,7 +28,8 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link
 from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address
-from shoal.runtime.network_file import AccessSection, BrokerSection, Network
+from shoal.runtime.network_file import Network
+from shoal.runtime.network_sections import AccessSection, BrokerSection
 
 # Python and its compiled parts take a second or two to load, more when all start at once.
 START_TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.model import BrokerId
-from shoal.runtime.network_file import ClientTlsSection, TlsSection
+from shoal.runtime.network_sections import ClientTlsSection, TlsSection
 
 
 class TlsError(ValueError):

@@ -78,7 +78,8 @@ def up(
 
 def _write(network: Network, folder: Path | None, data: Path | None) -> tuple[Network, Path]:
     """The network with a place for what it keeps, and its file."""
-    from shoal.runtime.network_file import StorageSection, dump_network, problems
+    from shoal.runtime.network_file import dump_network, problems
+    from shoal.runtime.network_sections import StorageSection
 
     home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
     home.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ import msgspec
 from shoal.cli.support.errors import UserError
 from shoal.runtime.addresses import read_address
 from shoal.runtime.links.joining import Join
-from shoal.runtime.network_file import BrokerSection, Network, load_network, problems
+from shoal.runtime.network_file import Network, load_network, problems
+from shoal.runtime.network_sections import BrokerSection
 from shoal.typed_toml import TomlError
 
 

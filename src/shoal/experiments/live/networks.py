@@ -16,7 +16,8 @@ import msgspec
 from shoal.experiments.run_files import Workload, read_workload
 from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
-from shoal.runtime.network_file import Network, TraceSection, dump_network, load_network
+from shoal.runtime.network_file import Network, dump_network, load_network
+from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.supervisor import (
     START_TIMEOUT_S,
     StartError,

@@ -24,7 +24,7 @@ from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissio
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.doors.password_checks import PasswordChecks
 from shoal.runtime.doors.passwords import PasswordHash, check_password, parse_passwords
-from shoal.runtime.network_file import AccessSection, RuleSection
+from shoal.runtime.network_sections import AccessSection, RuleSection
 
 EVERYBODY = "*"
 # Characters that mean something in a topic filter; a name with one could widen a rule.

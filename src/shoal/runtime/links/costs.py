@@ -15,7 +15,7 @@ from shoal.broker.effects import Costs
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.probing import Probes
-from shoal.runtime.network_file import CostsSection
+from shoal.runtime.network_sections import CostsSection
 from shoal.runtime.node import Node
 
 MEASURE_S = 10.0

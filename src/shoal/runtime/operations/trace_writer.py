@@ -31,7 +31,7 @@ from shoal.broker.effects import Deliver
 from shoal.broker.messages import Publish
 from shoal.model import BrokerId
 from shoal.overlays.trace_tables import RECORDS, TRACE_TABLES
-from shoal.runtime.network_file import TraceSection
+from shoal.runtime.network_sections import TraceSection
 
 # What a live broker writes.
 WRITTEN = ("publications", "deliveries", *RECORDS)
