@@ -92,6 +92,7 @@ def test_brokers_that_are_killed_while_links_are_exchanged(
             each.subscribe("all", qos)
         said = []
         for name in BROKERS:
+            wait_until(one.paho.is_connected)  # else paho calls what it queues failed
             for _ in range(200):
                 said.append(one.paho.publish("all", b"%d" % len(said), qos=qos))
                 time.sleep(0.002)
