@@ -27,7 +27,13 @@ class BrokenLeave(RandomNetwork):
         self.fault = ""
         self._parts: frozenset[str] = frozenset()
         self._until_us = 0
+        # The overlay just before: a system may have exchanged links by then.
+        self._overlay = self.links
+        self.world.queue.push(LEAVES_US - 1, self._look, None)
         self.world.remove_broker(LEAVES_US, self.leaver)
+
+    def _look(self, now_us: int, _: None) -> None:
+        self._overlay = self.world.links
 
     def _homes(self) -> list[str]:
         self.neighbours = {each: self._neighbours_of(each) for each in self.brokers}
@@ -59,7 +65,7 @@ class BrokenLeave(RandomNetwork):
         if not LEAVES_US - SETTLE_US <= published.at_us <= self._until_us + SETTLE_US:
             return False
         homes = {timed.subscription.id: home for timed, home in self.interests}
-        way = path(self.links, published.broker, homes[interest.subscription.id])
+        way = path(self._overlay, published.broker, homes[interest.subscription.id])
         return not self._parts.isdisjoint(way)
 
     def run(self, until_us: int | None = None) -> list[str]:
