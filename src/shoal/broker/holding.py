@@ -79,11 +79,11 @@ class Holding(Generic[Owed]):
 
     def keeps_of(self, neighbour: BrokerId) -> bool:
         """Whether a message of this neighbour waits."""
-        return any(_is_from(neighbour, each) for each, _ in self.kept)
+        return any(is_from(neighbour, each) for each, _ in self.kept)
 
     def drop(self, neighbour: BrokerId) -> None:
         """The link to this neighbour is lost, and with it what was not handled."""
-        self.kept = deque(each for each in self.kept if not _is_from(neighbour, each[0]))
+        self.kept = deque(each for each in self.kept if not is_from(neighbour, each[0]))
 
 
 def _can_wait(input: Input) -> bool:
@@ -93,5 +93,6 @@ def _can_wait(input: Input) -> bool:
     return type(input) is Received
 
 
-def _is_from(neighbour: BrokerId, input: Input) -> bool:
+def is_from(neighbour: BrokerId, input: Input) -> bool:
+    """Whether it is a message of this neighbour."""
     return type(input) is Received and input.neighbour == neighbour

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from shoal.broker.effects import LinkChanged, LinkState, Received
+from shoal.broker.effects import LinkChanged, LinkState
+from shoal.broker.holding import is_from
 from shoal.model import BrokerId
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.nodes import DETECTION_US, BrokerNode
@@ -183,7 +184,7 @@ class Wiring:
         found = []
         for source, target in (ends, ends[::-1]):
             if self._brokers[source].disconnect(target):
-                self._drop_arrivals(target, partial(_is_from, source))
+                self._drop_arrivals(target, partial(is_from, source))
                 found.append((source, target))
         return found
 
@@ -219,7 +220,3 @@ class Wiring:
 
 def _either_way(ends: Ends) -> Ends:
     return min(ends, ends[::-1])
-
-
-def _is_from(neighbour: BrokerId, input: object) -> bool:
-    return isinstance(input, Received) and input.neighbour == neighbour

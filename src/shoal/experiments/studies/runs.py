@@ -10,6 +10,7 @@ True
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -68,9 +69,9 @@ class Run(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
     def __call__(self) -> None:
         write_summary(Path(self.file), self.measure())
 
+    @abstractmethod
     def measure(self) -> Summary:
         """Do the work."""
-        raise NotImplementedError
 
 
 def summaries(runs: Sequence[Run[Summary]]) -> list[Summary]:

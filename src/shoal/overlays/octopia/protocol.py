@@ -64,7 +64,7 @@ from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.routing import Routing
 from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.publishers import LocalPublishers
-from shoal.overlays.requests import check_filter, check_owner
+from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
 
@@ -406,14 +406,11 @@ class Octopia(BaseStrategy):
                 raise unexpected(request, f"client {client}")
 
     def _advertise(self, client: ClientId, advertisement: Advertisement, out: list[Effect]) -> None:
-        check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
-        check_filter(advertisement.filter, "advertisement", advertisement.id)
-        known = self.hosted.rows.get(advertisement.id)
-        if known is not None:
-            owner = known.advertisement.publisher
-            check_owner(client, owner, "advertisement", advertisement.id)
-            if known.advertisement == advertisement:
-                return
+        row = self.hosted.rows.get(advertisement.id)
+        known = None if row is None else row.advertisement
+        check_advertisement(client, advertisement, known)
+        if known == advertisement:
+            return
         self.publishers.attach(client, [advertisement])
         self.hosted.add(advertisement)
         message = Advertise(advertisement)
@@ -424,13 +421,12 @@ class Octopia(BaseStrategy):
         out += [Send(each, Unadvertise(id)) for each in sorted(self._advertised_to)]
 
     def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
-        check_owner(client, subscription.client, "subscription", subscription.id)
-        check_filter(subscription.filter, "subscription", subscription.id)
-        known = self.tables.own.entries.get(subscription.id)
+        entry = self.tables.own.entries.get(subscription.id)
+        known = None if entry is None else entry.subscription
+        check_subscription(client, subscription, known)
+        if known == subscription:
+            return
         if known is not None:
-            check_owner(client, known.subscription.client, "subscription", subscription.id)
-            if known.subscription == subscription:
-                return
             self.cluster_tables.tell_bits(self.tables.remove(self.region, subscription.id), out)
         self.cluster_tables.tell_bits(self.tables.add(self.region, subscription), out)
         self.cluster_tables.say_change((subscription,), (), out)

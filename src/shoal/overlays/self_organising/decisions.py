@@ -63,6 +63,7 @@ class Decisions:
         broker: BrokerId,
         neighbours: Collection[BrokerId],
         parameters: Parameters,
+        rules: Rules,
         random: Random,
         exchanges: Exchanges | None,
     ) -> None:
@@ -71,7 +72,7 @@ class Decisions:
         self._parameters = parameters
         self._random = random
         self._exchanges = exchanges
-        self._rules = Rules(parameters)
+        self._rules = rules
         self._cache = Cache(parameters.cache_entries)
         self._around = Neighbourhood(self._cache, parameters.three_way)
         self._costs: Costs | None = None

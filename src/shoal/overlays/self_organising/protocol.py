@@ -43,6 +43,7 @@ class SelfOrganising(BaseStrategy):
             context.broker,
             self.tree.propagation.neighbours,
             parameters,
+            rules,
             context.random,
             self.overlay if parameters.mode is Mode.EXCHANGE else None,
         )

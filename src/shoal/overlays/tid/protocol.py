@@ -46,7 +46,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.publishers import LocalPublishers
-from shoal.overlays.requests import check_filter, check_owner
+from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tid.messages import Bind, Renew, TreeChange, TreeCopy, TreeId, Unbind
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.overlays.tid.trees import Entry, Tree, Trees
@@ -194,11 +194,8 @@ class Tid(BaseStrategy):
     # --- advertisements -----------------------------------------------------------------------
 
     def _advertise(self, client: ClientId, advertisement: Advertisement, out: list[Effect]) -> None:
-        check_owner(client, advertisement.publisher, "advertisement", advertisement.id)
-        check_filter(advertisement.filter, "advertisement", advertisement.id)
         known = self.advertisements.get(advertisement.id)
-        if known is not None:
-            check_owner(client, known.publisher, "advertisement", advertisement.id)
+        check_advertisement(client, advertisement, known)
         self.publishers.attach(client, [advertisement])
         self.advertisements[advertisement.id] = advertisement
         if client not in self._own:
@@ -288,11 +285,9 @@ class Tid(BaseStrategy):
     # --- subscriptions ------------------------------------------------------------------------
 
     def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
-        check_owner(client, subscription.client, "subscription", subscription.id)
-        check_filter(subscription.filter, "subscription", subscription.id)
         known = self.subscriptions.get(subscription.id)
+        check_subscription(client, subscription, known)
         if known is not None:
-            check_owner(client, known.client, "subscription", subscription.id)
             self._unsubscribe(subscription.id, out)
         self.subscriptions[subscription.id] = subscription
         for tree in self.trees.all.values():

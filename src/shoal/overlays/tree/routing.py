@@ -40,7 +40,7 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.publishers import LocalPublishers
-from shoal.overlays.requests import check_filter, check_owner
+from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import Exchange
 from shoal.overlays.tree.leaving import TIMER as LEAVING_TIMER
@@ -295,12 +295,8 @@ class TreeRouting(BaseStrategy):
 
     def check_advertisement(self, publisher: ClientId, advertisement: Advertisement) -> None:
         """ProtocolError unless the advertisement, and one known by its id, are the publisher's."""
-        check_owner(publisher, advertisement.publisher, "advertisement", advertisement.id)
-        check_filter(advertisement.filter, "advertisement", advertisement.id)
-        known = self.tables.advertisements.get(advertisement.id)
-        if known is not None:
-            owner = known.advertisement.publisher
-            check_owner(publisher, owner, "advertisement", advertisement.id)
+        row = self.tables.advertisements.get(advertisement.id)
+        check_advertisement(publisher, advertisement, None if row is None else row.advertisement)
 
     def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
         """Subscriptions would go on following the copy elsewhere, and miss the one here.
@@ -313,11 +309,8 @@ class TreeRouting(BaseStrategy):
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
-        check_owner(client, subscription.client, "subscription", subscription.id)
-        check_filter(subscription.filter, "subscription", subscription.id)
-        known = self.tables.subscriptions.get(subscription.id)
-        if known is not None:
-            check_owner(client, known.client, "subscription", subscription.id)
+        entry = self.tables.subscriptions.get(subscription.id)
+        check_subscription(client, subscription, None if entry is None else entry.subscription)
 
     # --- publications -------------------------------------------------------------------------
 
