@@ -63,9 +63,6 @@ class Reader:
     def two_bytes(self, what: str) -> int:
         return int.from_bytes(self.take(2, what), "big")
 
-    def four_bytes(self, what: str) -> int:
-        return int.from_bytes(self.take(4, what), "big")
-
     def variable(self, what: str) -> int:
         """A variable byte integer, in as few bytes as it needs [MQTT-1.5.5-1]."""
         value = 0

@@ -64,11 +64,6 @@ class Evacuating:
         self._takers = takers
         self.due(now_us)
 
-    @property
-    def left(self) -> int:
-        """How many sessions are still here."""
-        return len(self._sessions)
-
     def due(self, now_us: int) -> None:
         """Ask for what is still here."""
         for session in list(self._sessions):

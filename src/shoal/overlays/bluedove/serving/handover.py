@@ -102,9 +102,6 @@ class Handover:
     def is_busy(self, dimension: int) -> bool:
         return dimension in self._incoming or dimension in self._giving
 
-    def is_taking(self, dimension: int) -> bool:
-        return dimension in self._incoming
-
     def forget(self) -> None:
         self._incoming.clear()
         self._giving.clear()
