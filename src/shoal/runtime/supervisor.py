@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import signal
 import sys
@@ -35,7 +36,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
-_HTTP_TIMEOUT_S = 2.0
+_HTTP_TIMEOUT_S = 5.0
 _POLL_S = 0.1
 # Brokers are asked themselves, whatever proxy the environment names for the world outside.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -113,7 +114,10 @@ def _sections(
 
 
 async def get_json(address: Address, path: str) -> dict[str, Any]:
-    """What an admin port answers, whatever its status code; OSError when there is no answer."""
+    """What an admin port answers, whatever its status code.
+
+    OSError when there is no answer; TimeoutError when there is none yet: its broker may be busy.
+    """
 
     def get() -> dict[str, Any]:
         try:
@@ -122,7 +126,10 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
         except urllib.error.HTTPError as error:
             text = error.read()
         except urllib.error.URLError as error:
-            raise OSError(str(error.reason)) from None
+            kind = TimeoutError if isinstance(error.reason, TimeoutError) else OSError
+            raise kind(str(error.reason)) from None
+        except http.client.HTTPException as error:  # it was killed while it answered
+            raise OSError(f"the answer broke off: {error!r}") from None
         answer: dict[str, Any] = json.loads(text)
         return answer
 
