@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shoal.broker.effects import LinkLoad, Loads
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.overlays.octopia.messages import Probe, ProbePassed
@@ -94,3 +96,24 @@ def test_a_neighbour_that_is_lost_settles_its_part_of_a_probe() -> None:
     here.mend_link("b2", "b0")
     here.settle()
     assert got(here, "S1") == [1]
+
+
+@pytest.mark.parametrize("dynamic", [Dynamic.ORDERED, Dynamic.STATIC])
+def test_a_batch_whose_publications_go_different_ways_keeps_its_order(dynamic: Dynamic) -> None:
+    """For several at the same broker, and in the same cluster, beside others elsewhere."""
+    here = ProductStage(dynamic=dynamic)
+    for client, home, where in (
+        ("S1", "c0", "x >= 0"),
+        ("S2", "b0", "x IN (0, 2, 4, 6)"),
+        ("S3", "c1", "x = 2"),
+        ("S4", "c2", "x >= 3"),
+    ):
+        here.ask(home, client, Subscribe(subscription(client, where, client)))
+    here.ask("b2", "P", Advertise(advertisement("p", "x < 2")), Advertise(advertisement("q")))
+    here.settle()
+    here.ask("b2", "P", publish(*range(8)))
+    here.settle()
+    assert got(here, "S1") == list(range(8))
+    assert got(here, "S2") == [0, 2, 4, 6]
+    assert got(here, "S3") == [2]
+    assert got(here, "S4") == [3, 4, 5, 6, 7]

@@ -11,21 +11,21 @@ of a broken link see alike, so nothing goes round: up a tree, down a tree, or, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeVar
 
 from shoal.broker.effects import (
     Continue,
     Deliver,
     Effect,
     Key,
-    Send,
     SetTimer,
     Settled,
     TimerKey,
 )
-from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.octopia.bundles import Bundles
 from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
 from shoal.overlays.octopia.labels import Product
@@ -39,6 +39,9 @@ from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 RETRY: TimerKey = ("retry",)
 # Sets of homes that are remembered with their ways: some MB.
 MAX_REACHES = 10_000
+
+
+Way = TypeVar("Way")
 
 
 class Reach(NamedTuple):
@@ -80,6 +83,7 @@ class Routing:
         self._outputs = outputs
         self._parameters = parameters
         self._is_ordered = parameters.dynamic is Dynamic.ORDERED
+        self._keeps_order = parameters.dynamic is not Dynamic.FREE
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._reaches: dict[tuple[object, ...], Reach] = {}
@@ -95,12 +99,11 @@ class Routing:
         self, client: ClientId, publications: Publications, now_us: int, out: list[Effect]
     ) -> None:
         """What a local client publishes."""
-        groups: dict[int, list[RoutedPublication]] = {}
-        for routed in publications:
-            owed = self._hosted.owed(client, routed.publication.attributes)
-            groups.setdefault(owed, []).append(routed)
-        for owed, group in groups.items():
-            self._go(tuple(group), 0, None, owed, None, now_us, out)
+        bundles = Bundles(out)
+        owed = [self._hosted.owed(client, each.publication.attributes) for each in publications]
+        for bits, run in _runs(owed, publications):
+            self._go(run, 0, None, bits, None, now_us, out, bundles=bundles)
+        bundles.close()
 
     def receive(
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]
@@ -144,20 +147,23 @@ class Routing:
         now_us: int,
         out: list[Effect],
         key: Key | None = None,
+        bundles: Bundles | None = None,
     ) -> None:
         """Route publications; what has no way is kept, under `key` if it was before."""
-        groups: dict[tuple[int, ClientId], tuple[Reach, list[RoutedPublication]]] = {}
+        ways: list[tuple[Reach, ClientId]] = []
         for routed in publications:
             match = self._tables.matches.of(routed.publication.attributes)
             reach = self._reach(match.regions, source, regions)
             if reach.is_local:
                 for client, subscriptions in match.clients:
                     out.append(Deliver(client, routed, subscriptions, hops))
-            by = routed.publication.publisher if self._is_ordered else ""
-            groups.setdefault((id(reach), by), (reach, []))[1].append(routed)
-        for reach, group in groups.values():
+            ways.append((reach, routed.publication.publisher if self._keeps_order else ""))
+        into = bundles or Bundles(out)
+        for (reach, _), run in _runs(ways, publications):
             if owed or reach.inner or reach.unreached:
-                self._pass_on(tuple(group), hops, source, reach, owed, regions, now_us, out, key)
+                self._pass_on(run, hops, source, reach, owed, regions, now_us, out, key, into)
+        if bundles is None:
+            into.close()
 
     def _reach(
         self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
@@ -210,6 +216,7 @@ class Routing:
         now_us: int,
         out: list[Effect],
         key: Key | None,
+        bundles: Bundles,
     ) -> None:
         entries: dict[int, BrokerId] = {}
         missing = 0
@@ -245,7 +252,7 @@ class Routing:
             if neighbour not in entered and (regions is not None or neighbour not in reach.inner):
                 only = reach.inner.get(neighbour, ())
             self._outputs.sent(neighbour, len(publications))
-            out.append(Send(neighbour, Notification(publications, hops + 1, bits, only)))
+            bundles.send(neighbour, publications, (hops + 1, bits, only))
         if missing or reach.unreached:
             self.kept.keep(publications, hops, missing, reach.unreached, now_us, out, key)
 
@@ -409,3 +416,9 @@ class Routing:
         self.kept.count()
         self.changed(now_us, out)
         self.kept.go_on(now_us, out)
+
+
+def _runs(ways: Sequence[Way], publications: Publications) -> Iterator[tuple[Way, Publications]]:
+    """The publications in their order, those that go the same way behind each other together."""
+    for way, run in groupby(zip(ways, publications, strict=True), key=lambda pair: pair[0]):
+        yield way, tuple(routed for _, routed in run)

@@ -1,0 +1,166 @@
+"""An event loop whose time is virtual, with connections in memory: a live network, deterministic.
+
+Nothing waits: when nothing is ready the time of the next timer has come.  Connections belong to
+*cables*, one for each two brokers, which have a latency and a rate, and may be cut and mended: what
+is in a cut cable arrives when it is mended, if the connection still stands.  A stall is a moment
+at which the whole process does not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from shoal.runtime.links.peer_connections import PeerConnection
+
+START_US = 1_000_000_000
+
+
+class Cable:
+    """Between two brokers; `latency_s` is a random one's bounds, `rate` bytes a second."""
+
+    def __init__(self, random: Random, latency_s: tuple[float, float], rate: float) -> None:
+        self.latency_s = latency_s
+        self.rate = rate
+        self.is_cut = False
+        self.wires: list[Wire] = []
+        self._random = random
+
+    def draw_s(self) -> float:
+        return self._random.uniform(*self.latency_s)
+
+    def mend(self) -> None:
+        self.is_cut = False
+        for wire in list(self.wires):
+            wire.arrive()
+
+    def reset(self) -> None:
+        """All its connections break, as both ends notice."""
+        for wire in list(self.wires):
+            wire.abort()
+
+
+class Wire(asyncio.Transport):
+    """One end of a connection."""
+
+    def __init__(self, loop: VirtualLoop, cable: Cable, protocol: PeerConnection) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.other: Wire = self
+        self._loop, self._cable = loop, cable
+        self._is_closing = self._is_lost = False
+        # What is under way to the other end: when it is there, and what; None is the end.
+        self._sent: deque[tuple[float, bytes | None]] = deque()
+        self._busy_until = 0.0
+        cable.wires.append(self)
+
+    def begin(self) -> None:
+        self.protocol.connection_made(self)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def write(self, data: Any) -> None:
+        if not self._is_closing:
+            self._put(bytes(data))
+
+    def _put(self, data: bytes | None) -> None:
+        now = self._loop.time()
+        self._busy_until = max(self._busy_until, now) + len(data or b"") / self._cable.rate
+        at = max(self._busy_until + self._cable.draw_s(), self._sent[-1][0] if self._sent else 0.0)
+        self._sent.append((at, data))
+        self._loop.call_at(at, self.arrive)
+
+    def arrive(self) -> None:
+        """What has had time to, is there."""
+        while self._sent and self._sent[0][0] <= self._loop.time() and not self._cable.is_cut:
+            _, data = self._sent.popleft()
+            if data is None:
+                self.other.lose()
+            elif not self.other._is_closing:
+                self.other.protocol.data_received(data)
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._put(None)
+            self._loop.call_soon(self.lose)
+
+    def abort(self) -> None:
+        if not self._is_closing:
+            self._sent.clear()
+            self.close()
+
+    def lose(self) -> None:
+        self._is_closing = True
+        if not self._is_lost:
+            self._is_lost = True
+            self.protocol.connection_lost(None)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`cable` says which cable is between two brokers."""
+
+    def __init__(self, cable: Callable[[str, str], Cable]) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._clock_resolution = 1e-9
+        self._selector = SimpleNamespace(select=self._select)
+        self._cable = cable
+        self._listening: dict[int, Callable[[], PeerConnection]] = {}
+        self._ports = count(1)
+
+    def time(self) -> float:
+        return self._now
+
+    def now_us(self) -> int:
+        return START_US + round(self._now * 1e6)
+
+    def stall(self, seconds: float) -> None:
+        """The process does not run."""
+        self._now += seconds
+
+    def _select(self, timeout: float | None) -> list[Any]:
+        assert timeout is not None, "nothing will ever happen"
+        self._now += timeout
+        return []
+
+    def _process_events(self, events: object) -> None: ...
+
+    def _write_to_self(self) -> None: ...
+
+    async def create_server(
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        port = port or next(self._ports)
+        self._listening[port] = factory
+        socket = SimpleNamespace(getsockname=lambda: (host, port))
+        return SimpleNamespace(sockets=[socket], close=lambda: self._listening.pop(port, None))
+
+    async def create_connection(
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        near = factory()
+        listening = self._listening.get(port)
+        if listening is None:
+            raise ConnectionRefusedError
+        far = listening()
+        cable = self._cable(*(each._door._node.id for each in (near, far)))
+        await asyncio.sleep(cable.draw_s())
+        if cable.is_cut:
+            await asyncio.sleep(60)
+        if self._listening.get(port) is not listening:
+            raise ConnectionRefusedError
+        wires = Wire(self, cable, near), Wire(self, cable, far)
+        for wire, other in (wires, wires[::-1]):
+            wire.other = other
+            wire.begin()
+        return wires[0], near
