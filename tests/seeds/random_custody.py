@@ -108,6 +108,7 @@ class RandomCustody:
         )
         self.subscribers: list[Subscriber] = []
         self.publishers: dict[str, str] = {}
+        self.advertised_us: dict[str, int] = {}
         self.deaths: list[tuple[str, int, int]] = []
         self.away: set[frozenset[str]] = set()
         self.problems: list[str] = []
@@ -188,6 +189,7 @@ class RandomCustody:
 
     def _advertise(self, client: str, home: str) -> None:
         self.publishers[client] = home
+        self.advertised_us[client] = self.loop.now_us()
         promise = Advertisement(id=client, publisher=client, filter=EVERYTHING)
         self.network.nodes[home].request(client, Advertise(promise))
 
@@ -226,7 +228,8 @@ class RandomCustody:
             for _ in range(self.random.choice([1, 1, 1, 1, 10])):
                 for client, home in list(self.publishers.items()):
                     node = self.network.nodes.get(home)
-                    if node is not None and not node.is_holding and node.is_ready:
+                    is_known = self.loop.now_us() > self.advertised_us[client] + 2 * SECOND_US
+                    if node is not None and not node.is_holding and node.is_ready and is_known:
                         self._publish_one(client)
 
     def _publish_one(self, client: str) -> None:

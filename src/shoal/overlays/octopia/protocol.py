@@ -282,7 +282,10 @@ class Octopia(BaseStrategy):
             if purpose.current is not None:
                 self._link_up(purpose.current, before, out)
             return
-        self.hosted.enter(self._cluster_of[purpose], purpose.current)
+        cluster = self._cluster_of[purpose]
+        self.hosted.enter(cluster, purpose.current)
+        if before in self._linked and purpose.current is not None:
+            self.routing.enter_elsewhere(cluster, before, out)
         if before in self._advertised_to and before != purpose.current:
             self._advertised_to.discard(before)
             self.hosted.forget(before)

@@ -36,6 +36,8 @@ from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 
+# Whose probe is behind everybody's publications.
+ALL: ClientId = ""
 RETRY: TimerKey = ("retry",)
 # Sets of homes that are remembered with their ways: some MB.
 MAX_REACHES = 10_000
@@ -222,7 +224,8 @@ class Routing:
         missing = 0
         for cluster in clusters_of(owed) if owed else ():
             entry = self._entry_of(cluster)
-            if entry is None or not self._is_usable(entry):
+            is_held = entry is None or self.ordering.is_probed(ALL, cluster)
+            if entry is None or is_held or not self._is_usable(entry):
                 missing |= 1 << cluster
             else:
                 entries[cluster] = entry
@@ -356,13 +359,19 @@ class Routing:
             entry = self._entry_of(cluster)
             if entry is not None and self._is_usable(entry):
                 self._lead(probe.publisher, cluster, entry, along)
-        if self.kept.has_of(probe.publisher):
+        is_behind = self.kept.has_of(probe.publisher) if probe.publisher != ALL else len(self.kept)
+        if is_behind:
             self._probes.append((probe, neighbour))
             return
         for each in self._tree_neighbours(neighbour) if probe.spreads else ():
             owed, _ = along.get(each, (0, False))
             along[each] = (owed, True)
         self.ordering.pass_on(probe, neighbour, along, out)
+
+    def enter_elsewhere(self, cluster: int, before: BrokerId, out: list[Effect]) -> None:
+        """A cluster is to be entered by another broker, once what went by this one is through."""
+        if self._keeps_order and not self.ordering.is_probed(ALL, cluster):
+            self.ordering.change(ALL, {cluster: None}, {before: (0, True)}, out)
 
     def _tree_neighbours(self, source: BrokerId) -> list[BrokerId]:
         """To whom of this cluster goes on what comes from a broker."""
