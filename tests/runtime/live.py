@@ -123,7 +123,7 @@ class LiveNetwork:
             tls=self.tls(name) if self.tls else None,
             has_cycles=has_cycles,
             open_to_all=shape.opens_links or shape.mends,
-            is_graceful=not shape.opens_links,
+            is_graceful=SYSTEMS[self.system].is_graceful,
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)

@@ -82,7 +82,7 @@ class RandomCustody:
             parents = tuple(random.randrange(region) for region in range(1, regions))
             product = Product(rows_of(names, clusters), parents)
             self.links = list(product.links)
-            self.most_away = clusters - 1
+            self.most_away, give_up_us = clusters - 1, 3 * SECOND_US
             self.parameters: octopia.Parameters | tid.Parameters = octopia.Parameters(
                 rows=product.rows,
                 parents=parents,
@@ -96,7 +96,8 @@ class RandomCustody:
             tree = {(names[random.randrange(n)], names[n]) for n in range(1, len(names))}
             more = random.sample(list(combinations(names, 2)), random.randint(1, len(names) - 1))
             self.links = sorted(tree | set(more))
-            self.most_away = 2
+            # What is away for longer counts as gone at once.
+            self.most_away, give_up_us = 2, 20 * SECOND_US
             self.parameters = tid.Parameters(
                 dynamic=random.choice([True, False]),
                 matching=random.choice(list(tid.Matching)),
@@ -104,7 +105,7 @@ class RandomCustody:
             ).for_brokers(names)
         self.names = names
         self.limits = LinkLimits(
-            window_bytes=random.choice([2_000, 4 * 2**20]), give_up_us=3 * SECOND_US
+            window_bytes=random.choice([2_000, 4 * 2**20]), give_up_us=give_up_us
         )
         self.subscribers: list[Subscriber] = []
         self.publishers: dict[str, str] = {}

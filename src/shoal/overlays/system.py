@@ -101,6 +101,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     stand_in       what is said in the place of a neighbour that is away since before the broker
                    started; with it, what is for who is away may be acknowledged once it is on disk
     give_up_us     how long a neighbour that is away counts as there, unless a network file says it
+    takes_back     what a neighbour that has started anew had not settled comes back (`Returned`); if
+                   not, it is sent again when that neighbour is ready, unless brokers open links
     grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
@@ -120,6 +122,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
     stand_in: StandIn | None = None
     give_up_us: int = 60_000_000
+    takes_back: bool = False
     grows: bool = True
     is_quiet: bool = True
     decides_after: str = ""
@@ -130,6 +133,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     def stores(self) -> bool:
         """Whether what is for a neighbour that is away may be acknowledged once it is on disk."""
         return self.stand_in is not None
+
+    @property
+    def is_graceful(self) -> bool:
+        """Whether who starts anew soon is told its tables, as if it had not been gone."""
+        return not (self.takes_back or self.shape.opens_links)
 
     def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
         """The links of these brokers where nobody names any; TopologyError if there are none."""

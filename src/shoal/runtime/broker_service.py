@@ -109,7 +109,7 @@ class BrokerService:
             tls=self._contexts,
             has_cycles=has_cycles,
             open_to_all=system.shape.opens_links or system.shape.mends,
-            is_graceful=not system.shape.opens_links,
+            is_graceful=system.is_graceful,
             no_joiners=network.no_joiners or ("" if networked else _alone(name)),
         )
         probes = Probes(name, settings, clock)

@@ -7,7 +7,17 @@ from typing import Any
 from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
-from shoal.overlays.tid.messages import Bind, Renew, TreeChange, TreeCopy, Unbind
+from shoal.overlays.tid.messages import (
+    Bind,
+    Flush,
+    Flushed,
+    Renew,
+    TreeBack,
+    TreeBound,
+    TreeChange,
+    TreeCopy,
+    Unbind,
+)
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.just(2**63 - 1))
 TREES = st.sampled_from(["B0/P/0", "B2/Q/1", "B1/P/1"])
@@ -21,7 +31,11 @@ def tree_messages(
     publications = st.lists(routed, max_size=3).map(tuple)
     return {
         TreeCopy: st.builds(TreeCopy, publications, NUMBERS, st.lists(TREES).map(tuple)),
-        TreeChange: st.builds(TreeChange, TREES, NUMBERS, some, ids),
+        TreeBack: st.builds(TreeBack, publications, NUMBERS, TREES),
+        TreeChange: st.builds(TreeChange, TREES, NUMBERS, some, ids, st.booleans()),
+        TreeBound: st.builds(TreeBound, TREES),
+        Flush: st.builds(Flush, TREES),
+        Flushed: st.builds(Flushed, TREES),
         Bind: st.builds(Bind, TREES, subscriptions),
         Unbind: st.builds(Unbind, TREES, names),
         Renew: st.builds(Renew, brokers, NUMBERS),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from shoal.broker.custody import marked
+from shoal.broker.custody import sent_before
 from shoal.broker.effects import Effect, Key, SetTimer, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
@@ -102,7 +102,7 @@ class Keeping:
             key = ("kept", str(self._number))
             out.append(Unsettled(key))
         if regions:
-            publications = tuple(_again(routed) for routed in publications)
+            publications = tuple(sent_before(routed) for routed in publications)
         self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions))
         for routed in publications:
             publisher = routed.publication.publisher
@@ -175,9 +175,3 @@ def in_order(kept: Mapping[Key, list[Kept]]) -> list[tuple[Key, Kept]]:
     """
     parts = [(key, part) for key, parts in kept.items() for part in parts]
     return sorted(parts, key=lambda entry: entry[1].publications[0].publication.sequence)
-
-
-def _again(routed: RoutedPublication) -> RoutedPublication:
-    if not routed.publication.assured or routed.publication.again:
-        return routed
-    return RoutedPublication(marked(routed.publication), routed.message_id)

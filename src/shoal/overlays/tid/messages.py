@@ -16,16 +16,43 @@ class TreeCopy(Carrier, frozen=True):
     trees: tuple[TreeId, ...]
 
 
+class TreeBack(Carrier, frozen=True):
+    """Copies that could not go on along a tree, on their way back to its root."""
+
+    hops: int
+    tree: TreeId
+
+
 class TreeChange(Message, frozen=True):
     """To everybody: what a publisher advertises along its tree has changed.
 
     The first that comes of a tree says where the tree leads; one whose version is known is dropped.
+    With `is_asked` it is answered (`TreeBound`), as the tree takes the place of another.
     """
 
     tree: TreeId
     version: int
     added: tuple[Advertisement, ...] = ()
     removed: tuple[AdvertisementId, ...] = ()
+    is_asked: bool = False
+
+
+class TreeBound(Message, frozen=True):
+    """To whom a tree first came from: all who are behind this broker are bound to it."""
+
+    tree: TreeId
+
+
+class Flush(Message, frozen=True):
+    """Along a tree, behind all its copies: is what was before it through, or on its way back?"""
+
+    tree: TreeId
+
+
+class Flushed(Message, frozen=True):
+    """To whom the flush came from: it is, behind this broker."""
+
+    tree: TreeId
 
 
 class Bind(Message, frozen=True):
@@ -47,4 +74,14 @@ class Renew(Message, frozen=True):
     at_us: int
 
 
-MESSAGES: tuple[type[Message], ...] = (TreeCopy, TreeChange, Bind, Unbind, Renew)
+MESSAGES: tuple[type[Message], ...] = (
+    TreeCopy,
+    TreeBack,
+    TreeChange,
+    TreeBound,
+    Flush,
+    Flushed,
+    Bind,
+    Unbind,
+    Renew,
+)

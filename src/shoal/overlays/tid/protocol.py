@@ -7,14 +7,18 @@ for a subscription, to another tree to which that is bound.
 
 Where PADRES drops a copy because another tree's has been there, it may lose: only here, where it is
 delivered, is a second copy dropped, and a copy carries the set of the trees that it is on.  Links
-that change make all trees anew (ours; the paper says nothing of it).
+that change make all trees anew (ours; the paper says nothing of it), and a publisher changes to its
+new one when nothing is on its way along the former (`renewal.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sized
+from math import inf
 
+from shoal.broker.custody import sent_before
 from shoal.broker.effects import (
+    Continue,
     Deliver,
     Effect,
     LinkReady,
@@ -22,12 +26,14 @@ from shoal.broker.effects import (
     Loads,
     Send,
     SetTimer,
+    Settled,
     Started,
     TimerKey,
     Watch,
 )
 from shoal.broker.messages import (
     Advertise,
+    Carrier,
     Goodbye,
     Message,
     Publish,
@@ -47,14 +53,27 @@ from shoal.model import (
 )
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
-from shoal.overlays.tid.messages import Bind, Renew, TreeChange, TreeCopy, TreeId, Unbind
+from shoal.overlays.tid.messages import (
+    Bind,
+    Flush,
+    Flushed,
+    Renew,
+    TreeBack,
+    TreeBound,
+    TreeChange,
+    TreeCopy,
+    TreeId,
+    Unbind,
+)
 from shoal.overlays.tid.parameters import Matching, Parameters
+from shoal.overlays.tid.renewal import Renewal
 from shoal.overlays.tid.trees import Entry, Tree, Trees
 
 WAIT_US = 10_000_000
 RENEW: TimerKey = ("renew",)
-USE: TimerKey = ("use",)
 WAITED: TimerKey = ("waited",)
+# What came back from lost links has been seen to.
+LOST: TimerKey = ("lost",)
 
 
 class Tid(BaseStrategy):
@@ -73,6 +92,10 @@ class Tid(BaseStrategy):
         # By publisher: the tree it publishes along, and the one that takes its place.
         self._own: dict[ClientId, Tree] = {}
         self._next: dict[ClientId, Tree] = {}
+        # Whose former tree is being flushed, or has been.
+        self._changing: dict[ClientId, bool] = {}
+        self._renewal = Renewal()
+        self._bound: set[TreeId] = set()
         self._made = 0
         self._renewed_us: dict[BrokerId, int] = {}
         self._entered: dict[BrokerId, int] = {}
@@ -84,7 +107,12 @@ class Tid(BaseStrategy):
     def description(self) -> Mapping[str, int]:
         bindings = sum(len(tree.entries) for tree in self.trees.all.values())
         trees = sum(bool(tree.advertisements) for tree in self.trees.all.values())
-        return {"subscriptions": bindings, "trees": trees, "delivered": len(self._delivered)}
+        return {
+            "subscriptions": bindings,
+            "trees": trees,
+            "delivered": len(self._delivered),
+            "kept": len(self._renewal),
+        }
 
     @property
     def searched(self) -> Sized:
@@ -118,23 +146,32 @@ class Tid(BaseStrategy):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == WAITED:
             self._expected.clear()
-            out.append(SetTimer(USE, now_us + 2 * self.parameters.renew_us))
+            out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
         elif key == RENEW:
-            self._renew(now_us, out)
-        elif key == USE:
-            self._use(out)
+            self._renew(out)
+        elif key == LOST:
+            for tree in [self.trees.all[id] for id in self._renewal.flushed_trees]:
+                if self._renewal.hear_broken(tree, out):
+                    self._change_tree(tree, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._neighbours.pop(neighbour, None)
         self._expected.pop(neighbour, None)
         for tree in self.trees.all.values():
-            for id, hop in list(tree.entries):
-                if hop == neighbour and self.trees.unbind(tree, id, hop):
-                    self._send_up(tree, Unbind(tree.id, id), out)
+            tree.broken.add(neighbour)
+        out.append(SetTimer(LOST, now_us))
         if state is LinkState.UP:
             self._neighbours[neighbour] = None
             out.append(LinkReady(neighbour))
         self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        """What was on its way to a root comes back from there, too: who is on that way has it."""
+        if isinstance(carrier, TreeCopy):
+            for id in carrier.trees:
+                self._send_back(id, carrier.publications, carrier.hops, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -144,8 +181,18 @@ class Tid(BaseStrategy):
         match message:
             case TreeCopy(publications, hops, trees):
                 self._forward(publications, hops, neighbour, trees, out)
+            case TreeBack(publications, hops, id):
+                self._send_back(id, publications, hops, out)
             case TreeChange():
                 self._change(message, neighbour, out)
+            case TreeBound(id):
+                self._hear_bound(id, neighbour, out)
+            case Flush(id):
+                self._flush(id, neighbour, out)
+            case Flushed(id):
+                former = self.trees.all.get(id)
+                if former is not None and self._renewal.hear_flushed(former, neighbour, out):
+                    self._change_tree(former, out)
             case Bind(tree_id, subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 tree = self.trees.all.get(tree_id)
@@ -164,7 +211,9 @@ class Tid(BaseStrategy):
         match request:
             case Publish(publications):
                 accepted = self.publishers.accept(client, publications, out)
-                if accepted:
+                if accepted and client in self._changing:
+                    self._renewal.keep(client, accepted, out, is_sent=False)
+                elif accepted:
                     self._forward(accepted, 0, None, (self._own[client].id,), out)
             case Advertise(advertisement):
                 self._advertise(client, advertisement, out)
@@ -212,6 +261,8 @@ class Tid(BaseStrategy):
         if client not in self.publishers:
             self._own.pop(client, None)
             self._next.pop(client, None)
+            self._changing.pop(client, None)
+            out += [Settled(each.key) for each in self._renewal.take(client)]
 
     def _trees_of(self, client: ClientId) -> list[Tree]:
         return [trees[client] for trees in (self._own, self._next) if client in trees]
@@ -228,8 +279,11 @@ class Tid(BaseStrategy):
         added: tuple[Advertisement, ...],
         removed: tuple[AdvertisementId, ...],
         out: list[Effect],
+        *,
+        is_asked: bool = False,
     ) -> None:
-        self._change(TreeChange(tree.id, tree.version + 1, added, removed), None, out)
+        change = TreeChange(tree.id, tree.version + 1, added, removed, is_asked)
+        self._change(change, None, out)
 
     def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
         """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
@@ -243,8 +297,11 @@ class Tid(BaseStrategy):
             check_filter(each.filter, "advertisement", each.id)
         tree = self.trees.grow(id, hop, version, added, removed)
         if tree is None:
+            if hop is not None and message.is_asked:
+                self._hear_bound(id, hop, out)
             return
-        out += [Send(each, message) for each in self._neighbours if each != hop]
+        told = [each for each in self._neighbours if each != hop]
+        out += [Send(each, message) for each in told]
         for subscription in self.subscriptions.values():
             if tree.wants(subscription):
                 self._bind(tree, subscription, None, out)
@@ -252,6 +309,9 @@ class Tid(BaseStrategy):
                 self._send_up(tree, Unbind(tree.id, subscription.id), out)
         if not tree.advertisements:
             self.trees.fell(tree)
+            self._renewal.forget(id)
+        elif message.is_asked and self._renewal.ask(tree, told, out):
+            self._begin_change(tree, out)
 
     # --- trees made anew ----------------------------------------------------------------------
 
@@ -264,23 +324,100 @@ class Tid(BaseStrategy):
         out += [Send(each, message) for each in self._neighbours if each != neighbour]
         out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
 
-    def _renew(self, now_us: int, out: list[Effect]) -> None:
+    def _renew(self, out: list[Effect]) -> None:
         for client in self._own:
             former = self._next.pop(client, None)
             if former is not None:
+                self._bound.discard(former.id)
                 self._say(former, (), tuple(former.advertisements), out)
             tree = self._next[client] = self._plant(client)
             mine = tuple(each for each in self.advertisements.values() if each.publisher == client)
-            self._say(tree, mine, (), out)
-        out.append(SetTimer(USE, now_us + self.parameters.renew_us))
+            self._say(tree, mine, (), out, is_asked=True)
+        self._check_ready()
 
-    def _use(self, out: list[Effect]) -> None:
-        """The trees that were made anew have been bound to."""
-        for client, tree in self._next.items():
-            former, self._own[client] = self._own[client], tree
-            self._say(former, (), tuple(former.advertisements), out)
-        self._next.clear()
-        self._is_ready = self._is_ready or not self._expected
+    def _check_ready(self) -> None:
+        self._is_ready = self._is_ready or not (self._expected or self._next)
+
+    def _hear_bound(self, id: TreeId, neighbour: BrokerId, out: list[Effect]) -> None:
+        tree = self.trees.all.get(id)
+        if tree is not None and self._renewal.hear_bound(tree, neighbour, out):
+            self._begin_change(tree, out)
+
+    def _begin_change(self, tree: Tree, out: list[Effect]) -> None:
+        """All are bound to a tree that takes another's place: flush that, if it is not yet."""
+        client = self._client_of(tree.id)
+        if self._next.get(client) is not tree:
+            return
+        self._bound.add(tree.id)
+        former = self._own[client]
+        if client not in self._changing:
+            self._changing[client] = self._renewal.flush(former, out)
+        if self._changing[client]:
+            self._change_tree(former, out)
+
+    def _change_tree(self, former: Tree, out: list[Effect]) -> None:
+        """Nothing is on its way along a tree: its publisher goes on along the next, if all are
+        bound to that.
+        """
+        client = self._client_of(former.id)
+        if self._own.get(client) is not former or client not in self._changing:
+            return
+        self._changing[client] = True
+        tree = self._next.get(client)
+        if tree is None or tree.id not in self._bound:
+            return
+        self._bound.discard(tree.id)
+        del self._next[client], self._changing[client]
+        self._own[client] = tree
+        waiting = self._renewal.take(client)
+        sent: dict[int, None] = {}
+        for key, routed in waiting:
+            if routed.publication.sequence not in sent:
+                sent[routed.publication.sequence] = None
+                out.append(Continue(key))
+                self._forward((routed,), 0, None, (tree.id,), out)
+        out += [Settled(key) for key in dict.fromkeys(each.key for each in waiting)]
+        if waiting:
+            out.append(Continue(None))
+        self._say(former, (), tuple(former.advertisements), out)
+        self._check_ready()
+
+    def _client_of(self, tree: TreeId) -> ClientId:
+        """Whose tree it is, of one that was made here."""
+        return tree[len(self.broker) + 1 :].rpartition("/")[0]
+
+    def _flush(self, id: TreeId, neighbour: BrokerId, out: list[Effect]) -> None:
+        tree = self.trees.all.get(id)
+        if tree is None or tree.last_hop != neighbour:
+            out.append(Send(neighbour, Flushed(id)))
+        else:
+            self._renewal.flush(tree, out)
+
+    def _send_back(
+        self,
+        id: TreeId,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        out: list[Effect],
+    ) -> None:
+        """Send publications that cannot go on along a tree to its root, which keeps them.
+
+        On a way that is broken they stay: what is behind that comes back before it, too.
+        """
+        tree = self.trees.all.get(id)
+        if tree is None:
+            return
+        if tree.last_hop is not None:
+            if tree.last_hop in self._neighbours and tree.last_hop not in tree.broken:
+                out.append(Send(tree.last_hop, TreeBack(publications, hops, id)))
+            return
+        client = self._client_of(id)
+        own = self._own.get(client)
+        if own is tree or client in self._changing:
+            self._renewal.keep(client, publications, out, is_sent=True)
+        elif own is not None:
+            again = tuple(map(sent_before, publications))
+            self._forward(again, 0, None, (own.id,), out)
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -307,7 +444,7 @@ class Tid(BaseStrategy):
             self._send_up(tree, Bind(tree.id, subscription), out)
 
     def _send_up(self, tree: Tree, message: Message, out: list[Effect]) -> None:
-        if tree.last_hop in self._neighbours:
+        if tree.last_hop in self._neighbours and tree.last_hop not in tree.broken:
             out.append(Send(tree.last_hop, message))
 
     # --- publications -------------------------------------------------------------------------
@@ -322,6 +459,7 @@ class Tid(BaseStrategy):
     ) -> None:
         """Deliver what is new here, and pass it on along its trees, a copy for each neighbour."""
         copies: dict[tuple[BrokerId, tuple[TreeId, ...]], list[RoutedPublication]] = {}
+        back: dict[TreeId, list[RoutedPublication]] = {}
         is_matched = source is None or self.parameters.matching is Matching.EVERYWHERE
         for routed in publications:
             matching: list[Entry] = self.trees.index.match(routed.publication.attributes)
@@ -329,10 +467,15 @@ class Tid(BaseStrategy):
             self._deliver(routed, hops, on, out)
             if not is_matched:
                 on = [entry for id in trees for entry in self._entries(id)]
-            for way in self._ways(on, hops, source).items():
+            ways, broken = self._ways(on, hops, source)
+            for way in ways.items():
                 copies.setdefault(way, []).append(routed)
+            for id in broken:
+                back.setdefault(id, []).append(routed)
         for (neighbour, ids), part in copies.items():
             out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
+        for id, part in back.items():
+            self._send_back(id, tuple(part), hops, out)
 
     def _entries(self, id: TreeId) -> Iterable[Entry]:
         tree = self.trees.all.get(id)
@@ -357,25 +500,32 @@ class Tid(BaseStrategy):
 
     def _ways(
         self, entries: Iterable[Entry], hops: int, source: BrokerId | None
-    ) -> dict[BrokerId, tuple[TreeId, ...]]:
-        """To each neighbour, along which trees."""
+    ) -> tuple[dict[BrokerId, tuple[TreeId, ...]], Collection[TreeId]]:
+        """To each neighbour, along which trees; and the trees that lead over lost links."""
         may_change = self.parameters.dynamic and hops < self.parameters.most_hops
         found: dict[BrokerId, dict[TreeId, None]] = {}
+        broken: dict[TreeId, None] = {}
         for entry in entries:
             if entry.hop is None or entry.hop == source:
                 continue
             if may_change:
                 entry = self._least_loaded(entry, source)
             assert entry.hop is not None
-            if entry.hop in self._neighbours:
+            if entry.hop in entry.tree.broken:
+                broken[entry.tree.id] = None
+            elif entry.hop in self._neighbours:
                 found.setdefault(entry.hop, {})[entry.tree.id] = None
-        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}
+        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}, broken
 
     def _least_loaded(self, entry: Entry, source: BrokerId | None) -> Entry:
         """The binding of the same subscription whose next link carried least; this one if equal."""
-        best, least = entry, self._entered.get(entry.hop or "", 0)
+        best, least = entry, float(self._entered.get(entry.hop or "", 0))
+        if entry.hop in entry.tree.broken:
+            least = inf
         for other in self.trees.others(entry):
             if other.hop is None or other.hop == source or other.hop not in self._neighbours:
+                continue
+            if other.hop in other.tree.broken:
                 continue
             load = self._entered.get(other.hop, 0)
             if load < least:

@@ -40,9 +40,12 @@ class Entry:
 
 
 class Tree:
-    """One tree: the way to its root, None here, what is advertised along it, who is bound."""
+    """One tree: the way to its root, None here, what is advertised along it, who is bound.
 
-    __slots__ = ("advertisements", "entries", "id", "last_hop", "version")
+    `broken` are the neighbours whose links have changed since it grew: it leads over them no more.
+    """
+
+    __slots__ = ("advertisements", "broken", "entries", "id", "last_hop", "version")
 
     def __init__(self, id: TreeId, last_hop: BrokerId | None) -> None:
         self.id = id
@@ -50,6 +53,13 @@ class Tree:
         self.version = 0
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.entries: dict[tuple[SubscriptionId, BrokerId | None], Entry] = {}
+        self.broken: set[BrokerId] = set()
+
+    @property
+    def hops(self) -> list[BrokerId]:
+        """The neighbours over which it leads to who is bound."""
+        found = dict.fromkeys(entry.hop for entry in self.entries.values())
+        return [hop for hop in found if hop is not None and hop not in self.broken]
 
     def wants(self, subscription: Subscription) -> bool:
         """Whether something that is advertised overlaps a subscription."""
