@@ -19,6 +19,8 @@ from typing import Any
 from shoal.runtime.links.peer_connections import PeerConnection
 
 START_US = 1_000_000_000
+# What is written arrives bit by bit.
+SEGMENT_BYTES = 10_000
 
 
 class Cable:
@@ -69,8 +71,8 @@ class Wire(asyncio.Transport):
         return self._is_closing
 
     def write(self, data: Any) -> None:
-        if not self._is_closing:
-            self._put(bytes(data))
+        for start in range(0, len(data) if not self._is_closing else 0, SEGMENT_BYTES):
+            self._put(bytes(data[start : start + SEGMENT_BYTES]))
 
     def _put(self, data: bytes | None) -> None:
         now = self._loop.time()
@@ -81,7 +83,8 @@ class Wire(asyncio.Transport):
 
     def arrive(self) -> None:
         """What has had time to, is there."""
-        while self._sent and self._sent[0][0] <= self._loop.time() and not self._cable.is_cut:
+        due = self._loop.time() + 1e-6
+        while self._sent and self._sent[0][0] <= due and not self._cable.is_cut:
             _, data = self._sent.popleft()
             if data is None:
                 self.other.lose()
