@@ -27,7 +27,7 @@ from tests.chaos.history import (
     Resumed,
     Started,
 )
-from tests.chaos.schedule import X_LIMIT, Plan
+from tests.chaos.schedule import OCTOPIA, X_LIMIT, Plan
 
 ROOT = Path(__file__).parents[2]
 POLL_S = 0.1
@@ -49,6 +49,10 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
         "answer_timeout_us": 1_000_000,
         "failure_us": 4_000_000,
     },
+    "self_organising": {"mode": "exchange", "interval_us": 2_000_000, "least_gain_percent": 0},
+    # Nobody who comes back in time counts as gone, though others go round it after 3 s.
+    "octopia": {**OCTOPIA, "patience_us": 60_000_000},
+    "tid": {},
 }
 
 

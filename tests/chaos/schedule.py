@@ -13,10 +13,17 @@ True
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
-SYSTEMS = ("tree", "grape", "pop", "bluedove")
+from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import links as octopia_links
+from shoal.overlays.registry import SYSTEMS as REGISTERED
+
+SYSTEMS = ("tree", "grape", "pop", "bluedove", "self_organising", "octopia", "tid")
+# Two clusters of two regions.
+OCTOPIA = {"clusters": 2}
 # What x of a publication is below; subscribers may want only what is at least something.
 X_LIMIT = 100
 # A broker that is away for 60 s counts as gone; no plan comes near.
@@ -114,15 +121,11 @@ class Plan(NamedTuple):
 def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[str] = ()) -> Plan:
     """The plan of a seed; with `faults` only of these kinds (see `FAULTS`)."""
     random = Random(f"{system} {seed}")
-    brokers = tuple(f"B{number}" for number in range(1, random.choice((3, 3, 4)) + 1))
-    links: tuple[tuple[str, str], ...] = ()
-    acknowledge = "settled"
-    if system != "bluedove":
-        links = tuple(
-            (brokers[random.randrange(number)], brokers[number])
-            for number in range(1, len(brokers))
-        )
-        acknowledge = random.choice(("stored", "settled"))
+    count = 4 if system == "octopia" else random.choice((3, 3, 4))
+    brokers = tuple(f"B{number}" for number in range(1, count + 1))
+    links = _links(system, brokers, random)
+    stores = REGISTERED[system].stores
+    acknowledge = random.choice(("stored", "settled")) if stores else "settled"
     publishers = tuple(_publisher(number, system, brokers, random) for number in range(1, 4))
     subscribers = tuple(_subscribers(brokers, random))
     maker = _Maker(random, brokers, publishers, subscribers)
@@ -138,6 +141,19 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
     return Plan(
         system, seed, seconds, acknowledge, brokers, links, publishers, subscribers, actions
     )
+
+
+def _links(system: str, brokers: tuple[str, ...], random: Random) -> tuple[tuple[str, str], ...]:
+    """A tree, or more where it may be."""
+    if system == "bluedove":
+        return ()
+    if system == "octopia":
+        return tuple(octopia_links(Parameters(**OCTOPIA), brokers))
+    tree = [(brokers[random.randrange(place)], brokers[place]) for place in range(1, len(brokers))]
+    if system == "tid":
+        others = [pair for pair in combinations(brokers, 2) if pair not in tree]
+        tree += random.sample(others, random.randint(0, len(others)))
+    return tuple(tree)
 
 
 def _publisher(number: int, system: str, brokers: tuple[str, ...], random: Random) -> PublisherPlan:
