@@ -101,8 +101,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     stand_in       what is said in the place of a neighbour that is away since before the broker
                    started; with it, what is for who is away may be acknowledged once it is on disk
     give_up_us     how long a neighbour that is away counts as there, unless a network file says it
-    takes_back     what a neighbour that has started anew had not settled comes back (`Returned`); if
-                   not, it is sent again when that neighbour is ready, unless brokers open links
+    takes_back     what a neighbour that has started anew had not settled comes back (`Returned`),
+                   as where brokers open links; if not, it is sent again when that one is ready
     grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide

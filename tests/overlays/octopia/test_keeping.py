@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import LinkChanged, LinkState
+from shoal.broker.effects import LinkChanged, LinkState, SetTimer, Started, TimerFired
+from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Subscribe
+from shoal.overlays.octopia import exchange
 from shoal.overlays.octopia.keeping import QUARTERS, TIMER
+from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.registry import strategy_factory
 from tests.broker.transcript import advertisement, publish, subscription
-from tests.overlays.octopia.stages import ProductStage
+from tests.overlays.octopia.stages import ProductStage, rows
 
 MINUTE_US = 60_000_000
 
@@ -72,3 +76,18 @@ def test_who_comes_back_is_waited_for_until_it_has_said_its_tables() -> None:
     here.handle("c0", LinkChanged("b0", LinkState.UP))
     here.settle()
     assert here.delivered() == [(1, "S")]
+
+
+def test_a_broker_that_starts_waits_for_who_was_there_before_as_long_as_for_who_goes() -> None:
+    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    machine = Broker("a0", (), strategy_factory("octopia", parameters), expected=("a1", "b0"))
+    started = Started(former=("b0",), give_up_us=3_000_000)
+    now_us, last_us = 0, started.give_up_us + parameters.patience_us
+    effects = [each for each in machine.handle(started, now_us) if isinstance(each, SetTimer)]
+    while now_us < last_us:
+        assert "b0" in machine.awaited
+        now_us = next(each.at_us for each in effects if each.key == exchange.TIMER)
+        effects = machine.handle(TimerFired(exchange.TIMER), now_us)
+        effects = [each for each in effects if isinstance(each, SetTimer)]
+    assert now_us == last_us
+    assert machine.is_ready

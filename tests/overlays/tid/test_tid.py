@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,20 +16,28 @@ from shoal.broker.effects import (
     Loads,
     Received,
     Requested,
+    Returned,
     Send,
     SetTimer,
     Started,
     TimerFired,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import (
+    Advertise,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.simulation.checkers import check_deliveries
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
-from tests.broker.transcript import Stage, advertisement, publish, subscription
+from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.examples import examples
 from tests.overlays.octopia.stages import ProductStage
 from tests.seeds import random_network
@@ -172,3 +182,55 @@ def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
                         assert neighbour in ("B0", "B2")
                     case Deliver(subscriptions=subscriptions):
                         assert set(subscriptions) <= {"n1", "n2", "n3"}
+
+
+def stage_with_a_lost_link(*, dynamic: bool = False) -> tuple[Stage, str]:
+    """P at 1, S at 4, whose tree's last link is lost; and who was before 4 on it."""
+    here = Stage(SQUARE, "tid", Parameters(dynamic=dynamic, most_hops=4))
+    here.ask("1", "P", Advertise(advertisement("p")))
+    here.ask("4", "S", Subscribe(subscription("s", client="S")))
+    here.settle()
+    (tree,) = here.brokers["4"].strategy.trees.all.values()
+    before = tree.last_hop
+    assert before is not None
+    here.break_link("4", before)
+    return here, before
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_cannot_go_on_goes_along_the_next_tree(dynamic: bool) -> None:
+    """It comes back to the root, as does what was in the lost link, and keeps its order."""
+    here, before = stage_with_a_lost_link(dynamic=dynamic)
+    root = here.brokers["1"].strategy
+    here.ask("1", "P", publish(2))
+    here.settle()
+    (tree,) = root.trees.all
+    in_link = tuple(
+        RoutedPublication(publication(each), MessageId("1", "P", each)) for each in (0, 1)
+    )
+    here.handle(before, Returned("4", TreeCopy(in_link, 2, (tree,))))
+    here.settle()
+    assert here.delivered() == []
+    assert root.description["kept"] == 3
+    here.fire("1", ("renew",))
+    here.ask("1", "P", publish(3))
+    here.settle()
+    assert here.delivered() == [(number, "S") for number in range(4)]
+    assert root.description["kept"] == 0
+
+
+def test_a_root_changes_when_all_are_bound_and_nothing_is_under_way() -> None:
+    """In whatever order words travel; nothing is lost, and nothing overtakes."""
+    for seed in range(30):
+        here, before = stage_with_a_lost_link()
+        here.mend_link("4", before)
+        here.ask("1", "P", publish(0))
+        here.settle(Random(seed))
+        here.ask("1", "P", publish(1))
+        here.fire("1", ("renew",))
+        here.ask("1", "P", publish(2))
+        here.settle(Random(seed))
+        here.ask("1", "P", publish(3))
+        here.settle(Random(seed))
+        assert here.delivered() == [(number, "S") for number in range(4)]
+        assert not any(each.strategy.description["kept"] for each in here.brokers.values())

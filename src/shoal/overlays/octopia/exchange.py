@@ -4,7 +4,7 @@ A broker that has just started waits for its neighbours: to one of its cluster i
 tables are said when all others there have said theirs, as on a tree, which a cluster is; to a host
 in another cluster that all bits are said, when the whole cluster has.  Nobody waits for bits to say
 tables, so nobody waits in a circle.  Who does not come is waited for no longer after `WAIT_US`, or
-if it was a neighbour before, when it would be given up had it gone away just now.
+if it was a neighbour before, when it would count as gone had it gone away just now.
 """
 
 from __future__ import annotations

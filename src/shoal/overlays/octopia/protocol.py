@@ -188,7 +188,9 @@ class Octopia(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.tables.own.version = now_us
-        self._exchange.start(started, now_us, out)
+        # As long as for one that goes away now, until what is for it is dropped.
+        give_up_us = started.give_up_us + self.parameters.patience_us
+        self._exchange.start(Started(started.former, give_up_us), now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
             out.append(Watch(self.parameters.window_us))
 

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sized
 from math import inf
 
-from shoal.broker.custody import sent_before
 from shoal.broker.effects import (
-    Continue,
     Deliver,
     Effect,
     LinkReady,
@@ -26,7 +24,6 @@ from shoal.broker.effects import (
     Loads,
     Send,
     SetTimer,
-    Settled,
     Started,
     TimerKey,
     Watch,
@@ -65,6 +62,7 @@ from shoal.overlays.tid.messages import (
     TreeId,
     Unbind,
 )
+from shoal.overlays.tid.own_trees import OwnTrees
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.overlays.tid.renewal import Renewal
 from shoal.overlays.tid.trees import Entry, Tree, Trees
@@ -88,15 +86,10 @@ class Tid(BaseStrategy):
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self._neighbours = dict.fromkeys(sorted(context.neighbours))
         self._expected = dict.fromkeys(context.expected)
-        self._is_ready = not context.expected
-        # By publisher: the tree it publishes along, and the one that takes its place.
-        self._own: dict[ClientId, Tree] = {}
-        self._next: dict[ClientId, Tree] = {}
-        # Whose former tree is being flushed, or has been.
-        self._changing: dict[ClientId, bool] = {}
+        # Whether trees have been made since the first links came up.
+        self._has_renewed = not context.expected
         self._renewal = Renewal()
-        self._bound: set[TreeId] = set()
-        self._made = 0
+        self._own = OwnTrees(self.broker, self.trees, self._renewal, self._say, self._begin)
         self._renewed_us: dict[BrokerId, int] = {}
         self._entered: dict[BrokerId, int] = {}
         self._delivered: dict[tuple[ClientId, int], None] = {}
@@ -120,7 +113,7 @@ class Tid(BaseStrategy):
 
     @property
     def is_ready(self) -> bool:
-        return self._is_ready
+        return self._has_renewed and not (self._expected or self._own.is_changing)
 
     @property
     def awaited(self) -> Collection[BrokerId]:
@@ -134,7 +127,7 @@ class Tid(BaseStrategy):
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self._made = now_us
+        self._own.made = now_us
         if self._expected:
             out.append(SetTimer(WAITED, now_us + min(WAIT_US, started.give_up_us)))
         if self.parameters.dynamic:
@@ -148,11 +141,12 @@ class Tid(BaseStrategy):
             self._expected.clear()
             out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
         elif key == RENEW:
-            self._renew(out)
+            self._has_renewed = True
+            self._own.renew(self.advertisements.values(), out)
         elif key == LOST:
             for tree in [self.trees.all[id] for id in self._renewal.flushed_trees]:
                 if self._renewal.hear_broken(tree, out):
-                    self._change_tree(tree, out)
+                    self._own.change(tree, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._neighbours.pop(neighbour, None)
@@ -192,7 +186,7 @@ class Tid(BaseStrategy):
             case Flushed(id):
                 former = self.trees.all.get(id)
                 if former is not None and self._renewal.hear_flushed(former, neighbour, out):
-                    self._change_tree(former, out)
+                    self._own.change(former, out)
             case Bind(tree_id, subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 tree = self.trees.all.get(tree_id)
@@ -211,10 +205,8 @@ class Tid(BaseStrategy):
         match request:
             case Publish(publications):
                 accepted = self.publishers.accept(client, publications, out)
-                if accepted and client in self._changing:
-                    self._renewal.keep(client, accepted, out, is_sent=False)
-                elif accepted:
-                    self._forward(accepted, 0, None, (self._own[client].id,), out)
+                if accepted:
+                    self._own.publish(client, accepted, out)
             case Advertise(advertisement):
                 self._advertise(client, advertisement, out)
             case Unadvertise(id):
@@ -247,43 +239,24 @@ class Tid(BaseStrategy):
         check_advertisement(client, advertisement, known)
         self.publishers.attach(client, [advertisement])
         self.advertisements[advertisement.id] = advertisement
-        if client not in self._own:
-            self._own[client] = self._plant(client)
-        for tree in self._trees_of(client):
-            self._say(tree, (advertisement,), (), out)
+        self._own.advertise(client, advertisement, out)
 
     def _unadvertise(self, ids: list[AdvertisementId], client: ClientId, out: list[Effect]) -> None:
         for id in ids:
             self.advertisements.pop(id, None)
-        if ids:
-            for tree in self._trees_of(client):
-                self._say(tree, (), tuple(ids), out)
+        self._own.unadvertise(client, tuple(ids), out)
         if client not in self.publishers:
-            self._own.pop(client, None)
-            self._next.pop(client, None)
-            self._changing.pop(client, None)
-            out += [Settled(each.key) for each in self._renewal.take(client)]
+            self._own.forget(client, out)
 
-    def _trees_of(self, client: ClientId) -> list[Tree]:
-        return [trees[client] for trees in (self._own, self._next) if client in trees]
-
-    def _plant(self, client: ClientId) -> Tree:
-        self._made += 1
-        id = f"{self.broker}/{client}/{self._made}"
-        tree = self.trees.all[id] = Tree(id, None)
-        return tree
-
-    def _say(
-        self,
-        tree: Tree,
-        added: tuple[Advertisement, ...],
-        removed: tuple[AdvertisementId, ...],
-        out: list[Effect],
-        *,
-        is_asked: bool = False,
-    ) -> None:
-        change = TreeChange(tree.id, tree.version + 1, added, removed, is_asked)
+    def _say(self, change: TreeChange, out: list[Effect]) -> None:
+        """A change of a tree that begins here."""
         self._change(change, None, out)
+
+    def _begin(
+        self, publications: tuple[RoutedPublication, ...], tree: TreeId, out: list[Effect]
+    ) -> None:
+        """Publications of a local client go along its tree."""
+        self._forward(publications, 0, None, (tree,), out)
 
     def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
         """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
@@ -311,7 +284,7 @@ class Tid(BaseStrategy):
             self.trees.fell(tree)
             self._renewal.forget(id)
         elif message.is_asked and self._renewal.ask(tree, told, out):
-            self._begin_change(tree, out)
+            self._own.begin_change(tree, out)
 
     # --- trees made anew ----------------------------------------------------------------------
 
@@ -324,67 +297,10 @@ class Tid(BaseStrategy):
         out += [Send(each, message) for each in self._neighbours if each != neighbour]
         out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
 
-    def _renew(self, out: list[Effect]) -> None:
-        for client in self._own:
-            former = self._next.pop(client, None)
-            if former is not None:
-                self._bound.discard(former.id)
-                self._say(former, (), tuple(former.advertisements), out)
-            tree = self._next[client] = self._plant(client)
-            mine = tuple(each for each in self.advertisements.values() if each.publisher == client)
-            self._say(tree, mine, (), out, is_asked=True)
-        self._check_ready()
-
-    def _check_ready(self) -> None:
-        self._is_ready = self._is_ready or not (self._expected or self._next)
-
     def _hear_bound(self, id: TreeId, neighbour: BrokerId, out: list[Effect]) -> None:
         tree = self.trees.all.get(id)
         if tree is not None and self._renewal.hear_bound(tree, neighbour, out):
-            self._begin_change(tree, out)
-
-    def _begin_change(self, tree: Tree, out: list[Effect]) -> None:
-        """All are bound to a tree that takes another's place: flush that, if it is not yet."""
-        client = self._client_of(tree.id)
-        if self._next.get(client) is not tree:
-            return
-        self._bound.add(tree.id)
-        former = self._own[client]
-        if client not in self._changing:
-            self._changing[client] = self._renewal.flush(former, out)
-        if self._changing[client]:
-            self._change_tree(former, out)
-
-    def _change_tree(self, former: Tree, out: list[Effect]) -> None:
-        """Nothing is on its way along a tree: its publisher goes on along the next, if all are
-        bound to that.
-        """
-        client = self._client_of(former.id)
-        if self._own.get(client) is not former or client not in self._changing:
-            return
-        self._changing[client] = True
-        tree = self._next.get(client)
-        if tree is None or tree.id not in self._bound:
-            return
-        self._bound.discard(tree.id)
-        del self._next[client], self._changing[client]
-        self._own[client] = tree
-        waiting = self._renewal.take(client)
-        sent: dict[int, None] = {}
-        for key, routed in waiting:
-            if routed.publication.sequence not in sent:
-                sent[routed.publication.sequence] = None
-                out.append(Continue(key))
-                self._forward((routed,), 0, None, (tree.id,), out)
-        out += [Settled(key) for key in dict.fromkeys(each.key for each in waiting)]
-        if waiting:
-            out.append(Continue(None))
-        self._say(former, (), tuple(former.advertisements), out)
-        self._check_ready()
-
-    def _client_of(self, tree: TreeId) -> ClientId:
-        """Whose tree it is, of one that was made here."""
-        return tree[len(self.broker) + 1 :].rpartition("/")[0]
+            self._own.begin_change(tree, out)
 
     def _flush(self, id: TreeId, neighbour: BrokerId, out: list[Effect]) -> None:
         tree = self.trees.all.get(id)
@@ -411,13 +327,7 @@ class Tid(BaseStrategy):
             if tree.last_hop in self._neighbours and tree.last_hop not in tree.broken:
                 out.append(Send(tree.last_hop, TreeBack(publications, hops, id)))
             return
-        client = self._client_of(id)
-        own = self._own.get(client)
-        if own is tree or client in self._changing:
-            self._renewal.keep(client, publications, out, is_sent=True)
-        elif own is not None:
-            again = tuple(map(sent_before, publications))
-            self._forward(again, 0, None, (own.id,), out)
+        self._own.take_back(tree, publications, out)
 
     # --- subscriptions ------------------------------------------------------------------------
 
