@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from shoal.broker.effects import (
     Deliver,
+    Input,
     LinkChanged,
     LinkLoad,
     LinkState,
@@ -21,6 +22,7 @@ from shoal.broker.effects import (
     SetTimer,
     Started,
     TimerFired,
+    TimerKey,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import (
@@ -44,6 +46,7 @@ from tests.seeds import random_network
 from tests.seeds.random_network import SETTLE_US, RandomNetwork
 
 FIGURE_1 = [tuple(pair) for pair in ("12", "23", "45", "56", "14", "25", "36")]
+SECOND_US = 1_000_000
 SQUARE = [tuple(pair) for pair in ("12", "24", "13", "34")]
 
 
@@ -234,3 +237,36 @@ def test_a_root_changes_when_all_are_bound_and_nothing_is_under_way() -> None:
         here.settle(Random(seed))
         assert here.delivered() == [(number, "S") for number in range(4)]
         assert not any(each.strategy.description["kept"] for each in here.brokers.values())
+
+
+def test_nobody_is_bound_behind_a_broker_that_waits_for_its_own_neighbours() -> None:
+    """All start: 1 is linked to 2, which waits for 3, which was there before, until it is gone."""
+    factory = strategy_factory("tid", Parameters(most_hops=3))
+    started = Started(former=("1", "3"), give_up_us=60_000_000)
+    machines = {
+        "1": Broker("1", (), factory, expected=("2",)),
+        "2": Broker("2", (), factory, expected=("1", "3")),
+    }
+    timers: dict[tuple[str, TimerKey], int] = {}
+    inputs: list[tuple[str, Input]] = [("1", started), ("2", started)]
+    inputs += [
+        ("1", Requested("P", Advertise(advertisement("p")))),
+        ("1", LinkChanged("2", LinkState.UP)),
+        ("2", LinkChanged("1", LinkState.UP)),
+    ]
+    now_us = 0
+    while True:
+        while inputs:
+            name, input = inputs.pop(0)
+            for effect in machines[name].handle(input, now_us):
+                match effect:
+                    case Send(neighbour, message) if neighbour in machines:
+                        inputs.append((neighbour, Received(name, message)))
+                    case SetTimer(key, at_us):
+                        timers[name, key] = at_us
+        if machines["1"].is_ready:
+            break
+        name, key = min(timers, key=lambda each: timers[each])
+        now_us = timers.pop((name, key))
+        inputs.append((name, TimerFired(key)))
+    assert started.give_up_us <= now_us <= started.give_up_us + SECOND_US

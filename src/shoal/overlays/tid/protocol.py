@@ -85,11 +85,20 @@ class Tid(BaseStrategy):
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self._neighbours = dict.fromkeys(sorted(context.neighbours))
+        # Who has not come yet, who of them was there before, and how long those are waited for.
         self._expected = dict.fromkeys(context.expected)
+        self._former: Collection[BrokerId] = ()
+        self._give_up_at_us = 0
         # Whether trees have been made since the first links came up.
         self._has_renewed = not context.expected
         self._renewal = Renewal()
-        self._own = OwnTrees(self.broker, self.trees, self._renewal, self._say, self._begin)
+        self._own = OwnTrees(
+            self.broker,
+            self.trees,
+            self._renewal,
+            lambda change, out: self._change(change, None, out),
+            lambda publications, tree, out: self._forward(publications, 0, None, (tree,), out),
+        )
         self._renewed_us: dict[BrokerId, int] = {}
         self._entered: dict[BrokerId, int] = {}
         self._delivered: dict[tuple[ClientId, int], None] = {}
@@ -128,6 +137,8 @@ class Tid(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._own.made = now_us
+        self._former = started.former
+        self._give_up_at_us = now_us + started.give_up_us
         if self._expected:
             out.append(SetTimer(WAITED, now_us + min(WAIT_US, started.give_up_us)))
         if self.parameters.dynamic:
@@ -138,8 +149,7 @@ class Tid(BaseStrategy):
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == WAITED:
-            self._expected.clear()
-            out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
+            self._waited(now_us, out)
         elif key == RENEW:
             self._has_renewed = True
             self._own.renew(self.advertisements.values(), out)
@@ -147,6 +157,21 @@ class Tid(BaseStrategy):
             for tree in [self.trees.all[id] for id in self._renewal.flushed_trees]:
                 if self._renewal.hear_broken(tree, out):
                     self._own.change(tree, out)
+
+    def _waited(self, now_us: int, out: list[Effect]) -> None:
+        """Who has not come is waited for no longer; who was a neighbour before, until it counts as
+        gone.
+        """
+        if not self._expected:
+            return
+        is_over = now_us >= self._give_up_at_us
+        for broker in list(self._expected):
+            if is_over or broker not in self._former:
+                del self._expected[broker]
+        if self._expected:
+            out.append(SetTimer(WAITED, self._give_up_at_us))
+        else:
+            self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._neighbours.pop(neighbour, None)
@@ -248,16 +273,6 @@ class Tid(BaseStrategy):
         if client not in self.publishers:
             self._own.forget(client, out)
 
-    def _say(self, change: TreeChange, out: list[Effect]) -> None:
-        """A change of a tree that begins here."""
-        self._change(change, None, out)
-
-    def _begin(
-        self, publications: tuple[RoutedPublication, ...], tree: TreeId, out: list[Effect]
-    ) -> None:
-        """Publications of a local client go along its tree."""
-        self._forward(publications, 0, None, (tree,), out)
-
     def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
         """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
         id, version, added, removed = (
@@ -283,7 +298,7 @@ class Tid(BaseStrategy):
         if not tree.advertisements:
             self.trees.fell(tree)
             self._renewal.forget(id)
-        elif message.is_asked and self._renewal.ask(tree, told, out):
+        elif message.is_asked and self._renewal.ask(tree, [*told, *self._expected], out):
             self._own.begin_change(tree, out)
 
     # --- trees made anew ----------------------------------------------------------------------

@@ -81,7 +81,10 @@ class Renewal:
     # --- who is bound to a tree ---------------------------------------------------------------
 
     def ask(self, tree: Tree, told: Iterable[BrokerId], out: list[Effect]) -> bool:
-        """A tree that takes another's place was passed on; whether it is ours, and bound."""
+        """A tree that takes another's place was passed on; whether it is ours, and bound.
+
+        Among those told may be such as will be: when they are linked, trees are made anew.
+        """
         return self._bound.begin(tree.id, told) and self._answer(tree, TreeBound(tree.id), out)
 
     def hear_bound(self, tree: Tree, neighbour: BrokerId, out: list[Effect]) -> bool:
