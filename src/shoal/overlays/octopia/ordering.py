@@ -7,7 +7,7 @@ So a *probe* is sent behind that, along every way that it may have taken, and `P
 back when it has been everywhere.  Meanwhile what the publisher sends to that cluster is kept.
 
 The wait costs little: what is kept would have waited in the same queues, behind the same messages.
-A link that breaks settles it: what was in it comes back before anything new is sent.
+Where a link breaks, what was in it comes back and goes another way, and the probe behind it.
 
 | input | does |
 | --- | --- |
@@ -15,7 +15,7 @@ A link that breaks settles it: what was in it comes back before anything new is 
 | its way is congested, or free again | a probe goes along it; kept |
 | its way is being probed | kept |
 | the probe has passed | the way changes; what was kept goes |
-| a neighbour is lost | ways over it are forgotten, its part of a probe has passed |
+| a neighbour is lost | ways over it are forgotten, probes that were there follow what came back |
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Stream = tuple[ClientId, int]
 class _Round:
     """A probe that went on from here: to whom, and who is told when it has passed there."""
 
-    __slots__ = ("answers_to", "awaited", "publisher", "streams")
+    __slots__ = ("answers_to", "awaited", "lost", "part_of", "publisher", "streams")
 
     def __init__(
         self,
@@ -47,6 +47,14 @@ class _Round:
         self.awaited = dict(along)
         self.answers_to = answers_to
         self.streams: dict[Stream, BrokerId | None] = {}
+        # To whom it went that is lost, and as before with what; it follows what came back.
+        self.lost: dict[BrokerId, tuple[int, bool]] = {}
+        # The round that goes on when this one, which followed for it, has passed.
+        self.part_of: _Round | None = None
+
+    @property
+    def has_passed(self) -> bool:
+        return not (self.awaited or self.lost)
 
 
 class Ordering:
@@ -130,7 +138,7 @@ class Ordering:
         if round is None:
             return False
         round.awaited.pop(neighbour, None)
-        return not round.awaited and self._end(name, round, out)
+        return round.has_passed and self._end(name, round, out)
 
     def begun_anew(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A neighbour knows nothing of earlier; what is unsettled there is sent again first."""
@@ -140,10 +148,9 @@ class Ordering:
             elif neighbour in round.awaited:
                 self._send(name, round, [neighbour], out)
 
-    def lost(self, neighbour: BrokerId, out: list[Effect]) -> bool:
-        """A neighbour is gone; whether ways have changed here."""
+    def lost(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A neighbour is gone: what was there comes back here, and a probe for others behind it."""
         self._ways = {stream: way for stream, way in self._ways.items() if way != neighbour}
-        has_changed = False
         for name, round in list(self._rounds.items()):
             for stream, way in round.streams.items():
                 if way == neighbour:
@@ -151,12 +158,40 @@ class Ordering:
             if round.answers_to == neighbour:
                 del self._rounds[name]
             elif neighbour in round.awaited:
-                del round.awaited[neighbour]
-                has_changed |= not round.awaited and self._end(name, round, out)
-        return has_changed
+                sent = round.awaited.pop(neighbour)
+                if round.answers_to is not None or round.part_of is not None:
+                    round.lost[neighbour] = sent
+                elif round.has_passed:
+                    self._end(name, round, out)
+
+    @property
+    def followers(self) -> list[tuple[ProbeName, ClientId, Mapping[BrokerId, tuple[int, bool]]]]:
+        """Others' probes that follow what came back from lost neighbours: whose, and what of it."""
+        rounds = self._rounds.items()
+        return [(name, round.publisher, round.lost) for name, round in rounds if round.lost]
+
+    def follow(
+        self, name: ProbeName, along: Mapping[BrokerId, tuple[int, bool]], out: list[Effect]
+    ) -> bool:
+        """A probe follows along these, by a name of its own; whether ways have changed here."""
+        round = self._rounds[name]
+        round.lost = {}
+        if along:
+            self._number += 1
+            own = (self._broker, self._number)
+            part = self._rounds[own] = _Round(round.publisher, along, None)
+            part.part_of = round
+            round.awaited[_name_of(own)] = (0, False)
+            self._send(own, part, along, out)
+        return round.has_passed and self._end(name, round, out)
 
     def _end(self, name: ProbeName, round: _Round, out: list[Effect]) -> bool:
-        del self._rounds[name]
+        self._rounds.pop(name, None)
+        if round.part_of is not None:
+            whole = round.part_of
+            whole.awaited.pop(_name_of(name), None)
+            names = [each for each, known in self._rounds.items() if known is whole]
+            return any(whole.has_passed and self._end(each, whole, out) for each in names)
         if round.answers_to is not None:
             out.append(Send(round.answers_to, ProbePassed(*name)))
         for stream, way in round.streams.items():
@@ -165,6 +200,11 @@ class Ordering:
             if way is not None:
                 self._ways[stream] = way
         return bool(round.streams)
+
+
+def _name_of(probe: ProbeName) -> BrokerId:
+    """What a part of a round is awaited as: no broker is called so."""
+    return f"{probe[0]}/{probe[1]}"
 
 
 def carried(clusters: Iterable[int], copies: Mapping[BrokerId, int]) -> dict[int, BrokerId | None]:

@@ -359,8 +359,7 @@ class Routing:
             entry = self._entry_of(cluster)
             if entry is not None and self._is_usable(entry):
                 self._lead(probe.publisher, cluster, entry, along)
-        is_behind = self.kept.has_of(probe.publisher) if probe.publisher != ALL else len(self.kept)
-        if is_behind:
+        if self._holds_up(probe.publisher):
             self._probes.append((probe, neighbour))
             return
         for each in self._tree_neighbours(neighbour) if probe.spreads else ():
@@ -373,9 +372,36 @@ class Routing:
         if self._keeps_order and not self.ordering.is_probed(ALL, cluster):
             self.ordering.change(ALL, {cluster: None}, {before: (0, True)}, out)
 
-    def _tree_neighbours(self, source: BrokerId) -> list[BrokerId]:
-        """To whom of this cluster goes on what comes from a broker."""
-        region, cluster = self._product.position(source)
+    def _holds_up(self, client: ClientId) -> bool:
+        """Whether a probe must wait behind what is kept."""
+        return self.kept.has_of(client) if client != ALL else len(self.kept) > 0
+
+    def _follow(self, out: list[Effect]) -> bool:
+        """Probes follow what has come back from lost neighbours; whether ways have changed."""
+        has_changed = False
+        for name, client, lost in self.ordering.followers:
+            if self._holds_up(client):
+                continue
+            along: dict[BrokerId, tuple[int, bool]] = {}
+            for broker, (owed, spreads) in lost.items():
+                cluster = self._product.position(broker).cluster
+                if spreads and cluster != self._cluster:
+                    owed |= 1 << cluster
+                for each in clusters_of(owed & ~(1 << self._cluster)):
+                    entry = self._entry_of(each)
+                    if entry is not None and self._is_usable(entry):
+                        self._lead(client, each, entry, along)
+                if spreads and cluster == self._cluster:
+                    for neighbour in self._tree_neighbours(None):
+                        along[neighbour] = (along.get(neighbour, (0, True))[0], True)
+            has_changed |= self.ordering.follow(name, along, out)
+        return has_changed
+
+    def _tree_neighbours(self, source: BrokerId | None) -> list[BrokerId]:
+        """To whom of this cluster goes on what comes from a broker; None: all of them."""
+        region, cluster = (self._product.regions, -1)
+        if source is not None:
+            region, cluster = self._product.position(source)
         found = [each for each, home in self._tables.homes.items() if home.up == self._region]
         up = self._tables.own.up
         if up is not None and (cluster != self._cluster or region > self._region):
@@ -419,6 +445,8 @@ class Routing:
         probes, self._probes = self._probes, []
         for probe, neighbour in probes:
             self.probe(probe, neighbour, now_us, out)
+        if self._follow(out):
+            self.changed(now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""
