@@ -30,6 +30,11 @@ class Attachment:
         self.candidates = tuple(candidates)
         self.current: BrokerId | None = None
 
+    def is_better(self, broker: BrokerId) -> bool:
+        """Whether a candidate is better than who is used."""
+        order = self.candidates
+        return self.current is not None and order.index(broker) < order.index(self.current)
+
 
 class Attachments:
     """All purposes of one broker.

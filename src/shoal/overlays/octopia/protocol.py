@@ -288,7 +288,9 @@ class Octopia(BaseStrategy):
         self.hosted.enter(cluster, purpose.current)
         if before in self._linked and purpose.current is not None:
             self.routing.enter_elsewhere(cluster, before, out)
-        if before in self._advertised_to and before != purpose.current:
+        # A better one has started anew, and is used again as soon as it has said all.
+        is_awaited = before in self._linked and purpose.is_better(before)
+        if before in self._advertised_to and before != purpose.current and not is_awaited:
             self._advertised_to.discard(before)
             self.hosted.forget(before)
             out += [Send(before, Unadvertise(id)) for id in self.hosted.rows]
