@@ -18,7 +18,7 @@ from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.trace import Published
-from tests.forced_exchanges import BEGIN, SYSTEM, Exchanged, Forced
+from tests.forced_exchanges import BEGIN, SYSTEM, WITH_MOVES, Exchanged, Forced
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 from tests.seeds.trees import path
 
@@ -32,11 +32,19 @@ class RandomExchanges:
     """One seed's network; `run` gives what went wrong."""
 
     def __init__(
-        self, seed: int, *, lossy: bool = False, patient: bool = False, interval_us: int = 400_000
+        self,
+        seed: int,
+        *,
+        lossy: bool = False,
+        patient: bool = False,
+        moves: bool = False,
+        interval_us: int = 400_000,
     ) -> None:
-        with patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}):
+        """With `moves` publishers move, too."""
+        system = WITH_MOVES if moves else SYSTEM
+        with patch.dict(SYSTEMS, {system.name: system}):
             self.network = RandomNetwork(
-                seed, system=SYSTEM.name, lossy=lossy, patient=patient, interval_us=interval_us
+                seed, system=system.name, lossy=lossy, patient=patient, interval_us=interval_us
             )
         self.world = self.network.world
         self.random = random = Random(f"exchanges/{seed}")
