@@ -80,7 +80,8 @@ def turn_tables(propagation: Propagation, turn: Turn, before: BrokerId, behind: 
     tables = propagation.tables
     rows = _rows(tables, turn)
     for row in rows:
-        row.last_hop = behind
+        # Whatever move turned it, this neighbour was not on its path.
+        row.last_hop, row.turned_us = behind, None
     for subscription in turn.near:
         tables.add_subscription(subscription, before)
     known = [tables.subscriptions[id] for id in turn.known if id in tables.subscriptions]
