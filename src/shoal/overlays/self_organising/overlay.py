@@ -124,7 +124,8 @@ class Overlay:
             self.later(now_us, out, self._routing.timer, key)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        was_up = neighbour in self._up
+        was_up, was_ending = neighbour in self._up, neighbour in self._ending
+        self._ending.discard(neighbour)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
@@ -134,9 +135,8 @@ class Overlay:
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
-                self._ending.discard(neighbour)
                 return
-        self.later(now_us, out, self._change, neighbour, state)
+        self.later(now_us, out, self._change, neighbour, state, was_ending)
 
     def later(
         self, now_us: int, out: list[Effect], what: Callable[..., None], *arguments: Any
@@ -207,7 +207,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max(0, *(self._standings.get(each, self._unknown).since_us for each in ends), 0)
+        return max(0, *(self._standing(each).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -229,7 +229,7 @@ class Overlay:
     def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """End the new link, and go on."""
         if ring.opens_link:
-            since_us = verdict.at_us or self._standings.get(ring.opposite, self._unknown).since_us
+            since_us = verdict.at_us or self._standing(ring.opposite).since_us
             self._standings[ring.opposite] = Standing(False, max(since_us, 0))
         if ring.ends_link and verdict.at_us:
             self._standings[ring.before] = Standing(True, verdict.at_us)
@@ -245,7 +245,10 @@ class Overlay:
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the tree."""
-        return max(self._standings.get(neighbour, self._unknown).since_us, 0)
+        return max(self._standing(neighbour).since_us, 0)
+
+    def _standing(self, neighbour: BrokerId) -> Standing:
+        return self._standings.get(neighbour, self._unknown)
 
     def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """Both ends have agreed that this link, which is up, belongs to the tree."""
@@ -280,18 +283,24 @@ class Overlay:
     # --- links --------------------------------------------------------------------------------
 
     def _change(
-        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+        self,
+        neighbour: BrokerId,
+        state: LinkState,
+        was_ending: bool,
+        now_us: int,
+        out: list[Effect],
     ) -> None:
         """A link that is no part of an exchange has changed."""
+        if state is LinkState.ENDED and was_ending and self._standing(neighbour).is_in:
+            # It was to end before it was heard that it belongs to the tree.
+            out.append(OpenLink(neighbour, is_lasting=True))
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
-        was_ending = neighbour in self._ending
-        self._ending.discard(neighbour)
-        standing = self._standings.get(neighbour, self._unknown)
+        standing = self._standing(neighbour)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
@@ -301,9 +310,6 @@ class Overlay:
             elif not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
-        if state is LinkState.ENDED and standing.is_in and was_ending:
-            # It was to end before it was heard that it belongs to the tree.
-            out.append(OpenLink(neighbour, is_lasting=True))
         if self.tree.is_neighbour(neighbour):
             self._routing.relink(neighbour, state, now_us, out)
         if state is LinkState.FAILED and standing.is_in:
@@ -321,13 +327,13 @@ class Overlay:
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and has not become one of the tree."""
-        is_in = self._standings.get(neighbour, self._unknown).is_in
+        is_in = self._standing(neighbour).is_in
         if self.is_up(neighbour) and not is_in and not self._ring.opens(neighbour):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
-        standing = self._standings.get(neighbour, self._unknown)
+        standing = self._standing(neighbour)
         out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
 
     def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
@@ -349,7 +355,7 @@ class Overlay:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
             self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self._standings.get(neighbour, self._unknown), greeting.standing
+        mine, other = self._standing(neighbour), greeting.standing
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = Standing(True, 0)
@@ -376,7 +382,7 @@ class Overlay:
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
-        if self._standings.get(neighbour, self._unknown).since_us >= standing.since_us:
+        if self._standing(neighbour).since_us >= standing.since_us:
             return
         self._standings[neighbour] = standing
         if not standing.is_in:
