@@ -11,8 +11,10 @@ from random import Random
 from unittest.mock import patch
 
 from shoal.broker.effects import TimerFired
+from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.quiet_ring import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
@@ -62,6 +64,11 @@ class RandomExchanges:
     @property
     def exchanged(self) -> list[Exchanged]:
         return [row for row in self.world.trace.records if isinstance(row, Exchanged)]
+
+    @property
+    def moves(self) -> int:
+        """How often publishers have moved."""
+        return sum(isinstance(row, MigrationRecord) for row in self.world.trace.records)
 
     def _look(self, now_us: int, _: None) -> None:
         links = frozenset(self.world.links)
@@ -182,6 +189,8 @@ class RandomExchanges:
                 )
                 if sorted(found) != sorted(neighbours[name])
             ]
+            if isinstance(strategy.routing, MovingPublishers) and strategy.routing.is_moving:
+                problems.append(f"a publisher still moves through {name}")
             if overlay._ring.state is not State.FREE or world.brokers[name]._holding is not None:
                 problems.append(f"{name} is {overlay._ring.state}")
         homes = [
