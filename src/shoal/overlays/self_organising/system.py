@@ -12,6 +12,7 @@ from shoal.overlays.self_organising.healing import HEALING
 from shoal.overlays.self_organising.messages import MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.reserved_paths import PATHS
 from shoal.overlays.self_organising.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.system import System
@@ -38,7 +39,8 @@ SYSTEM = System(
         *GRAPE_MESSAGES,
         *PATHS,
     ),
-    records={"selections": SelectionRecord},
+    records={"selections": SelectionRecord, "proposals": ProposalRecord},
+    shown=("proposals",),
     stand_in=stand_in,
     is_quiet=False,
     oracle=table_problems,
