@@ -283,7 +283,7 @@ class BrokerService:
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
         found = [
-            f"link to {row['neighbour']}"
+            f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()
             if row["state"] in ("idle", "away")
         ]
