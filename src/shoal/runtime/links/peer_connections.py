@@ -175,8 +175,9 @@ async def dial(
                 ssl=tls.outgoing if tls else None,
             )
     except (OSError, ssl.SSLError, TimeoutError) as error:
-        refused = isinstance(error, ConnectionError) and error.errno is not None
-        problem = os.strerror(error.errno) if refused else str(error) or "no answer"
+        problem = str(error) or "no answer"
+        if isinstance(error, ConnectionError) and error.errno is not None:
+            problem = os.strerror(error.errno)  # whichever loop says it
         _log.debug("cannot connect", extra={"address": str(address), "problem": problem})
         told(problem)
         return None
