@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -375,12 +374,8 @@ def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabou
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
     """What a broker with clients remembers; each has a folder of its own in the network's."""
-    pattern = network.storage.folder
-    if not pattern:
-        return None
-    own = pattern.replace("{broker}", name)
-    folder = Path(own) if own != pattern else Path(own) / name
-    return JournalFiles(folder, network.name, name)
+    folder = network.storage.folder_of(name)
+    return None if folder is None else JournalFiles(folder, network.name, name)
 
 
 def _spools(
