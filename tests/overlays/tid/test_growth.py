@@ -7,7 +7,7 @@ import pytest
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
 from shoal.model import Publication
-from shoal.overlays.tid.messages import TreeCopy, TreeId
+from shoal.overlays.tid.messages import Renew, TreeCopy, TreeId
 from shoal.overlays.tid.waiting import Deliveries
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.seeds.random_changes import ChangingNetwork
@@ -27,6 +27,7 @@ def test_a_new_tree_is_used_when_everybody_knows_it_and_has_bound_to_it() -> Non
     here.ask("1", "P", Advertise(advertisement("p")))
     here.ask("3", "S", Subscribe(subscription("s", client="S")))
     here.settle()
+    here.tell("2", "1", Renew("3", 1_000))
     here.fire("1", ("renew",))
     here.carry("1", "2")
     here.ask("1", "P", publish(1))
