@@ -161,10 +161,11 @@ async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) ->
 
 @on_asyncio
 async def test_brokers_of_a_system_that_does_not_grow_neither_join_nor_leave(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks one to leave is refused before any client is sent away."""
-    system = SYSTEMS["tid"]
+    system = msgspec.structs.replace(SYSTEMS["tid"], grows=False)
+    monkeypatch.setitem(SYSTEMS, "tid", system)
     network = local_network(system.name, system.size().layout(), port=0)
     names = [broker.name for broker in network.brokers]
     reason = "brokers of tid are those of the network file: none joins or leaves"
