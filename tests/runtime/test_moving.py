@@ -110,7 +110,7 @@ async def test_a_broker_is_drained_under_load_and_takes_clients_in_again(
         Client(str(one.listening["mqtt"]), "reader") as reader,
         Client(str(one.listening["mqtt"]), "writer") as writer,
         reader.subscribe("a", qos=1) as subscription,
-        aiomqtt.Client("127.0.0.1", one.listening["mqtt"].port, identifier="stays"),
+        aiomqtt.Client("127.0.0.1", one.listening["mqtt"].port, identifier="stays") as stays,
     ):
         sent = [b"%d" % number for number in range(300)]
 
@@ -121,6 +121,8 @@ async def test_a_broker_is_drained_under_load_and_takes_clients_in_again(
         publishing = asyncio.create_task(publish())
         assert await shoal(capsys, "drain", path, "B1") == (0, "B1 is drained")
         assert at(one) == set()
+        with pytest.raises(aiomqtt.MqttError):
+            await anext(aiter(stays.messages))
         await until(lambda: {"reader", "writer"} <= at(two) | at(three))
         assert [(await subscription.get()).payload for _ in sent] == sent
         await publishing

@@ -338,7 +338,7 @@ class BrokerService:
             "tables": tables,
             "mqtt": {
                 "connected": statistics.connected,
-                "sessions": statistics.sessions,
+                "sessions": len(self.door.clients.sessions),
                 "subscriptions": self.door.clients.subscriptions.count,
                 "retained": len(self.door.clients.retained),
                 "publications": statistics.publications_received,
