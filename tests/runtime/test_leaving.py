@@ -14,10 +14,11 @@ from shoal.client import Client
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
-from shoal.runtime.supervisor import ask_to_leave, free_ports, local_network
+from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.test_broker_service import network as network_of
 from tests.runtime.test_broker_service import running
@@ -136,10 +137,11 @@ async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) ->
 
 @on_asyncio
 async def test_brokers_of_a_system_that_does_not_grow_neither_join_nor_leave(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks one to leave is refused before any client is sent away."""
-    system = SYSTEMS["tid"]
+    system = msgspec.structs.replace(SYSTEMS["tid"], grows=False)
+    monkeypatch.setitem(SYSTEMS, "tid", system)
     network = local_network(system.name, system.size().layout(), port=0)
     names = [broker.name for broker in network.brokers]
     reason = "brokers of tid are those of the network file: none joins or leaves"

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
+import http.client
 import json
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import msgspec
@@ -29,6 +27,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link
 from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
 
@@ -38,12 +37,10 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
-_HTTP_TIMEOUT_S = 2.0
+_HTTP_TIMEOUT_S = 5.0
 # A client that is to move is waited for.
 _ORDER_TIMEOUT_S = 30.0
 _POLL_S = 0.1
-# Below those that systems give to outgoing connections.
-_OWN_PORTS = range(10_000, 32_000)
 # Brokers are asked themselves, whatever proxy the environment names for the world outside.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -119,28 +116,11 @@ def _sections(
     )
 
 
-def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nothing listens at now, and that no outgoing connection is given.
-
-    So a broker that is started again finds its own free.
-    """
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        for port in Random().sample(_OWN_PORTS, len(_OWN_PORTS)):
-            if len(found) == count:
-                break
-            try:
-                stack.enter_context(socket.create_server((host, port)))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            else:
-                found.append(port)
-    return found
-
-
 async def get_json(address: Address, path: str) -> dict[str, Any]:
-    """What an admin port answers, whatever its status code; OSError when there is no answer."""
+    """What an admin port answers, whatever its status code.
+
+    OSError when there is no answer; TimeoutError when there is none yet: its broker may be busy.
+    """
 
     def get() -> dict[str, Any]:
         try:
@@ -149,7 +129,10 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
         except urllib.error.HTTPError as error:
             text = error.read()
         except urllib.error.URLError as error:
-            raise OSError(str(error.reason)) from None
+            kind = TimeoutError if isinstance(error.reason, TimeoutError) else OSError
+            raise kind(str(error.reason)) from None
+        except http.client.HTTPException as error:  # it was killed while it answered
+            raise OSError(f"the answer broke off: {error!r}") from None
         answer: dict[str, Any] = json.loads(text)
         return answer
 
