@@ -14,6 +14,7 @@ import json
 import signal
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -38,6 +39,8 @@ STOP_TIMEOUT_S = 15.0
 RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
 _HTTP_TIMEOUT_S = 5.0
+# A client that is to move is waited for.
+_ORDER_TIMEOUT_S = 30.0
 _POLL_S = 0.1
 # Brokers are asked themselves, whatever proxy the environment names for the world outside.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -140,21 +143,31 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
         raise OSError(f"{address} does not answer like a broker: {error}") from None
 
 
-async def ask_to_leave(address: Address) -> str:
-    """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
+async def order(address: Address, name: str, **said: str) -> str:
+    """Have a broker leave its network, move a client and so on; why it cannot.
+
+    OSError when it does not answer, or knows no such order.
+    """
 
     def post() -> str:
-        url, headers = f"http://{address}/leave", {"X-Shoal": "leave"}
-        request = urllib.request.Request(url, b"", headers, method="POST")
+        url = f"http://{address}/{name}?{urllib.parse.urlencode(said)}"
+        request = urllib.request.Request(url, b"", {"X-Shoal": name}, method="POST")
         try:
-            with _DIRECT.open(request, timeout=_HTTP_TIMEOUT_S) as found:
+            with _DIRECT.open(request, timeout=_ORDER_TIMEOUT_S) as found:
                 text = found.read()
         except urllib.error.HTTPError as error:
+            if error.code not in (403, 409):
+                raise
             text = error.read()
         problem: str = json.loads(text)["problem"]
         return problem
 
     return await asyncio.to_thread(post)
+
+
+async def ask_to_leave(address: Address) -> str:
+    """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
+    return await order(address, "leave")
 
 
 class Supervisor:
