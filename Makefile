@@ -5,6 +5,9 @@ PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+# Hundreds of brokers are started: with this, each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order clean
 
@@ -53,14 +56,14 @@ check: install ## style, types and layers only
 # One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
 # there are more processes than cores.
 tests: check
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 4 --max-worker-restart 0
 
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
 
 soak: install ## the long tests: 1,000 random scenarios, 300 networks in chaos, 10,000 clients, every order of a move, a cable cut for 10 s
 	SHOAL_EXAMPLES=10 $(BIN)/pytest -n 2 $(QUICK)
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak -o faulthandler_timeout=0
 
 bench-simulation: install ## message hops per second of a 63-broker run
 	$(BIN)/python benchmarks/bench_simulation.py
