@@ -34,7 +34,7 @@ from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.federation.federation import Federation
-from shoal.mqtt.federation.homes import Homes
+from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message

@@ -31,7 +31,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import Coming, Control, Welcome, encode_control
 from shoal.mqtt.federation.evacuating import Evacuating
-from shoal.mqtt.federation.roaming import Roaming
+from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
