@@ -8,6 +8,7 @@ from shoal.model import BrokerId
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES as GRAPE_MESSAGES
 from shoal.overlays.publisher_relocation.messages import MESSAGES as MIGRATION_MESSAGES
 from shoal.overlays.publisher_relocation.records import SelectionRecord
+from shoal.overlays.self_organising.cycles import CYCLES
 from shoal.overlays.self_organising.healing import HEALING
 from shoal.overlays.self_organising.messages import MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
@@ -35,6 +36,7 @@ SYSTEM = System(
         *MESSAGES,
         *RING_MESSAGES,
         *HEALING,
+        *CYCLES,
         *MIGRATION_MESSAGES,
         *GRAPE_MESSAGES,
         *PATHS,
