@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from shoal.report import figures
+from shoal.report.drawing import figures
+from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.exchanges import only_recommends
 from shoal.report.inputs import Run
-from shoal.report.markup import Markup, join, tag
 from shoal.report.remarks import remarks
 
 # A smaller change is drowned by which publications happened to be traced first.

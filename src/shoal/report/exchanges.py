@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.report import figures
+from shoal.report.drawing import figures
+from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.inputs import Row, Run
-from shoal.report.markup import Markup, join, tag
 
 Link = tuple[str, str]
 

@@ -17,9 +17,12 @@ from typing import Any
 import msgspec
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.report import figures
-from shoal.report.charts import MAX_BARS, Series, bar_chart, line_chart, readings
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
+from shoal.report.drawing import figures
+from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, readings
+from shoal.report.drawing.geography import Placement, place
+from shoal.report.drawing.markup import Markup, join, tag
+from shoal.report.drawing.network_map import Drawing, network_map
 from shoal.report.exchanges import (
     exchanged,
     exchanges,
@@ -28,11 +31,8 @@ from shoal.report.exchanges import (
     links_in_words,
     new_links,
 )
-from shoal.report.geography import Placement, place
 from shoal.report.inputs import Row, Run
 from shoal.report.journeys import movers
-from shoal.report.markup import Markup, join, tag
-from shoal.report.network_map import Drawing, network_map
 from shoal.report.replays import Replay, replays_section
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the reference run is grey.

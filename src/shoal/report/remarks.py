@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.report.figures import count, seconds
+from shoal.report.drawing.figures import count, seconds
 
 
 def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from shoal.report.figures import quantity
-from shoal.report.geography import HEIGHT, WIDTH, Placement
-from shoal.report.layout import Point, size_factor
-from shoal.report.markup import Markup, tag
+from shoal.report.drawing.figures import quantity
+from shoal.report.drawing.geography import HEIGHT, WIDTH, Placement
+from shoal.report.drawing.layout import Point, size_factor
+from shoal.report.drawing.markup import Markup, tag
 
 LARGEST_RADIUS = 17.0
 SMALLEST_RADIUS = 3.5
