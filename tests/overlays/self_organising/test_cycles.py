@@ -10,7 +10,7 @@ from shoal.broker.strategy import ProtocolError
 from shoal.language import parse
 from shoal.model import Advertisement, Subscription
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.cycles import Round
+from shoal.overlays.self_organising.links.cycles import Round
 from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.overlays.system import Picture
 from shoal.overlays.tree.oracle import table_problems
