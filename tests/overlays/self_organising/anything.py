@@ -25,7 +25,7 @@ from shoal.overlays.self_organising.moves.reserved_paths import (
 )
 from shoal.overlays.self_organising.neighbourhood import Hop
 from shoal.overlays.self_organising.planner import Cycle
-from shoal.overlays.self_organising.ring.messages import (
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
     Greeting,

@@ -46,9 +46,10 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.ring.broken_cycle import BrokenCycle
-from shoal.overlays.self_organising.ring.host import Host
-from shoal.overlays.self_organising.ring.messages import (
+from shoal.overlays.self_organising.quiet_ring.broken_cycle import BrokenCycle
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_host import Host
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
     ExchangeKey,
@@ -56,8 +57,7 @@ from shoal.overlays.self_organising.ring.messages import (
     Halted,
     Verdict,
 )
-from shoal.overlays.self_organising.ring.ring import Ring
-from shoal.overlays.self_organising.ring.verdicts import Verdicts
+from shoal.overlays.self_organising.quiet_ring.verdicts import Verdicts
 from shoal.overlays.tree.turning import Turn, first_turn, next_turn
 
 # How long the new link may take to come up, and how long a broker holds still without agreeing.
