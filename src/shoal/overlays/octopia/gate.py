@@ -27,8 +27,8 @@ class Gate:
         enter: Callable[[RoutedPublication, int, int, list[Effect], Key | None], bool],
         near: Collection[BrokerId],
     ) -> None:
-        self.lines = Lines(parameters.order_us, parameters.patience_us)
-        self._every_us = parameters.patience_us
+        self.lines = Lines(parameters.order_us, parameters.doubt_us)
+        self._every_us = parameters.doubt_us
         self._enter = enter
         self._near = near
         self._is_timer_set = False

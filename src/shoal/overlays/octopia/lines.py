@@ -9,11 +9,11 @@ come.  What comes out of turn is held, unsettled, until what went before has com
 | numbered, a later one | is held |
 | numbered, an earlier one | is let in: its turn was given up, or it comes once more |
 | numbering begins | all that the host has sent without numbers is in; the first one is known |
-| it began at another gate | what comes is held for `patience_us`, as nobody knows the first one |
+| it began at another gate | what comes is held for `doubt_us`, as nobody knows the first one |
 | numbering ends | what the host sends from now on without numbers stands behind the last number |
 | the link to the host is lost | what is held is let in |
 | nothing has come for `order_us` | those that are missing are given up |
-| a link of the region is lost | those that are missing may be lost with it: `patience_us` |
+| a link of the region is lost | those that are missing may be lost with it: `doubt_us` |
 
 So a publication waits for at most `order_us`, and at most `MOST` are held.
 """
@@ -61,9 +61,9 @@ class _Line:
 class Lines:
     """The lines at one broker."""
 
-    def __init__(self, order_us: int, patience_us: int) -> None:
+    def __init__(self, order_us: int, doubt_us: int) -> None:
         self._order_us = order_us
-        self._patience_us = patience_us
+        self._doubt_us = doubt_us
         self._lines: dict[Name, _Line] = {}
         self._held = 0
         self._keys = 0
@@ -93,7 +93,7 @@ class Lines:
         found: list[Entry] = []
         if number is None:
             line.unnumbered = None
-            line.due_us = min(line.due_us, now_us + self._patience_us)
+            line.due_us = min(line.due_us, now_us + self._doubt_us)
             line.is_late = True
             return []
         if line.expected is not None and line.unnumbered is not None:
@@ -182,11 +182,11 @@ class Lines:
 
     def _due_us(self, now_us: int, *, is_late: bool = False) -> int:
         is_doubtful = is_late or now_us < self._doubtful_until_us
-        return now_us + (self._patience_us if is_doubtful else self._order_us)
+        return now_us + (self._doubt_us if is_doubtful else self._order_us)
 
     def doubt(self, now_us: int) -> None:
         """A link of the region is lost: what is missing may never come."""
-        due_us = now_us + self._patience_us
+        due_us = now_us + self._doubt_us
         self._doubtful_until_us = due_us
         for line in self._lines.values():
             line.due_us = min(line.due_us, due_us)

@@ -87,7 +87,7 @@ class Numbering:
                 numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
                 out.append(Send(gate, NumbersBegin(client, numbers.next)))
             elif numbers.gate != gate:
-                numbers.gate, numbers.since_us = gate, now_us + self._parameters.patience_us
+                numbers.gate, numbers.since_us = gate, now_us + self._parameters.doubt_us
                 out.append(Send(gate, NumbersBegin(client, None)))
             elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
                 out.append(Send(gate, NumbersEnd(client, numbers.next)))

@@ -18,7 +18,7 @@ from shoal.model import BrokerId
 from shoal.overlays.octopia.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
-_AT_LEAST_ONE = ("window_us", "return_us", "order_us", "patience_us", "retry_us")
+_AT_LEAST_ONE = ("window_us", "return_us", "order_us", "doubt_us", "patience_us", "retry_us")
 
 
 class Dynamic(enum.Enum):
@@ -61,7 +61,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     return_us     ordered: publications are numbered until their shortest way has been free so long
                   (ours): 2 s
     order_us      ordered: a publication waits for one before it at most so long (ours): 30 s
-    patience_us   what has no way waits for one so long (ours): 3 s
+    doubt_us      the same when a link was lost on which that may have been (ours): 3 s
+    patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
     """
 
@@ -74,7 +75,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     window_us: int = 50_000
     return_us: int = 2_000_000
     order_us: int = 30_000_000
-    patience_us: int = 3_000_000
+    doubt_us: int = 3_000_000
+    patience_us: int = 10_000_000
     retry_us: int = 2_000_000
 
     def __post_init__(self) -> None:

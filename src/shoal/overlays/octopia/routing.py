@@ -61,7 +61,7 @@ class Routing:
     """The routing of the broker of `region` in `cluster`.
 
     `entry_of` says by whom a cluster is entered now, and `is_usable` whether a neighbour is linked
-    and has said what must be known before it is sent anything.
+    and has said what must be known before it is sent anything; `linked` are linked at the start.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Routing:
         parameters: Parameters,
         entry_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
+        linked: Iterable[BrokerId],
     ) -> None:
         self._product = product
         self._broker = broker
@@ -86,7 +87,7 @@ class Routing:
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._reaches: dict[tuple[object, ...], Reach] = {}
-        self.kept = Keeping(product, self._cluster, tables, parameters)
+        self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.
@@ -345,7 +346,7 @@ class Routing:
 
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
-        self.kept.linked(broker, now_us)
+        self.kept.linked(broker, is_up, now_us, out)
         if not is_up:
             # What was unsettled there comes back first.
             out.append(SetTimer(RETRY, now_us))
@@ -378,6 +379,6 @@ class Routing:
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""
-        self.kept.timer_fired()
+        self.kept.count()
         self.changed(now_us, out)
-        self.kept.look_again(now_us, out)
+        self.kept.go_on(now_us, out)
