@@ -13,8 +13,11 @@ from shoal.experiments.octopia.evidence import Evidence
 from shoal.experiments.octopia.grid import SCALES, Setting, grid
 from shoal.experiments.octopia.measures import Deliveries
 from shoal.experiments.octopia.network import draw_clients, overlay
+from shoal.experiments.octopia.page import conclude
 from shoal.experiments.octopia.runs import Measured, OctopiaRun, study_runs
 from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.runs import write_summary
+from shoal.experiments.studies.study import write_conclusion
 from shoal.model import Publication
 from shoal.simulation.trace import Delivery
 
@@ -99,7 +102,7 @@ def test_who_wants_a_burst_is_in_every_cluster_but_not_at_its_host() -> None:
 
 
 NAMES = (
-    "delay_ms", "messages", "srt", "prt", "mean_s", "burst_mean_s", "stable_s", "copies",
+    "delay_ms", "messages", "srt", "prt", "mean_s", "burst_mean_s", "most_s", "stable_s", "copies",
     "within_1_s", "waiting", "overtaken", "missing", "lost", "expected", "repaired_s",
 )  # fmt: skip
 
@@ -132,3 +135,20 @@ def test_every_judge_has_runs_to_look_at(tmp_path: Path) -> None:
     file.write_text("[]", encoding="utf-8")
     runs = study_runs(SCALES["small"], {"quotes": file, "flights": file}, tmp_path, 1)
     assert len({each.key for each in runs}) == len({each.file for each in runs}) == len(runs)
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "data.json"
+    file.write_text("[]", encoding="utf-8")
+    runs = study_runs(SCALES["small"], {"quotes": file}, tmp_path, 1)
+    none = conclude(runs, SCALES["small"], {"quotes": "some quotes"})
+    assert {one.verdict for one in none.report.claims} == {"not run"}
+    for run in runs:
+        if run.setting.part == "burst":
+            summary = _measured(run.setting)
+            write_summary(Path(run.file), msgspec.structs.replace(summary, key=run.key))
+    some = conclude(runs, SCALES["small"], {"quotes": "some quotes"})
+    assert "not run" in {one.verdict for one in some.report.claims} > {"not run"}
+    assert [len(table.rows) for table in some.report.tables] == [18, 0, 0, 0]
+    assert sum(len(figure.lines) for figure in some.report.groups[0].figures) == 18
+    assert {one.id for one in write_conclusion(tmp_path, some)} == {one.id for one in CLAIMS}
