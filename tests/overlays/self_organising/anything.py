@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
 from shoal.model import Subscription
+from shoal.overlays.self_organising.deciding.interest import Summary
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.links.cycles import Round
 from shoal.overlays.self_organising.links.healing import (
     Adopted,
@@ -23,8 +25,6 @@ from shoal.overlays.self_organising.moves.reserved_paths import (
     Reserved,
     Unreserve,
 )
-from shoal.overlays.self_organising.neighbourhood import Hop
-from shoal.overlays.self_organising.planner import Cycle
 from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
