@@ -75,13 +75,6 @@ def repeated(carrier: Carrier) -> Carrier:
     )
 
 
-def sent_before(routed: RoutedPublication) -> RoutedPublication:
-    """The publication, marked as sent before if somebody waits for word of it."""
-    if not routed.publication.assured or routed.publication.again:
-        return routed
-    return RoutedPublication(marked(routed.publication), routed.message_id)
-
-
 def marked(publication: Publication) -> Publication:
     """The publication, marked as sent before."""
     return msgspec.structs.replace(publication, again=True)

@@ -95,14 +95,13 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
     records        tables of the trace that its brokers write (`Record`): their rows, by name
+    shown          those of which brokers show the last rows in their status
     size           how large a new network is
     complete       parameters for just these brokers, where they do not name them themselves
     takes_clients  whether clients connect to a broker, by the parameters
     stand_in       what is said in the place of a neighbour that is away since before the broker
                    started; with it, what is for who is away may be acknowledged once it is on disk
     give_up_us     how long a neighbour that is away counts as there, unless a network file says it
-    takes_back     what a neighbour that has started anew had not settled comes back (`Returned`),
-                   as where brokers open links; if not, it is sent again when that one is ready
     grows          brokers join a running network, and leave it; if not, it is as its file says
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
@@ -117,12 +116,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     parameters: type[msgspec.Struct] = NoParameters
     messages: Vocabulary = ()
     records: Mapping[str, type[msgspec.Struct]] = {}
+    shown: Sequence[str] = ()
     size: type[Size] = Brokers
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
     stand_in: StandIn | None = None
     give_up_us: int = 60_000_000
-    takes_back: bool = False
     grows: bool = True
     is_quiet: bool = True
     decides_after: str = ""
@@ -135,9 +134,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         return self.stand_in is not None
 
     @property
-    def is_graceful(self) -> bool:
-        """Whether who starts anew soon is told its tables, as if it had not been gone."""
-        return not (self.takes_back or self.shape.opens_links)
+    def shown_rows(self) -> Mapping[str, type[msgspec.Struct]]:
+        """The rows that brokers show in their status, by table."""
+        return {name: self.records[name] for name in self.shown}
 
     def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
         """The links of these brokers where nobody names any; TopologyError if there are none."""

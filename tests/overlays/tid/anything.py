@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from shoal.broker.messages import Message
 from shoal.overlays.tid.messages import (
     Bind,
-    Flush,
-    Flushed,
     Renew,
-    TreeBack,
-    TreeBound,
     TreeChange,
     TreeCopy,
+    TreeKnown,
+    TreesSaid,
     Unbind,
 )
 
@@ -31,11 +29,9 @@ def tree_messages(
     publications = st.lists(routed, max_size=3).map(tuple)
     return {
         TreeCopy: st.builds(TreeCopy, publications, NUMBERS, st.lists(TREES).map(tuple)),
-        TreeBack: st.builds(TreeBack, publications, NUMBERS, TREES),
-        TreeChange: st.builds(TreeChange, TREES, NUMBERS, some, ids, st.booleans()),
-        TreeBound: st.builds(TreeBound, TREES),
-        Flush: st.builds(Flush, TREES),
-        Flushed: st.builds(Flushed, TREES),
+        TreeChange: st.builds(TreeChange, TREES, NUMBERS, some, ids, st.one_of(st.just(""), TREES)),
+        TreeKnown: st.builds(TreeKnown, TREES),
+        TreesSaid: st.builds(TreesSaid),
         Bind: st.builds(Bind, TREES, subscriptions),
         Unbind: st.builds(Unbind, TREES, names),
         Renew: st.builds(Renew, brokers, NUMBERS),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +15,6 @@ from shoal.broker.effects import (
     Loads,
     Received,
     Requested,
-    Returned,
     Send,
     SetTimer,
     Started,
@@ -25,28 +22,20 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import (
-    Advertise,
-    RoutedPublication,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
-)
-from shoal.model import MessageId
+from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.simulation.checkers import check_deliveries
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
-from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
+from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.examples import examples
 from tests.overlays.octopia.stages import ProductStage
 from tests.seeds import random_network
 from tests.seeds.random_network import SETTLE_US, RandomNetwork
 
 FIGURE_1 = [tuple(pair) for pair in ("12", "23", "45", "56", "14", "25", "36")]
-SECOND_US = 1_000_000
 SQUARE = [tuple(pair) for pair in ("12", "24", "13", "34")]
 
 
@@ -187,86 +176,20 @@ def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
                         assert set(subscriptions) <= {"n1", "n2", "n3"}
 
 
-def stage_with_a_lost_link(*, dynamic: bool = False) -> tuple[Stage, str]:
-    """P at 1, S at 4, whose tree's last link is lost; and who was before 4 on it."""
-    here = Stage(SQUARE, "tid", Parameters(dynamic=dynamic, most_hops=4))
-    here.ask("1", "P", Advertise(advertisement("p")))
-    here.ask("4", "S", Subscribe(subscription("s", client="S")))
-    here.settle()
-    (tree,) = here.brokers["4"].strategy.trees.all.values()
-    before = tree.last_hop
-    assert before is not None
-    here.break_link("4", before)
-    return here, before
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_what_cannot_go_on_goes_along_the_next_tree(dynamic: bool) -> None:
-    """It comes back to the root, as does what was in the lost link, and keeps its order."""
-    here, before = stage_with_a_lost_link(dynamic=dynamic)
-    root = here.brokers["1"].strategy
-    here.ask("1", "P", publish(2))
-    here.settle()
-    (tree,) = root.trees.all
-    in_link = tuple(
-        RoutedPublication(publication(each), MessageId("1", "P", each)) for each in (0, 1)
-    )
-    here.handle(before, Returned("4", TreeCopy(in_link, 2, (tree,))))
-    here.settle()
-    assert here.delivered() == []
-    assert root.description["kept"] == 3
-    here.fire("1", ("renew",))
-    here.ask("1", "P", publish(3))
-    here.settle()
-    assert here.delivered() == [(number, "S") for number in range(4)]
-    assert root.description["kept"] == 0
-
-
-def test_a_root_changes_when_all_are_bound_and_nothing_is_under_way() -> None:
-    """In whatever order words travel; nothing is lost, and nothing overtakes."""
-    for seed in range(30):
-        here, before = stage_with_a_lost_link()
-        here.mend_link("4", before)
-        here.ask("1", "P", publish(0))
-        here.settle(Random(seed))
-        here.ask("1", "P", publish(1))
-        here.fire("1", ("renew",))
-        here.ask("1", "P", publish(2))
-        here.settle(Random(seed))
-        here.ask("1", "P", publish(3))
-        here.settle(Random(seed))
-        assert here.delivered() == [(number, "S") for number in range(4)]
-        assert not any(each.strategy.description["kept"] for each in here.brokers.values())
-
-
-def test_nobody_is_bound_behind_a_broker_that_waits_for_its_own_neighbours() -> None:
-    """All start: 1 is linked to 2, which waits for 3, which was there before, until it is gone."""
+def test_who_starts_waits_for_former_neighbours_until_they_count_as_gone() -> None:
     factory = strategy_factory("tid", Parameters(most_hops=3))
-    started = Started(former=("1", "3"), give_up_us=60_000_000)
-    machines = {
-        "1": Broker("1", (), factory, expected=("2",)),
-        "2": Broker("2", (), factory, expected=("1", "3")),
-    }
-    timers: dict[tuple[str, TimerKey], int] = {}
-    inputs: list[tuple[str, Input]] = [("1", started), ("2", started)]
-    inputs += [
-        ("1", Requested("P", Advertise(advertisement("p")))),
-        ("1", LinkChanged("2", LinkState.UP)),
-        ("2", LinkChanged("1", LinkState.UP)),
-    ]
+    machine = Broker("2", (), factory, expected=("1", "3"))
+    timers: dict[TimerKey, int] = {}
     now_us = 0
-    while True:
-        while inputs:
-            name, input = inputs.pop(0)
-            for effect in machines[name].handle(input, now_us):
-                match effect:
-                    case Send(neighbour, message) if neighbour in machines:
-                        inputs.append((neighbour, Received(name, message)))
-                    case SetTimer(key, at_us):
-                        timers[name, key] = at_us
-        if machines["1"].is_ready:
-            break
-        name, key = min(timers, key=lambda each: timers[each])
-        now_us = timers.pop((name, key))
-        inputs.append((name, TimerFired(key)))
-    assert started.give_up_us <= now_us <= started.give_up_us + SECOND_US
+    inputs: list[Input] = [Started(former=("3",), give_up_us=60_000_000)]
+    while not machine.is_ready:
+        for input in inputs:
+            for effect in machine.handle(input, now_us):
+                if isinstance(effect, SetTimer):
+                    timers[effect.key] = effect.at_us
+        assert machine.is_ready or timers
+        if not machine.is_ready:
+            key = min(timers, key=lambda each: timers[each])
+            now_us = timers.pop(key)
+            inputs = [TimerFired(key)]
+    assert 60_000_000 <= now_us <= 62_000_000

@@ -17,10 +17,10 @@ from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.backlog import Backlog
-from shoal.mqtt.sessions.delivery import Delivery
-from shoal.mqtt.sessions.outgoing import Outgoing
-from shoal.mqtt.sessions.patience import Patience
+from shoal.mqtt.sessions.delivering.backlog import Backlog
+from shoal.mqtt.sessions.delivering.delivery import Delivery
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.patience import Patience
 
 # Why something is refused while nothing can be written.
 CANNOT_WRITE = "the broker cannot write to its disk"
@@ -168,6 +168,7 @@ class Session(Delivery):
         "is_remembered",
         "journal",
         "left_us",
+        "moved_us",
         "received",
         "subscriptions",
         "unsettled",
@@ -188,6 +189,8 @@ class Session(Delivery):
         # When its client came to this broker, as others know it, and when it went, if it did.
         self.entered_us = 0
         self.left_us: int | None = None
+        # When it was sent to another broker, as far as that counts (see `moving`).
+        self.moved_us: tuple[int, ...] = ()
         # The stamp of its journey, while something may still come from where it was.
         self.arriving_us: int | None = None
         # Where it was sent, and the stamp of that journey; it is kept until it is there.

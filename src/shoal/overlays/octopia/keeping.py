@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from shoal.broker.custody import sent_before
+from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, Key, SetTimer, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
@@ -34,6 +34,7 @@ class Kept(NamedTuple):
     hops: int
     owed: int
     regions: tuple[int, ...]
+    shifts: Mapping[int, int]
 
 
 class Keeping:
@@ -72,15 +73,6 @@ class Keeping:
         """Whether a publisher's publications to a cluster wait."""
         return (client, cluster) in self._streams
 
-    def has_of(self, client: ClientId) -> bool:
-        """Whether any of a publisher's publications wait."""
-        return any(
-            routed.publication.publisher == client
-            for parts in self._kept.values()
-            for part in parts
-            for routed in part.publications
-        )
-
     def keep(
         self,
         publications: Publications,
@@ -90,6 +82,7 @@ class Keeping:
         now_us: int,
         out: list[Effect],
         key: Key | None,
+        shifts: Mapping[int, int],
     ) -> None:
         """Keep these for what may be reached yet, under `key` if they were kept before."""
         waited = 0 if key is None else self._waited.get(key, 0)
@@ -102,11 +95,12 @@ class Keeping:
             key = ("kept", str(self._number))
             out.append(Unsettled(key))
         if regions:
-            publications = tuple(sent_before(routed) for routed in publications)
-        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions))
+            publications = tuple(_again(routed) for routed in publications)
+        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions, shifts))
         for routed in publications:
             publisher = routed.publication.publisher
-            self._streams |= {(publisher, cluster) for cluster in clusters_of(owed)}
+            waiting = [each for each in clusters_of(owed) if each not in shifts]
+            self._streams |= {(publisher, cluster) for cluster in waiting}
         self._set_timer(now_us, out)
 
     def take(self) -> Mapping[Key, list[Kept]]:
@@ -175,3 +169,9 @@ def in_order(kept: Mapping[Key, list[Kept]]) -> list[tuple[Key, Kept]]:
     """
     parts = [(key, part) for key, parts in kept.items() for part in parts]
     return sorted(parts, key=lambda entry: entry[1].publications[0].publication.sequence)
+
+
+def _again(routed: RoutedPublication) -> RoutedPublication:
+    if not routed.publication.assured or routed.publication.again:
+        return routed
+    return RoutedPublication(marked(routed.publication), routed.message_id)

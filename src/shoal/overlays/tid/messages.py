@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from shoal.broker.messages import Carrier, Message
+from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, AdvertisementId, BrokerId, Subscription, SubscriptionId
+from shoal.overlays import departure
 
 # A tree is named by its publisher's host and client, and how often it was made.
 TreeId = str
@@ -16,43 +18,30 @@ class TreeCopy(Carrier, frozen=True):
     trees: tuple[TreeId, ...]
 
 
-class TreeBack(Carrier, frozen=True):
-    """Copies that could not go on along a tree, on their way back to its root."""
-
-    hops: int
-    tree: TreeId
-
-
 class TreeChange(Message, frozen=True):
     """To everybody: what a publisher advertises along its tree has changed.
 
-    The first that comes of a tree says where the tree leads; one whose version is known is dropped.
-    With `is_asked` it is answered (`TreeBound`), as the tree takes the place of another.
+    The first that comes of a tree says where the tree leads; what follows counts if it comes from
+    there, and so behind all publications before it.
+
+    former   the tree in whose place this one comes: that it is known must be said (`TreeKnown`)
     """
 
     tree: TreeId
     version: int
     added: tuple[Advertisement, ...] = ()
     removed: tuple[AdvertisementId, ...] = ()
-    is_asked: bool = False
+    former: TreeId = ""
 
 
-class TreeBound(Message, frozen=True):
-    """To whom a tree first came from: all who are behind this broker are bound to it."""
-
-    tree: TreeId
-
-
-class Flush(Message, frozen=True):
-    """Along a tree, behind all its copies: is what was before it through, or on its way back?"""
+class TreeKnown(Message, frozen=True):
+    """Back along a tree: all behind this broker know it, and have bound what they want of it."""
 
     tree: TreeId
 
 
-class Flushed(Message, frozen=True):
-    """To whom the flush came from: it is, behind this broker."""
-
-    tree: TreeId
+class TreesSaid(Message, frozen=True):
+    """When a link has come up: all trees have been said that the receiver may not know."""
 
 
 class Bind(Message, frozen=True):
@@ -74,14 +63,13 @@ class Renew(Message, frozen=True):
     at_us: int
 
 
-MESSAGES: tuple[type[Message], ...] = (
+MESSAGES: Vocabulary = (
     TreeCopy,
-    TreeBack,
     TreeChange,
-    TreeBound,
-    Flush,
-    Flushed,
+    TreeKnown,
+    TreesSaid,
     Bind,
     Unbind,
     Renew,
+    *departure.MESSAGES,
 )

@@ -7,14 +7,14 @@ for a subscription, to another tree to which that is bound.
 
 Where PADRES drops a copy because another tree's has been there, it may lose: only here, where it is
 delivered, is a second copy dropped, and a copy carries the set of the trees that it is on.  Links
-that change make all trees anew (ours; the paper says nothing of it), and a publisher changes to its
-new one when nothing is on its way along the former (`renewal.py`).
+that change make all trees anew (ours; the paper says nothing of it): a new tree is used when all
+know it (`echoes.py`), and nothing that came along it overtakes the former one's (`waiting.py`).
+Who leaves is a leaf of every new tree, and goes when no former one leads over it any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sized
-from math import inf
 
 from shoal.broker.effects import (
     Deliver,
@@ -30,7 +30,6 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import (
     Advertise,
-    Carrier,
     Goodbye,
     Message,
     Publish,
@@ -48,30 +47,28 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.departure import Departure, DepartureMessage
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
+from shoal.overlays.tid.echoes import Echoes
 from shoal.overlays.tid.messages import (
     Bind,
-    Flush,
-    Flushed,
     Renew,
-    TreeBack,
-    TreeBound,
     TreeChange,
     TreeCopy,
     TreeId,
+    TreeKnown,
+    TreesSaid,
     Unbind,
 )
-from shoal.overlays.tid.own_trees import OwnTrees
 from shoal.overlays.tid.parameters import Matching, Parameters
-from shoal.overlays.tid.renewal import Renewal
 from shoal.overlays.tid.trees import Entry, Tree, Trees
+from shoal.overlays.tid.waiting import Deliveries
 
 WAIT_US = 10_000_000
 RENEW: TimerKey = ("renew",)
+USE: TimerKey = ("use",)
 WAITED: TimerKey = ("waited",)
-# What came back from lost links has been seen to.
-LOST: TimerKey = ("lost",)
 
 
 class Tid(BaseStrategy):
@@ -89,16 +86,17 @@ class Tid(BaseStrategy):
         self._expected = dict.fromkeys(context.expected)
         self._former: Collection[BrokerId] = ()
         self._give_up_at_us = 0
-        # Whether trees have been made since the first links came up.
-        self._has_renewed = not context.expected
-        self._renewal = Renewal()
-        self._own = OwnTrees(
-            self.broker,
-            self.trees,
-            self._renewal,
-            lambda change, out: self._change(change, None, out),
-            lambda publications, tree, out: self._forward(publications, 0, None, (tree,), out),
-        )
+        self._is_ready = not context.expected
+        # By publisher: the tree it publishes along, and the one that takes its place.
+        self._own: dict[ClientId, Tree] = {}
+        self._next: dict[ClientId, Tree] = {}
+        self._made = 0
+        self._now_us = 0
+        self._echoes = Echoes()
+        self._deliveries = Deliveries(self._is_after_former)
+        self._departure = Departure(context.broker, self._neighbours, self._is_free)
+        # Of who leaves: the trees that lead over it, or did.
+        self._through: list[Tree] | None = None
         self._renewed_us: dict[BrokerId, int] = {}
         self._entered: dict[BrokerId, int] = {}
         self._delivered: dict[tuple[ClientId, int], None] = {}
@@ -109,12 +107,7 @@ class Tid(BaseStrategy):
     def description(self) -> Mapping[str, int]:
         bindings = sum(len(tree.entries) for tree in self.trees.all.values())
         trees = sum(bool(tree.advertisements) for tree in self.trees.all.values())
-        return {
-            "subscriptions": bindings,
-            "trees": trees,
-            "delivered": len(self._delivered),
-            "kept": len(self._renewal),
-        }
+        return {"subscriptions": bindings, "trees": trees, "delivered": len(self._delivered)}
 
     @property
     def searched(self) -> Sized:
@@ -122,7 +115,7 @@ class Tid(BaseStrategy):
 
     @property
     def is_ready(self) -> bool:
-        return self._has_renewed and not (self._expected or self._own.is_changing)
+        return self._is_ready
 
     @property
     def awaited(self) -> Collection[BrokerId]:
@@ -136,7 +129,7 @@ class Tid(BaseStrategy):
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self._own.made = now_us
+        self._made = now_us
         self._former = started.former
         self._give_up_at_us = now_us + started.give_up_us
         if self._expected:
@@ -151,19 +144,12 @@ class Tid(BaseStrategy):
         if key == WAITED:
             self._waited(now_us, out)
         elif key == RENEW:
-            self._has_renewed = True
-            self._own.renew(self.advertisements.values(), out)
-        elif key == LOST:
-            for tree in [self.trees.all[id] for id in self._renewal.flushed_trees]:
-                if self._renewal.hear_broken(tree, out):
-                    self._own.change(tree, out)
+            self._renew(now_us, out)
+        elif key == USE:
+            self._is_ready = self._is_ready or not self._expected
 
     def _waited(self, now_us: int, out: list[Effect]) -> None:
-        """Who has not come is waited for no longer; who was a neighbour before, until it counts as
-        gone.
-        """
-        if not self._expected:
-            return
+        """Who was a neighbour before is waited for until it counts as gone, others no longer."""
         is_over = now_us >= self._give_up_at_us
         for broker in list(self._expected):
             if is_over or broker not in self._former:
@@ -171,47 +157,56 @@ class Tid(BaseStrategy):
         if self._expected:
             out.append(SetTimer(WAITED, self._give_up_at_us))
         else:
-            self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
+            out.append(SetTimer(USE, now_us + 2 * self.parameters.renew_us))
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
         self._neighbours.pop(neighbour, None)
-        self._expected.pop(neighbour, None)
+        if state is not LinkState.UP:
+            self._expected.pop(neighbour, None)
+        self.trees.cut(neighbour)
         for tree in self.trees.all.values():
-            tree.broken.add(neighbour)
-        out.append(SetTimer(LOST, now_us))
+            for id, hop in list(tree.entries):
+                if hop == neighbour and self.trees.unbind(tree, id, hop):
+                    self._send_up(tree, Unbind(tree.id, id), out)
+        known = self._echoes.lost(neighbour, out)
         if state is LinkState.UP:
             self._neighbours[neighbour] = None
             out.append(LinkReady(neighbour))
+            self._introduce(neighbour, out)
+        for id in known:
+            self._use(id, out)
+        self._deliveries.look(out)
         self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
+        self._departure.link(neighbour, state, out)
 
-    def returned(
-        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
-    ) -> None:
-        """What was on its way to a root comes back from there, too: who is on that way has it."""
-        if isinstance(carrier, TreeCopy):
-            for id in carrier.trees:
-                self._send_back(id, carrier.publications, carrier.hops, out)
+    def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Tell a neighbour of all trees; one that knows a tree otherwise keeps to that way."""
+        for tree in self.trees.all.values() if self._through is None else ():
+            if tree.advertisements:
+                promised = tuple(tree.advertisements.values())
+                change = TreeChange(tree.id, tree.version, promised, (), tree.former)
+                out.append(Send(neighbour, change))
+        out.append(Send(neighbour, TreesSaid()))
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        self._now_us = now_us
         match message:
             case TreeCopy(publications, hops, trees):
                 self._forward(publications, hops, neighbour, trees, out)
-            case TreeBack(publications, hops, id):
-                self._send_back(id, publications, hops, out)
             case TreeChange():
                 self._change(message, neighbour, out)
-            case TreeBound(id):
-                self._hear_bound(id, neighbour, out)
-            case Flush(id):
-                self._flush(id, neighbour, out)
-            case Flushed(id):
-                former = self.trees.all.get(id)
-                if former is not None and self._renewal.hear_flushed(former, neighbour, out):
-                    self._own.change(former, out)
+            case TreeKnown(id):
+                if self._echoes.heard(id, neighbour, out):
+                    self._use(id, out)
+            case TreesSaid():
+                self._expected.pop(neighbour, None)
+            case DepartureMessage():
+                self._departure.receive(neighbour, message, out)
             case Bind(tree_id, subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 tree = self.trees.all.get(tree_id)
@@ -231,7 +226,7 @@ class Tid(BaseStrategy):
             case Publish(publications):
                 accepted = self.publishers.accept(client, publications, out)
                 if accepted:
-                    self._own.publish(client, accepted, out)
+                    self._forward(accepted, 0, None, (self._own[client].id,), out)
             case Advertise(advertisement):
                 self._advertise(client, advertisement, out)
             case Unadvertise(id):
@@ -255,7 +250,17 @@ class Tid(BaseStrategy):
                 raise unexpected(request, f"client {client}")
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        raise ProtocolError("trees that lead over a broker are not made anew before it leaves")
+        self._now_us = now_us
+        self._departure.leave(out)
+
+    def _is_free(self, out: list[Effect]) -> bool:
+        """Whether no tree leads over this broker, which leaves; they are made anew without it."""
+        if self._through is None:
+            self._through = [tree for tree in self.trees.all.values() if tree.advertisements]
+            at_us = max(self._now_us, self._renewed_us.get(self.broker, -1) + 1)
+            self._hear_renew(Renew(self.broker, at_us), None, self._now_us, out)
+        own = [tree.id for tree in self._own.values()]
+        return all(map(self.trees.is_over, [*own, *(tree.id for tree in self._through)]))
 
     # --- advertisements -----------------------------------------------------------------------
 
@@ -264,42 +269,77 @@ class Tid(BaseStrategy):
         check_advertisement(client, advertisement, known)
         self.publishers.attach(client, [advertisement])
         self.advertisements[advertisement.id] = advertisement
-        self._own.advertise(client, advertisement, out)
+        if client not in self._own:
+            self._own[client] = self._plant(client)
+        for tree in self._trees_of(client):
+            self._say(tree, (advertisement,), (), out)
 
     def _unadvertise(self, ids: list[AdvertisementId], client: ClientId, out: list[Effect]) -> None:
         for id in ids:
             self.advertisements.pop(id, None)
-        self._own.unadvertise(client, tuple(ids), out)
+        if ids:
+            for tree in self._trees_of(client):
+                self._say(tree, (), tuple(ids), out)
         if client not in self.publishers:
-            self._own.forget(client, out)
+            self._own.pop(client, None)
+            self._next.pop(client, None)
+
+    def _trees_of(self, client: ClientId) -> list[Tree]:
+        return [trees[client] for trees in (self._own, self._next) if client in trees]
+
+    def _plant(self, client: ClientId, former: TreeId = "") -> Tree:
+        self._made += 1
+        id = f"{self.broker}/{client}/{self._made}"
+        tree = self.trees.all[id] = Tree(id, None, former)
+        return tree
+
+    def _say(
+        self,
+        tree: Tree,
+        added: tuple[Advertisement, ...],
+        removed: tuple[AdvertisementId, ...],
+        out: list[Effect],
+    ) -> None:
+        change = TreeChange(tree.id, tree.version + 1, added, removed, tree.former)
+        self._change(change, None, out)
 
     def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
         """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
-        id, version, added, removed = (
-            message.tree,
-            message.version,
-            message.added,
-            message.removed,
-        )
-        for each in added:
+        id = message.tree
+        for each in message.added:
             check_filter(each.filter, "advertisement", each.id)
-        tree = self.trees.grow(id, hop, version, added, removed)
+        is_new = id not in self.trees.all or (hop is None and message.version == 1)
+        tree = self.trees.grow(
+            id, hop, message.version, message.added, message.removed, message.former
+        )
         if tree is None:
-            if hop is not None and message.is_asked:
-                self._hear_bound(id, hop, out)
+            self._hear_known(message, hop, out)
             return
-        told = [each for each in self._neighbours if each != hop]
+        is_leaf = is_new and hop is not None and self._through is not None
+        told = [each for each in self._neighbours if each != hop and not is_leaf]
         out += [Send(each, message) for each in told]
         for subscription in self.subscriptions.values():
             if tree.wants(subscription):
                 self._bind(tree, subscription, None, out)
             elif self.trees.unbind(tree, subscription.id, None) and tree.advertisements:
                 self._send_up(tree, Unbind(tree.id, subscription.id), out)
+        if is_new and tree.former:
+            self._echoes.begin(id, told, hop)
+            if self._echoes.look(id, out):
+                self._use(id, out)
         if not tree.advertisements:
             self.trees.fell(tree)
-            self._renewal.forget(id)
-        elif message.is_asked and self._renewal.ask(tree, [*told, *self._expected], out):
-            self._own.begin_change(tree, out)
+            self._deliveries.look(out)
+            self._departure.look(out)
+
+    def _hear_known(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
+        """A neighbour knows a tree, too, by another way."""
+        if hop is None or not message.former:
+            return
+        if self._through is not None:
+            out.append(Send(hop, TreeKnown(message.tree)))
+        elif self._echoes.heard(message.tree, hop, out):
+            self._use(message.tree, out)
 
     # --- trees made anew ----------------------------------------------------------------------
 
@@ -312,37 +352,29 @@ class Tid(BaseStrategy):
         out += [Send(each, message) for each in self._neighbours if each != neighbour]
         out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
 
-    def _hear_bound(self, id: TreeId, neighbour: BrokerId, out: list[Effect]) -> None:
-        tree = self.trees.all.get(id)
-        if tree is not None and self._renewal.hear_bound(tree, neighbour, out):
-            self._own.begin_change(tree, out)
+    def _renew(self, now_us: int, out: list[Effect]) -> None:
+        for client, own in list(self._own.items()):
+            former = self._next.pop(client, None)
+            if former is not None:
+                self._say(former, (), tuple(former.advertisements), out)
+            tree = self._next[client] = self._plant(client, own.id)
+            mine = tuple(each for each in self.advertisements.values() if each.publisher == client)
+            self._say(tree, mine, (), out)
+        out.append(SetTimer(USE, now_us + self.parameters.renew_us))
 
-    def _flush(self, id: TreeId, neighbour: BrokerId, out: list[Effect]) -> None:
-        tree = self.trees.all.get(id)
-        if tree is None or tree.last_hop != neighbour:
-            out.append(Send(neighbour, Flushed(id)))
-        else:
-            self._renewal.flush(tree, out)
+    def _use(self, id: TreeId, out: list[Effect]) -> None:
+        """A tree that was made anew is known to everybody, and bound to."""
+        for client, tree in list(self._next.items()):
+            if tree.id == id:
+                former, self._own[client] = self._own[client], self._next.pop(client)
+                self._say(former, (), tuple(former.advertisements), out)
 
-    def _send_back(
-        self,
-        id: TreeId,
-        publications: tuple[RoutedPublication, ...],
-        hops: int,
-        out: list[Effect],
-    ) -> None:
-        """Send publications that cannot go on along a tree to its root, which keeps them.
-
-        On a way that is broken they stay: what is behind that comes back before it, too.
-        """
+    def _is_after_former(self, id: TreeId) -> bool:
+        """Whether all is here that came along the tree whose place this one has taken."""
         tree = self.trees.all.get(id)
-        if tree is None:
-            return
-        if tree.last_hop is not None:
-            if tree.last_hop in self._neighbours and tree.last_hop not in tree.broken:
-                out.append(Send(tree.last_hop, TreeBack(publications, hops, id)))
-            return
-        self._own.take_back(tree, publications, out)
+        if tree is None or not tree.former:
+            return True
+        return self.trees.is_over(tree.former) and not self._deliveries.has(tree.former)
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -369,7 +401,7 @@ class Tid(BaseStrategy):
             self._send_up(tree, Bind(tree.id, subscription), out)
 
     def _send_up(self, tree: Tree, message: Message, out: list[Effect]) -> None:
-        if tree.last_hop in self._neighbours and tree.last_hop not in tree.broken:
+        if tree.last_hop in self._neighbours:
             out.append(Send(tree.last_hop, message))
 
     # --- publications -------------------------------------------------------------------------
@@ -384,31 +416,31 @@ class Tid(BaseStrategy):
     ) -> None:
         """Deliver what is new here, and pass it on along its trees, a copy for each neighbour."""
         copies: dict[tuple[BrokerId, tuple[TreeId, ...]], list[RoutedPublication]] = {}
-        back: dict[TreeId, list[RoutedPublication]] = {}
         is_matched = source is None or self.parameters.matching is Matching.EVERYWHERE
         for routed in publications:
             matching: list[Entry] = self.trees.index.match(routed.publication.attributes)
             on = [entry for entry in matching if entry.tree.id in trees]
-            self._deliver(routed, hops, on, out)
+            self._hand_over(routed, hops, on, trees, out)
             if not is_matched:
                 on = [entry for id in trees for entry in self._entries(id)]
-            ways, broken = self._ways(on, hops, source)
-            for way in ways.items():
+            for way in self._ways(on, hops, source).items():
                 copies.setdefault(way, []).append(routed)
-            for id in broken:
-                back.setdefault(id, []).append(routed)
         for (neighbour, ids), part in copies.items():
             out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
-        for id, part in back.items():
-            self._send_back(id, tuple(part), hops, out)
 
     def _entries(self, id: TreeId) -> Iterable[Entry]:
         tree = self.trees.all.get(id)
         return () if tree is None else tree.entries.values()
 
-    def _deliver(
-        self, routed: RoutedPublication, hops: int, entries: Iterable[Entry], out: list[Effect]
+    def _hand_over(
+        self,
+        routed: RoutedPublication,
+        hops: int,
+        entries: Iterable[Entry],
+        trees: tuple[TreeId, ...],
+        out: list[Effect],
     ) -> None:
+        """Deliver what is new here, behind what its publisher sent along a former tree."""
         wanted: dict[ClientId, dict[SubscriptionId, None]] = {}
         for entry in entries:
             if entry.hop is None:
@@ -420,37 +452,30 @@ class Tid(BaseStrategy):
         self._delivered[key] = None
         if len(self._delivered) > self.parameters.remembered:
             del self._delivered[next(iter(self._delivered))]
-        for client, ids in wanted.items():
-            out.append(Deliver(client, routed, tuple(ids), hops))
+        deliveries = [Deliver(name, routed, tuple(ids), hops) for name, ids in wanted.items()]
+        self._deliveries.add(deliveries, () if self.parameters.dynamic else trees, out)
 
     def _ways(
         self, entries: Iterable[Entry], hops: int, source: BrokerId | None
-    ) -> tuple[dict[BrokerId, tuple[TreeId, ...]], Collection[TreeId]]:
-        """To each neighbour, along which trees; and the trees that lead over lost links."""
+    ) -> dict[BrokerId, tuple[TreeId, ...]]:
+        """To each neighbour, along which trees."""
         may_change = self.parameters.dynamic and hops < self.parameters.most_hops
         found: dict[BrokerId, dict[TreeId, None]] = {}
-        broken: dict[TreeId, None] = {}
         for entry in entries:
             if entry.hop is None or entry.hop == source:
                 continue
             if may_change:
                 entry = self._least_loaded(entry, source)
             assert entry.hop is not None
-            if entry.hop in entry.tree.broken:
-                broken[entry.tree.id] = None
-            elif entry.hop in self._neighbours:
+            if entry.hop in self._neighbours:
                 found.setdefault(entry.hop, {})[entry.tree.id] = None
-        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}, broken
+        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}
 
     def _least_loaded(self, entry: Entry, source: BrokerId | None) -> Entry:
         """The binding of the same subscription whose next link carried least; this one if equal."""
-        best, least = entry, float(self._entered.get(entry.hop or "", 0))
-        if entry.hop in entry.tree.broken:
-            least = inf
+        best, least = entry, self._entered.get(entry.hop or "", 0)
         for other in self.trees.others(entry):
             if other.hop is None or other.hop == source or other.hop not in self._neighbours:
-                continue
-            if other.hop in other.tree.broken:
                 continue
             load = self._entered.get(other.hop, 0)
             if load < least:

@@ -16,7 +16,5 @@ SYSTEM = System(
     parameters=Parameters,
     messages=MESSAGES,
     complete=Parameters.for_brokers,
-    takes_back=True,
-    grows=False,
     oracle=problems,
 )
