@@ -38,6 +38,8 @@ SETTLE_US = 25 * SECOND_US
 # What is away for less is not lost: it is given up later than that, and waited for then.
 LONGEST_CUT_S = 11.0
 PATIENCE_S = 240.0
+# Slow networks shall not be busy with what was published for minutes.
+MOST_UNSETTLED = 200
 
 
 class Subscriber:
@@ -231,7 +233,9 @@ class RandomCustody:
                 for client, home in list(self.publishers.items()):
                     node = self.network.nodes.get(home)
                     is_known = self.loop.now_us() > self.advertised_us[client] + 2 * SECOND_US
-                    if node is not None and not node.is_holding and node.is_ready and is_known:
+                    if len(self.unsettled) > MOST_UNSETTLED or node is None or not is_known:
+                        continue
+                    if node.is_ready and not node.is_holding:
                         self._publish_one(client)
 
     def _publish_one(self, client: str) -> None:
