@@ -72,7 +72,7 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int) -> None:
 
     tree = {name: stage.brokers[name].strategy.propagation for name in names}  # type: ignore[attr-defined]
     centre, *others = tree[leaver].neighbours
-    succeed(tree[centre], leaver, [behind(tree[leaver].tables, each) for each in others], [])
+    succeed(tree[centre], leaver, [behind(tree[leaver].tables, each) for each in others])
     for other in others:
         follow(tree[other], leaver, centre)
 

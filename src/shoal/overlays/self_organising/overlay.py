@@ -68,9 +68,11 @@ class Overlay:
         listener: Listener,
         obstacle: Callable[[], str] = str,
         may_link: Callable[[BrokerId], bool] | None = None,
+        *,
+        covering: bool = False,
     ) -> None:
         self.broker = context.broker
-        self.tree = TreeRouting(context)
+        self.tree = TreeRouting(context, covering=covering)
         self.tree.surround(self)
         self._listener = listener
         self._obstacle = obstacle
@@ -194,7 +196,7 @@ class Overlay:
     ) -> None:
         """Turn the tables and put the links right, and go on."""
         before, behind = ring.neighbours
-        self.tree.turn(turn, before, behind, opens=ring.opens_link, ends=ring.ends_link)
+        self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         if ring.opens_link:
             self._standings[behind] = Standing(True, verdict.at_us)
             out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]

@@ -89,6 +89,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree            links that a broker may have (ours): 0, any number
     exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
     frozen                nothing is proposed or agreed to (ours): no
+    covering              neighbours are told no subscription that another covers (PADRES): no
     """
 
     heuristic: Heuristic = Heuristic.COST_AND_INTEREST
@@ -107,6 +108,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree: int = 0
     exchanges_per_hour: int = 0
     frozen: bool = False
+    covering: bool = False
 
     def __post_init__(self) -> None:
         _check("neighbourhood_hops", self.neighbourhood_hops, 1, MAX_HOPS)

@@ -37,6 +37,7 @@ class SelfOrganising(BaseStrategy):
             may_link=(lambda other: not rules.against_link(context.broker, other))
             if heals
             else None,
+            covering=parameters.covering,
         )
         self.tree = self.overlay.tree
         self.decisions = Decisions(
