@@ -13,10 +13,11 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.overlay import Overlay
 from shoal.overlays.self_organising.ring_messages import MESSAGES
-from shoal.overlays.system import NoParameters, System
+from shoal.overlays.system import System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.system import Parameters
 
 # The key of a timer that nobody sets: a number and a cycle follow, and the exchange begins.
 BEGIN = "begin"
@@ -39,8 +40,8 @@ class Refused(msgspec.Struct, frozen=True):
 class Forced(BaseStrategy):
     """One broker of it."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self.overlay = Overlay(context, self)
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        self.overlay = Overlay(context, self, covering=parameters.covering)
         self._broker = context.broker
         self._begun_us = 0
 
@@ -102,10 +103,10 @@ class Forced(BaseStrategy):
             out.append(Record(Refused(reason)))
 
 
-def _strategy(context: BrokerContext, parameters: NoParameters) -> Forced:
-    return Forced(context)
-
-
 SYSTEM = System(
-    name="forced", strategy=_strategy, messages=(*TREE_MESSAGES, *MESSAGES), oracle=table_problems
+    name="forced",
+    strategy=Forced,
+    parameters=Parameters,
+    messages=(*TREE_MESSAGES, *MESSAGES),
+    oracle=table_problems,
 )

@@ -90,8 +90,8 @@ class CoveringSet(Generic[Id]):
     only on what was added and removed, and in which order.  Adding takes about as long however
     many filters are covered; removing a kept one takes time for each filter directly under it.
 
-    At most `most` filters hang directly under one, if it is given.  Then, and where `work` is spent,
-    one that another covers may be kept nevertheless.
+    At most `most` filters hang directly under one, if it is given.  Then, and where `work` is
+    spent, one that another covers may be kept nevertheless.
     """
 
     def __init__(self, most: int | None = None) -> None:
