@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from itertools import count
 from typing import Any
@@ -26,16 +26,18 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.supervisor import get_json
 from shoal.runtime.tls import TlsContexts
 
 ANYWHERE = Address("127.0.0.1", 0)
 # Long enough for the slowest machine; a test that waits so long has failed.
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 
 _incarnations = count(1)
 
@@ -129,7 +131,9 @@ class LiveNetwork:
         self.links[name].couriers = self.couriers[name]
         node.start()
         self.couriers[name].start()
-        self.addresses[name] = await self.links[name].start(self.addresses.get(name, ANYWHERE))
+        if name not in self.addresses:
+            self.addresses[name] = Address("127.0.0.1", *free_ports("127.0.0.1", 1))
+        await self.links[name].start(self.addresses[name])
 
     def published(self, request: Publish) -> None: ...
 
@@ -172,6 +176,16 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+async def status_of(address: Address | None) -> dict[str, Any]:
+    """What a broker that runs says of itself, however busy it is: an answer may come too late."""
+    assert address is not None
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(OSError):
+                return await get_json(address, "/status")
+            await asyncio.sleep(0.05)
 
 
 async def received(client: LocalClient, count: int) -> list[int]:
