@@ -38,11 +38,12 @@ from shoal.matching.relations.outlines import outline
 from shoal.matching.relations.string_search import MAX_WORK, Work
 from shoal.model import Filter
 
-# What it takes to look for places, and to ask about a pair, beside what is searched.
-_STEPS_A_REGION = 30
+# What it takes to look for a place, and to ask about a pair, beside what is searched.
+_STEPS_A_REGION = 15
+_STEPS_AN_ATTRIBUTE = 15
 _STEPS_A_PAIR = 15
 # Filters whose place was not looked for yet: so many are with each change, if there is work left.
-_PLACED_LATER = 8
+_PLACED_LATER = 32
 
 Id = TypeVar("Id", bound=Hashable)
 
@@ -81,6 +82,11 @@ class _Entry(Generic[Id]):
         self.coverer: _Entry[Id] | None = None
         self.covered: dict[_Entry[Id], None] = {}
         self.is_filed = False
+
+    @property
+    def steps(self) -> int:
+        """What it takes to look for its place."""
+        return sum(_STEPS_A_REGION + _STEPS_AN_ATTRIBUTE * len(each) for each in self.regions)
 
 
 class CoveringSet(Generic[Id]):
@@ -196,7 +202,7 @@ class CoveringSet(Generic[Id]):
         if not entry.regions:
             self._place_nothing(entry, changes)
             return
-        if work is not None and not work.spend(_STEPS_A_REGION * len(entry.regions)):
+        if work is not None and not work.spend(entry.steps):
             self._unplaced[entry] = None
             changes.keep(entry.shown, entry.filter)
             return
@@ -223,7 +229,7 @@ class CoveringSet(Generic[Id]):
     def _place_later(self, changes: _Changes[Id], work: Work | None) -> None:
         """Look for places for some that had none."""
         for each in list(islice(self._unplaced, _PLACED_LATER)):
-            if work is not None and work.left < _STEPS_A_REGION * len(each.regions):
+            if work is not None and work.left < each.steps:
                 return
             self._drop(each, changes)
             self._place(each, changes, work)

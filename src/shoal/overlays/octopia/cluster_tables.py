@@ -27,7 +27,7 @@ from shoal.overlays.requests import check_filter
 MAX_VERSION = 2**62
 # What one change of the own table may cost at once, some 20 ms, and how many one subscription may
 # stand for: when it goes, so many are said.
-MOST_WORK = 40_000
+MOST_WORK = 20_000
 MOST_COVERED = 256
 
 

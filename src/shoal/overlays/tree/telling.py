@@ -24,7 +24,7 @@ from shoal.model import BrokerId, SubscriptionId
 from shoal.overlays.tree.routing_table import RoutingTable, SubscriptionEntry
 
 # What one change may cost at once, some 20 ms; what is left to do then is told as it is.
-MOST_WORK = 40_000
+MOST_WORK = 20_000
 
 
 class Telling:
