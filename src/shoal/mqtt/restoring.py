@@ -23,7 +23,7 @@ from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import read_body
 from shoal.mqtt.door.owed import Owed
-from shoal.mqtt.federation.homes import Home
+from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.memory.journal_records import (
     CamePut,
@@ -48,7 +48,7 @@ from shoal.mqtt.memory.journal_records import (
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import Session
 

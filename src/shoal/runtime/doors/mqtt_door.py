@@ -26,7 +26,7 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.publishers import LivePublishers

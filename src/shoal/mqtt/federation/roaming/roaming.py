@@ -45,7 +45,6 @@ from shoal.mqtt.access import ANOTHER_USERS, Admission
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER, Door
-from shoal.mqtt.federation.arriving import Arriving
 from shoal.mqtt.federation.controls import (
     Adopted,
     Control,
@@ -62,14 +61,15 @@ from shoal.mqtt.federation.controls import (
     Taken,
     encode_control,
 )
-from shoal.mqtt.federation.fetching import WAITING_TIMER, Fetching
-from shoal.mqtt.federation.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.granting import Granting
-from shoal.mqtt.federation.homes import Home, Homes
-from shoal.mqtt.federation.moves import Move, Waiting
-from shoal.mqtt.federation.redirecting import REDIRECTED_TIMER, Redirecting
+from shoal.mqtt.federation.roaming.arriving import Arriving
+from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER, Fetching
+from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
+from shoal.mqtt.federation.roaming.homes import Home, Homes
+from shoal.mqtt.federation.roaming.moves import Move, Waiting
+from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions
