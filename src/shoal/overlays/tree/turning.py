@@ -14,6 +14,10 @@ now on, it gets what they covered; and at the new link it counts what the other 
 covers what then each broker says when it has turned (`telling.py`), to nobody's loss: until then
 neighbours have more than they need.
 
+Of a publisher that has moved those know most moves that are nearest to it, as moves only pass where
+it is and comes to be.  So it must stay, as of two words about it the one that counts more holds:
+those at the links that change are nearer to each side's publishers than they were.
+
     before  the neighbour towards the link that goes: until now what is far lies there
     behind  the neighbour towards the new link: from now on what is far lies there
 """
@@ -42,6 +46,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     far             subscriptions from there that it lacks
     near            subscriptions from this side that it lacks, which something far asks for, or
                     which one from the far side covered
+    moves           how often publishers have moved, by advertisement: as the first broker knows it
     covered         subscriptions from this side that something far asks for and the far side
                     lacks, as it has others that cover them
     """
@@ -50,6 +55,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     known: tuple[SubscriptionId, ...]
     far: tuple[Subscription, ...] = ()
     near: tuple[Subscription, ...] = ()
+    moves: tuple[tuple[AdvertisementId, int], ...] = ()
     covered: tuple[SubscriptionId, ...] = ()
 
 
@@ -60,6 +66,7 @@ def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
             id for id, row in tables.advertisements.items() if row.last_hop == before
         ),
         known=tuple(id for id, entry in tables.subscriptions.items() if entry.last_hop == before),
+        moves=tuple((id, row.rank) for id, row in tables.advertisements.items() if row.rank),
     )
 
 
@@ -84,6 +91,7 @@ def next_turn(tables: RoutingTable, turn: Turn, before: BrokerId, behind: Broker
         known=tuple(known),
         far=tuple(lacking),
         near=(*turn.near, *(entry.subscription for entry in near)),
+        moves=turn.moves,
         covered=(*turn.covered, *_lacking(asked, before)),
     )
 
@@ -101,7 +109,11 @@ def turn_tables(
     lacking = {*turn.covered, *_lacking(_asked_for(rows), before)} if is_new else set()
     near = [entry.id for entry in _uncovered(tables, {*turn.known}, behind)]
     for row in rows:
-        row.last_hop = behind
+        # Whatever move turned it, this neighbour was not on its path.
+        row.last_hop, row.turned_us = behind, None
+    for id, moves in turn.moves:
+        if (moved := tables.advertisements.get(id)) is not None:
+            moved.moves = max(moved.moves, moves)
     for subscription in turn.near:
         if _is_asked_for(tables, subscription.filter, before):
             tables.add_subscription(subscription, before)
