@@ -15,7 +15,7 @@ from typing import Literal, get_args, get_type_hints
 import msgspec
 
 from shoal.broker.records import ProposalRecord, RefusalRecord
-from shoal.clients.records import MigrationRecord
+from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.registry import SYSTEMS
 
@@ -82,6 +82,7 @@ RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "migrations": MigrationRecord,
     "proposals": ProposalRecord,
     "refusals": RefusalRecord,
+    "subscriber_moves": SubscriberMoveRecord,
 }
 
 
