@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,12 +28,12 @@ from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
@@ -94,7 +93,8 @@ class BrokerService:
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
         limits, has_cycles = network.bounds, system.shape.has_cycles
-        self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
+        admits_bytes = limits.high_bytes if has_cycles else None
+        self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
@@ -286,7 +286,7 @@ class BrokerService:
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
         found = [
-            f"link to {row['neighbour']}"
+            f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()
             if row["state"] in ("idle", "away")
         ]
@@ -352,7 +352,10 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
-            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
+            "shown": {
+                name: [msgspec.structs.asdict(row) for row in rows]
+                for name, rows in self.node.shown.items()
+            },
         }
 
 
@@ -381,12 +384,8 @@ def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabou
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
     """What a broker with clients remembers; each has a folder of its own in the network's."""
-    pattern = network.storage.folder
-    if not pattern:
-        return None
-    own = pattern.replace("{broker}", name)
-    folder = Path(own) if own != pattern else Path(own) / name
-    return JournalFiles(folder, network.name, name)
+    folder = network.storage.folder_of(name)
+    return None if folder is None else JournalFiles(folder, network.name, name)
 
 
 def _spools(

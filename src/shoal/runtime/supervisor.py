@@ -30,6 +30,7 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
+from shoal.runtime.storage.overlay_file import who_has_left
 
 # Python and its compiled parts take a second or two to load, more when all start at once.
 START_TIMEOUT_S = 60.0
@@ -170,12 +171,18 @@ async def ask_to_leave(address: Address) -> str:
 
 
 class Supervisor:
-    """The processes of a network whose file is `path`; logs go beside it."""
+    """The processes of a network whose file is `path`; logs go beside it.
+
+    Brokers that have `left` the network in an earlier run are not started.
+    """
 
     def __init__(self, network: Network, path: Path) -> None:
         self.network = network
         self.processes: dict[BrokerId, asyncio.subprocess.Process] = {}
         self.restarts = 0
+        folders = (network.storage.folder_of(broker.name) for broker in network.brokers)
+        self.left = who_has_left(folder for folder in folders if folder is not None)
+        self._brokers = [each for each in network.brokers if each.name not in self.left]
         self._path = path
         self._watching: list[asyncio.Task[None]] = []
         self._is_stopping = False
@@ -187,16 +194,14 @@ class Supervisor:
         """Start all brokers and wait until all are ready; StartError when one ends instead.
 
         TimeoutError says what those lack that do not become ready."""
-        for broker in self.network.brokers:
+        for broker in self._brokers:
             await self._spawn(broker.name)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await asyncio.gather(*(self._ready(each) for each in self.network.brokers))
+                await asyncio.gather(*(self._ready(each) for each in self._brokers))
         except TimeoutError:
             raise TimeoutError(await self.what_is_missing()) from None
-        self._watching = [
-            asyncio.create_task(self._watch(each.name)) for each in self.network.brokers
-        ]
+        self._watching = [asyncio.create_task(self._watch(each.name)) for each in self._brokers]
 
     async def _spawn(self, name: BrokerId) -> None:
         with self.log_path(name).open("ab") as log:
@@ -223,7 +228,7 @@ class Supervisor:
     async def what_is_missing(self) -> str:
         """What the brokers lack that are not ready."""
         found = []
-        for broker in self.network.brokers:
+        for broker in self._brokers:
             address = broker.address("admin")
             assert address is not None
             try:
