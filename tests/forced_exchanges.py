@@ -15,8 +15,8 @@ from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.moving_publishers import MovingPublishers
-from shoal.overlays.self_organising.overlay import Overlay
+from shoal.overlays.self_organising.links.overlay import Overlay
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
 from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING_SYSTEM
 from shoal.overlays.system import NoParameters, System
