@@ -130,6 +130,7 @@ class Octopia(BaseStrategy):
             self._linked,
             self._exchange,
             self.routing.changed,
+            covering=parameters.covering,
         )
         self._begin_linked(context.neighbours)
 
@@ -442,10 +443,9 @@ class Octopia(BaseStrategy):
         if known is not None:
             self.cluster_tables.tell_bits(self.tables.remove(self.region, subscription.id), out)
         self.cluster_tables.tell_bits(self.tables.add(self.region, subscription), out)
-        self.cluster_tables.say_change((subscription,), (), out)
+        self.cluster_tables.subscribed(subscription, out)
 
     def _unsubscribe(self, ids: list[SubscriptionId], out: list[Effect]) -> None:
         for id in ids:
             self.cluster_tables.tell_bits(self.tables.remove(self.region, id), out)
-        if ids:
-            self.cluster_tables.say_change((), tuple(ids), out)
+        self.cluster_tables.unsubscribed(ids, out)
