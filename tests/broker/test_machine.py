@@ -49,6 +49,7 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
+from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -184,7 +185,15 @@ MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
 MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
-BASES = {Message, Carrier, RingMessage, LeavingMessage, DepartureMessage, HealingMessage}
+BASES = {
+    Message,
+    Carrier,
+    RingMessage,
+    LeavingMessage,
+    DepartureMessage,
+    DepartingMessage,
+    HealingMessage,
+}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])

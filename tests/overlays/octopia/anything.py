@@ -11,15 +11,23 @@ from shoal.overlays.octopia.messages import (
     BitCleared,
     BitSet,
     BitsSaid,
+    EntryLeft,
+    Freeze,
+    Frozen,
+    Go,
     HomeChange,
     HomeTable,
     Notification,
+    Parted,
     Probe,
     ProbePassed,
     TablesKnown,
     TablesSaid,
     TableWanted,
+    Turn,
+    Turned,
 )
+from shoal.overlays.octopia.roster import Place, Places, Stay
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
 
@@ -31,6 +39,9 @@ def product_messages(
     some = st.lists(subscriptions, max_size=3).map(tuple)
     only = st.one_of(st.none(), st.lists(NUMBERS, max_size=3).map(tuple))
     publications = st.lists(routed, max_size=3).map(tuple)
+    places = st.builds(
+        Place, brokers, NUMBERS, st.sampled_from(Stay), NUMBERS, NUMBERS, NUMBERS, NUMBERS
+    )
     return {
         Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only),
         HomeTable: st.builds(HomeTable, NUMBERS, NUMBERS, ups, some),
@@ -45,4 +56,14 @@ def product_messages(
         BitsSaid: st.builds(BitsSaid),
         Probe: st.builds(Probe, brokers, NUMBERS, clients, NUMBERS, st.booleans()),
         ProbePassed: st.builds(ProbePassed, brokers, NUMBERS),
+        EntryLeft: st.builds(EntryLeft),
+        Freeze: st.builds(
+            Freeze, brokers, NUMBERS, brokers, st.lists(brokers, max_size=2).map(tuple)
+        ),
+        Frozen: st.builds(Frozen, brokers, NUMBERS),
+        Turn: st.builds(Turn, brokers, NUMBERS),
+        Turned: st.builds(Turned, brokers, NUMBERS),
+        Go: st.builds(Go, brokers, NUMBERS),
+        Parted: st.builds(Parted, brokers, NUMBERS),
+        Places: st.builds(Places, st.lists(places, max_size=3).map(tuple)),
     }

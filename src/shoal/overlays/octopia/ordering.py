@@ -97,6 +97,25 @@ class Ordering:
         self._rounds[name] = round
         self._send(name, round, along, out)
 
+    def sweep(self, neighbour: BrokerId, out: list[Effect]) -> ProbeName:
+        """Find out when all publications have arrived that were sent into a neighbour's cluster."""
+        self._number += 1
+        name = (self._broker, self._number)
+        along = {neighbour: (0, True)}
+        self._rounds[name] = round = _Round("", along, None)
+        self._send(name, round, along, out)
+        return name
+
+    def is_under_way(self, name: ProbeName) -> bool:
+        """Whether a probe has not passed yet."""
+        return name in self._rounds
+
+    def detours_over(self, neighbour: BrokerId) -> list[Stream]:
+        """The publishers, and to which clusters, whose ways begin at a neighbour, or will."""
+        found = [stream for stream, way in self._ways.items() if way == neighbour]
+        coming = [stream for each in self._rounds.values() for stream in each.streams.items()]
+        return found + [stream for stream, way in coming if way == neighbour]
+
     def pass_on(
         self,
         probe: Probe,

@@ -28,13 +28,13 @@ from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.labels import Position, Product
 from shoal.overlays.octopia.messages import Notification, Probe, ProbePassed
 from shoal.overlays.octopia.ordering import Ordering, carried
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.tables import Tables
-from shoal.overlays.octopia.ways import clusters_of, copies, shortest
+from shoal.overlays.octopia.ways import bits_of, clusters_of, copies, shortest
 
 RETRY: TimerKey = ("retry",)
 # Sets of homes that are remembered with their ways: some MB.
@@ -177,7 +177,7 @@ class Routing:
         if source is not None:
             position = product.position(source)
             sender = position.region if position.cluster == self._cluster else None
-        is_from_above = sender is not None and sender < self._region
+        is_from_above = sender is not None and self._is_above(sender)
         inner: dict[BrokerId, list[int]] = {}
         unreached = []
         for region in wanted if regions is None else [each for each in wanted if each in regions]:
@@ -190,14 +190,18 @@ class Routing:
                 if not is_from_above and next_region == sender:
                     continue
             if next_region is not None and next_region != sender:
-                neighbour = product.broker(next_region, self._cluster)
-                if self._is_usable(neighbour):
+                neighbour = product.at(Position(next_region, self._cluster))
+                if neighbour is not None and self._is_usable(neighbour):
                     inner.setdefault(neighbour, []).append(region)
                     continue
             unreached.append(region)
         is_local = self._region in wanted and (regions is None or self._region in regions)
         ways = {neighbour: tuple(found) for neighbour, found in inner.items()}
         return Reach(ways, tuple(unreached), is_local)
+
+    def _is_above(self, region: int) -> bool:
+        """Whether what comes from a region of this cluster comes from above."""
+        return self._product.is_above(region, self._region, self._cluster)
 
     def _pass_on(
         self,
@@ -340,6 +344,17 @@ class Routing:
             owed, spreads = along.get(way, (0, False))
             along[way] = (owed | 1 << cluster, spreads)
 
+    def avoid(self, neighbour: BrokerId, out: list[Effect]) -> bool:
+        """Lead no detours over a neighbour any more; whether none does."""
+        ways: dict[ClientId, list[int]] = {}
+        for client, cluster in self.ordering.detours_over(neighbour):
+            if not self.ordering.is_probed(client, cluster):
+                ways.setdefault(client, []).append(cluster)
+        for client, clusters in ways.items():
+            along = {neighbour: (bits_of(clusters), False)}
+            self.ordering.change(client, dict.fromkeys(clusters), along, out)
+        return not self.ordering.detours_over(neighbour)
+
     # --- probes -------------------------------------------------------------------------------
 
     def probe(self, probe: Probe, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -362,10 +377,10 @@ class Routing:
         region, cluster = self._product.position(source)
         found = [each for each, home in self._tables.homes.items() if home.up == self._region]
         up = self._tables.own.up
-        if up is not None and (cluster != self._cluster or region > self._region):
+        if up is not None and (cluster != self._cluster or not self._is_above(region)):
             found.append(up)
-        brokers = [self._product.broker(each, self._cluster) for each in found]
-        return [each for each in brokers if each != source and self._is_usable(each)]
+        brokers = [self._product.at(Position(each, self._cluster)) for each in found]
+        return [each for each in brokers if each and each != source and self._is_usable(each)]
 
     def passed(
         self, neighbour: BrokerId, message: ProbePassed, now_us: int, out: list[Effect]

@@ -36,7 +36,6 @@ SYSTEM = System(
     messages=MESSAGES,
     size=Overlay,
     complete=Parameters.for_brokers,
-    grows=False,
     give_up_us=3_000_000,
     oracle=problems,
 )
