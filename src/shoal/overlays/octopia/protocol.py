@@ -147,7 +147,13 @@ class Octopia(BaseStrategy):
         self._cluster_of: dict[Attachment, int] = {}
         self.attachments = Attachments(
             [],
-            [name for link in product.links if self.broker in link for name in link],
+            # Who comes has a link to where it joins; all others it opens by itself.
+            [
+                name
+                for link in (() if self._joined_at else product.links)
+                if self.broker in link
+                for name in link
+            ],
             parameters.retry_us,
             self._await,
             self._switch,
@@ -414,7 +420,10 @@ class Octopia(BaseStrategy):
         product, going = self.product, self.roster.is_going
         above = self._brokers(product.above(self.region, self.cluster), self.cluster)
         found = [each for each in above if each not in self._done_without]
-        self._up.choose_from(sorted(found, key=lambda each: (each != self._centre, going(each))))
+        # Who goes says itself when it is done without.
+        now = self._up.current
+        found.sort(key=lambda each: (each != self._centre, each != now and going(each)))
+        self._up.choose_from(found)
         for cluster in range(product.clusters):
             entries = self._brokers(product.entries(self.region, cluster), cluster)
             if cluster == self.cluster:
