@@ -20,8 +20,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -44,6 +45,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Release,
+    Remember,
     Requested,
     ResetLink,
     Returned,
@@ -126,6 +128,8 @@ class Node:
         self.watching = Watching(self.bring)
         # Told that the machine has left the network, or with a reason that it stays.
         self.at_leave: Callable[[str], None] = _nobody_asked
+        # Told what the machine must know when it starts again.
+        self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
 
     @property
     def links(self) -> Links | None:
@@ -323,6 +327,8 @@ class Node:
             case Release():
                 self._holding.release()
                 self._hold_for_machine(False)
+            case Remember(facts):
+                self.at_remember(facts)
             case Left():
                 self.at_leave("")
             case Stays(reason):
@@ -444,6 +450,10 @@ class Node:
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
+
+
+def _nobody_remembers(facts: Mapping[str, Any]) -> None:
+    """A broker of which nothing outlasts its process."""
 
 
 def _nobody_asked(reason: str) -> None:

@@ -25,6 +25,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Release,
+    Remember,
     Requested,
     ResetLink,
     Send,
@@ -119,6 +120,8 @@ class BrokerNode:
         self._client_latency_us = client_latency_us
         self._publishers = publishers
         self._network = network
+        # What its machine must not forget, whatever happens to it.
+        self.facts: Mapping[str, Any] = {}
         self._free_us = 0
         self._client_free_us = 0
         self._timers: dict[TimerKey, int] = {}
@@ -335,6 +338,8 @@ class BrokerNode:
                 self._queue.push(self._queue.now_us, self.report_costs, None)
             case Left():
                 self._network.left(self.id)
+            case Remember(facts):
+                self.facts = facts
             case Stays(reason):
                 self._trace.refused.append(Refused(self.id, reason, now_us))
 

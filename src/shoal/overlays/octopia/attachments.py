@@ -97,6 +97,10 @@ class Attachments:
         if broker in self._linked and broker in purpose.candidates:
             self._ready.add((purpose, broker))
 
+    def forgotten(self, purpose: Attachment, broker: BrokerId) -> None:
+        """A broker is told no more what it must know for a purpose: it has to say all anew."""
+        self._ready.discard((purpose, broker))
+
     def retry(self) -> None:
         """The timer fired: who was not there may be."""
         self._is_timer_set = False
@@ -148,14 +152,16 @@ class Attachments:
             if self._is_needed(broker):
                 continue
             worse = [each for each in self.purposes if broker in each.candidates]
-            if all(_is_worse(broker, each) for each in worse):
+            if all(is_worse(broker, each) for each in worse):
                 self._opened.discard(broker)
                 out.append(EndLink(broker))
 
 
-def _is_worse(broker: BrokerId, purpose: Attachment) -> bool:
+def is_worse(broker: BrokerId, purpose: Attachment) -> bool:
     """Whether the broker is a worse candidate than who is used."""
-    if purpose.current is None:
+    if purpose.current in (None, broker):
         return False
-    order = purpose.candidates
-    return order.index(broker) > order.index(purpose.current)
+    for candidate in purpose.candidates:
+        if candidate in (broker, purpose.current):
+            return candidate == purpose.current
+    return True

@@ -17,6 +17,7 @@ from shoal.broker.effects import (
     LinkState,
     Loads,
     Notify,
+    Remember,
     Send,
     Started,
     TimerKey,
@@ -44,7 +45,7 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.octopia import attachments, exchange, keeping, routing
-from shoal.overlays.octopia.attachments import Attachment, Attachments
+from shoal.overlays.octopia.attachments import Attachment, Attachments, is_worse
 from shoal.overlays.octopia.cluster_tables import ClusterTables
 from shoal.overlays.octopia.departing import Departing
 from shoal.overlays.octopia.exchange import Exchange
@@ -67,7 +68,7 @@ from shoal.overlays.octopia.messages import (
 )
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
-from shoal.overlays.octopia.roster import Place, Places, Roster, Stay
+from shoal.overlays.octopia.roster import Place, Places, Roster, Stay, known_places
 from shoal.overlays.octopia.routing import Routing
 from shoal.overlays.octopia.sweeps import Sweeps
 from shoal.overlays.octopia.tables import Entry, Tables
@@ -240,6 +241,7 @@ class Octopia(BaseStrategy):
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.tables.own.version = now_us
         self._exchange.start(started, now_us, out)
+        self._take_in(self.roster.hear(known_places(started.facts)), None, now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
             out.append(Watch(self.parameters.window_us))
 
@@ -321,6 +323,8 @@ class Octopia(BaseStrategy):
         """After links or tables have changed; what is kept may go if `is_retried`."""
         if not self.departing.is_ending:
             self.attachments.settle(now_us, out)
+        for broker in sorted(self._advertised_to):
+            self._withdraw_if_worse(broker, out)
         for broker in self.outputs.shunned:
             self.routing.avoid(broker, out)
         for before in self._sweeps.over():
@@ -370,9 +374,12 @@ class Octopia(BaseStrategy):
         if not news:
             return
         self._say(news, source, out)
+        out.append(Remember(self.roster.facts))
         if self.is_placed and self.roster.is_registrar(self.broker):
             decided = self.roster.decide(now_us)
-            self._say(decided, None, out)
+            if decided:
+                self._say(decided, None, out)
+                out.append(Remember(self.roster.facts))
             news = news + decided
         if self.is_placed:
             self._follow(news, out)
@@ -532,14 +539,26 @@ class Octopia(BaseStrategy):
         self.hosted.enter(cluster, purpose.current)
         if before is None or before not in self._linked:
             return
-        if before in self._advertised_to:
-            self._advertised_to.discard(before)
-            self.hosted.forget(before)
-            out += [Send(before, Unadvertise(id)) for id in self.hosted.rows]
+        self._withdraw(purpose, before, out)
         if self.keeps_order:
             self._sweeps.begin(cluster, before, out)
         else:
             self._leave_entry(before, out)
+
+    def _withdraw(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
+        """Tell a broker no more what is advertised here."""
+        if broker in self._advertised_to:
+            self._advertised_to.discard(broker)
+            self.attachments.forgotten(purpose, broker)
+            self.hosted.forget(broker)
+            out += [Send(broker, Unadvertise(id)) for id in self.hosted.rows]
+
+    def _withdraw_if_worse(self, broker: BrokerId, out: list[Effect]) -> None:
+        """Who was to be used, and was not there before a better one."""
+        purpose = self._entries.get(self.product.position(broker).cluster)
+        if purpose is not None and is_worse(broker, purpose):
+            self._withdraw(purpose, broker, out)
+            self._leave_entry(broker, out)
 
     def _leave_entry(self, before: BrokerId, out: list[Effect]) -> None:
         """A broker by which a cluster was entered is used no more."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -114,6 +115,12 @@ class Roster:
         parent = None if place.parent == NOWHERE else place.parent
         product.place(place.broker, position, place.since, parent)
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What must outlast a restart: what differs from the network file."""
+        later = [place for place in self.places.values() if place.version]
+        return {"places": msgspec.to_builtins(later)}
+
     def changed(self, broker: BrokerId, now_us: int, stay: Stay) -> Place:
         """The next word about a broker."""
         known = self.places[broker]
@@ -165,7 +172,7 @@ class Roster:
         )
 
 
-def known_places(facts: Mapping[str, object]) -> list[Place]:
+def known_places(facts: Mapping[str, Any]) -> list[Place]:
     """What a broker remembers of an earlier life."""
     return msgspec.convert(facts.get("places", []), list[Place])
 
