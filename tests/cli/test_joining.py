@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.networks import read_join, read_network, with_broker
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.joining import Join
 from tests.cli.test_up import FILE, run
@@ -76,8 +78,10 @@ def test_what_a_user_gets_wrong_is_said(
 
 
 def test_nobody_joins_a_system_that_does_not_grow(
-    path: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fixed = msgspec.structs.replace(SYSTEMS["tid"], grows=False)
+    monkeypatch.setitem(SYSTEMS, "tid", fixed)
     path.write_text(f"system = 'tid'\n{path.read_text()}")
     options = [f"--listen={each}" for each in HERE]
     code, text = run(capsys, "serve", str(path), "-b", "B9", "--join", "B1", *options)

@@ -256,6 +256,20 @@ def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
         assert retained(folder / "network.toml") == "2"
 
 
+def test_who_has_left_is_not_started_in_the_next_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was waited for by those that it was to be linked to, until `up` gave up."""
+    options = ("--brokers", "3", "--data", str(tmp_path / "data"))
+    with up(*options) as folder:
+        code, text = run(capsys, "leave", str(folder / "network.toml"), "-b", "B1")
+        assert (code, text) == (0, "B1 has left\n")
+    with up(*options) as folder:
+        network = load_network(folder / "network.toml")
+        assert statuses(network).keys() == {"B2", "B3"}
+        asyncio.run(through(network, "B2", "B3", b"still there"))
+
+
 def test_a_port_in_use_is_said_with_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
