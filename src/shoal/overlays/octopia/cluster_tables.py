@@ -80,7 +80,8 @@ class ClusterTables:
         for each in subscriptions:
             check_filter(each.filter, "subscription", each.id)
         if message.region == self._region:
-            if message.version >= home.version:
+            # What it says comes back to it where more links are up than a tree has.
+            if message.version > home.version:
                 home.version = message.version + 1
                 self._say_own(out)
             return

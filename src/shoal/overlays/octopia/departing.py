@@ -173,6 +173,8 @@ class Departing:
 
     def linked(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A link came up anew: what was said over it may be lost."""
+        if self.is_ending:
+            out.append(EndLink(neighbour))
         for leaver, part in list(self._parts.items()):
             if neighbour == leaver:
                 del self._parts[leaver]

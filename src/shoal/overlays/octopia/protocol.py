@@ -105,6 +105,10 @@ class Octopia(BaseStrategy):
             product = Product(rows, [0] * len(around))
         self.is_placed = self.broker in product and (len(product.brokers) > 1 or not around)
         self._joined_at = () if self.is_placed else around
+        # The links that are there without a word; who comes has one, to where it joins.
+        beside = {end for link in product.links if self.broker in link for end in link}
+        self._given = sorted(beside.intersection(around) if around else beside)
+        self._comes = not self.is_placed or bool(around and beside - {self.broker, *around})
         if self.is_placed:
             self.roster = Roster(product)
             self._settle_in(product, context.neighbours, context.expected)
@@ -141,20 +145,14 @@ class Octopia(BaseStrategy):
         )
         self._up = Attachment(())
         # Whether others know to whom it links up: of who was there from the beginning they do.
-        self._has_linked_up = not self._joined_at
+        self._has_linked_up = not self._comes
         # Who took the place of the one that this broker linked up to.
         self._centre: BrokerId | None = None
         self._entries: dict[int, Attachment] = {}
         self._cluster_of: dict[Attachment, int] = {}
         self.attachments = Attachments(
             [],
-            # Who comes has a link to where it joins; all others it opens by itself.
-            [
-                name
-                for link in (() if self._joined_at else product.links)
-                if self.broker in link
-                for name in link
-            ],
+            self._given,
             parameters.retry_us,
             self._await,
             self._switch,
@@ -242,6 +240,8 @@ class Octopia(BaseStrategy):
         self.tables.own.version = now_us
         self._exchange.start(started, now_us, out)
         self._take_in(self.roster.hear(known_places(started.facts)), None, now_us, out)
+        if self.is_placed:
+            self._learn(now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
             out.append(Watch(self.parameters.window_us))
 
@@ -413,14 +413,17 @@ class Octopia(BaseStrategy):
         self.tables.own.version = now_us
         for broker in self._joined_at:
             self.attachments.opened(broker)
-        if len(self.product.regions_of(self.cluster)) > 1:
-            self._exchange.learn(now_us, out)
+        self._learn(now_us, out)
         requests, self._requests = self._requests, []
         for client, request in requests:
             try:
                 self.request(client, request, now_us, out)
             except ProtocolError as error:
                 out.append(Notify(client, Rejected(str(error))))
+
+    def _learn(self, now_us: int, out: list[Effect]) -> None:
+        if self._comes and len(self.product.regions_of(self.cluster)) > 1:
+            self._exchange.learn(now_us, out)
 
     def _choose_candidates(self, out: list[Effect]) -> None:
         """Brokers have come or gone: others may be used for each purpose."""
