@@ -24,8 +24,8 @@ from shoal.clients.courier import CourierLimits
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.peer_links import PeerLinks

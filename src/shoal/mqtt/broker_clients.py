@@ -39,11 +39,11 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
 from shoal.mqtt.reception import QUEUES_ARE_FULL, Reception
-from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.delivering.backlog import Backlog
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
-from shoal.mqtt.sessions.outgoing import ClientConnection
-from shoal.mqtt.sessions.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions

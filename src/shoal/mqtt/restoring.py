@@ -48,7 +48,7 @@ from shoal.mqtt.memory.journal_records import (
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import Session
 

@@ -28,12 +28,12 @@ from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers

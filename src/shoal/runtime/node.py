@@ -66,15 +66,15 @@ from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.records import ProposalRecord
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.admission import Admission
-from shoal.runtime.batches import joined, publications_in
-from shoal.runtime.clock import Clock
-from shoal.runtime.flushing import Flushing, Phase
-from shoal.runtime.gate import Gate
-from shoal.runtime.held_back import HeldBack
-from shoal.runtime.surroundings import Client, Links, Trace
-from shoal.runtime.timers import Timers
-from shoal.runtime.watching import Watching
+from shoal.runtime.driving.admission import Admission
+from shoal.runtime.driving.batches import joined, publications_in
+from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.gate import Gate
+from shoal.runtime.driving.held_back import HeldBack
+from shoal.runtime.driving.surroundings import Client, Links, Trace
+from shoal.runtime.driving.timers import Timers
+from shoal.runtime.driving.watching import Watching
 
 _MICROSECONDS = 1_000_000
 _PROPOSALS_KEPT = 100

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.sessions.outgoing import ClientConnection, ClientOutlet
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, ClientOutlet
 from shoal.mqtt.timers import Timers
 
 # Who has taken nothing for so long does not read.

@@ -6,7 +6,7 @@ from shoal.mqtt.codec.packet_types import MQTT_3_1_1
 from shoal.mqtt.codec.packets import Puback, Publish, Pubrec
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
+from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, MESSAGE_BYTES
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 

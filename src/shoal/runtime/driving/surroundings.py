@@ -10,7 +10,7 @@ from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Message, Publish
 from shoal.model import BrokerId
-from shoal.runtime.watching import Watched
+from shoal.runtime.driving.watching import Watched
 
 
 class Client(Protocol):

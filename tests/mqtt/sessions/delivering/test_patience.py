@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.sessions.patience import LONGEST_US, READS_US, SHARE
+from shoal.mqtt.sessions.delivering.patience import LONGEST_US, READS_US, SHARE
 from tests.mqtt.house import SECOND, Client, House
 from tests.mqtt.network_house import Network
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from shoal.broker.effects import Costs, Input, LinkLoad, Loads
 from shoal.model import BrokerId
-from shoal.runtime.monitor import Monitor
+from shoal.runtime.driving.monitor import Monitor
 
 MONITOR_INTERVAL_S = 1.0
 _MICROSECONDS = 1_000_000

@@ -23,9 +23,9 @@ from shoal.mqtt.codec.errors import protocol_error
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.backlog import ENTRY_BYTES, Backlog, Share
-from shoal.mqtt.sessions.outgoing import ClientOutlet, Outgoing
-from shoal.mqtt.sessions.patience import Patience
+from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, Backlog, Share
+from shoal.mqtt.sessions.delivering.outgoing import ClientOutlet, Outgoing
+from shoal.mqtt.sessions.delivering.patience import Patience
 
 MAX_PACKET_ID = 65_535
 
