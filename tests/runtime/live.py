@@ -111,7 +111,7 @@ class LiveNetwork:
         machine = Broker(name, (), factory, expected=overlay.neighbours(neighbours))
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
-        node = Node(machine, Clock(), self, admits_bytes)
+        node = Node(machine, Clock(), self, admits_bytes, SYSTEMS[self.system].shown_rows)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         shape = SYSTEMS[self.system].shape
         settings = PeerSettings(

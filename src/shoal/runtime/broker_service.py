@@ -93,7 +93,8 @@ class BrokerService:
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
         limits, has_cycles = network.bounds, system.shape.has_cycles
-        self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
+        admits_bytes = limits.high_bytes if has_cycles else None
+        self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
         self.node.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
@@ -353,7 +354,10 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
-            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
+            "shown": {
+                name: [msgspec.structs.asdict(row) for row in rows]
+                for name, rows in self.node.shown.items()
+            },
         }
 
 

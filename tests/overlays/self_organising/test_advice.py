@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
-from shoal.broker.records import ProposalRecord
 from shoal.overlays.self_organising.advice import as_toml, recommend
+from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.shapes import check_tree
 
 LINE = [("A", "B"), ("B", "C"), ("C", "D")]

@@ -27,8 +27,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shoal.broker.records import ProposalRecord
 from shoal.model import BrokerId
+from shoal.overlays.self_organising.records import ProposalRecord
 
 Link = tuple[BrokerId, BrokerId]
 

@@ -22,7 +22,6 @@ from random import Random
 import msgspec
 
 from shoal.broker.effects import Costs, Effect, Record, Send, SetTimer, TimerKey, WatchCosts
-from shoal.broker.records import ProposalRecord
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
 from shoal.overlays.self_organising.interest import (
@@ -46,6 +45,7 @@ from shoal.overlays.self_organising.planner import (
     evaluate,
     gives_way,
 )
+from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.rules import Rules
 
 TIMER: TimerKey = ("interval",)
@@ -79,6 +79,8 @@ class Decisions:
         self._last: tuple[ClientId, int] | None = None
         # When links to these were proposed last.
         self._proposed: dict[BrokerId, int] = {}
+        # What was decided about exchanges that this broker has begun.
+        self._begun: dict[LinkExchange, Decision] = {}
         # Why a link was refused when it was last proposed, so that it is said once.
         self._said: dict[tuple[BrokerId, BrokerId], str] = {}
 
@@ -264,6 +266,7 @@ class Decisions:
             exchange = LinkExchange(
                 cycle=cycle.brokers, remove=decision.remove, saving=decision.saving
             )
+            self._begun[exchange] = decision
             exchanges.begin(exchange, now_us, out)
 
     def _against_link(self, other: BrokerId, now_us: int) -> str:
@@ -305,15 +308,18 @@ class Decisions:
         """The links are exchanged; this broker was on the cycle."""
         self._rules.exchanged(now_us)
         self.relinked(*exchange.old_link)
-        if exchange.cycle[-1] == self._broker:
-            out.append(Record(self._row("done", "", exchange.cycle, now_us, exchange.old_link)))
+        self._ended("done", exchange, "", now_us, out)
 
     def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
         """All links are as they were."""
-        if exchange.cycle[-1] != self._broker:
-            return
-        row = self._row("failed", reason, exchange.cycle, now_us, exchange.old_link)
-        out.append(Record(row))
+        self._ended("failed", exchange, reason, now_us, out)
+
+    def _ended(
+        self, outcome: str, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]
+    ) -> None:
+        if exchange.cycle[-1] == self._broker:
+            row = self._row(outcome, reason, exchange.cycle, now_us, exchange.old_link)
+            out.append(Record(_with_costs(row, self._begun.pop(exchange, None))))
 
     def _record(
         self,
@@ -334,11 +340,7 @@ class Decisions:
             self._said.pop(pair, None)
         old = None if decision is None else cycle.link(decision.remove)
         row = self._row(outcome, reason, cycle.brokers, now_us, None if reason else old)
-        if decision is not None:
-            row = msgspec.structs.replace(
-                row, cost_now=decision.cost_now, cost_then=decision.cost_then
-            )
-        out.append(Record(row))
+        out.append(Record(_with_costs(row, decision)))
 
     def _row(
         self,
@@ -360,3 +362,10 @@ class Decisions:
             old_right=right,
             hops=len(brokers) - 1,
         )
+
+
+def _with_costs(row: ProposalRecord, decision: Decision | None) -> ProposalRecord:
+    if decision is None:
+        return row
+    costs = {"cost_now": decision.cost_now, "cost_then": decision.cost_then}
+    return msgspec.structs.replace(row, **costs)

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from shoal.broker.effects import Effect
 from shoal.broker.messages import Message, Publish
 from shoal.broker.strategy import BrokerContext
-from shoal.experiments.bluedove.engine_costs import EngineCosts
-from shoal.experiments.bluedove.linear_index import LinearIndex
-from shoal.experiments.bluedove.workload import (
+from shoal.experiments.bluedove.testbed.engine_costs import EngineCosts
+from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
+from shoal.experiments.bluedove.testbed.workload import (
     Drawing,
     PointsWorkload,
     Traffic,

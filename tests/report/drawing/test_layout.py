@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shoal.report.layout import APART, fit, spread, tree_layout
+from shoal.report.drawing.layout import APART, fit, spread, tree_layout
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal.experiments.relocation.grid import RunSpec
-from shoal.experiments.relocation.summary import RunSummary, Stand
+from shoal.experiments.relocation.measuring.summary import RunSummary, Stand
 from shoal.experiments.run_files import Workload
 from shoal.experiments.runner import RunResult
 from shoal.model import BrokerId, ClientId

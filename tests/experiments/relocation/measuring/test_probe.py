@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE
-from shoal.experiments.relocation.probe import ProbeError, TreePaths, places, summarise_probe
+from shoal.experiments.relocation.measuring.probe import (
+    ProbeError,
+    TreePaths,
+    places,
+    summarise_probe,
+)
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import RunResult
 from shoal.experiments.topologies import random_tree

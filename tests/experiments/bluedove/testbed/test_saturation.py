@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from shoal.experiments.bluedove.saturation import (
+from shoal.experiments.bluedove.testbed.saturation import (
     highest,
     is_growing,
     is_piling_up,
@@ -15,7 +15,7 @@ from shoal.experiments.bluedove.saturation import (
     saturation_rate,
     trial_s,
 )
-from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.testbed import LoadedCluster, Responses, Setting
 
 TIMES_US = np.arange(0.0, 30e6, 5_000.0)
 NOISE = np.random.default_rng(5).exponential(50_000.0, len(TIMES_US))

@@ -1,4 +1,4 @@
-from shoal.report.charts import MAX_BARS, Series, bar_chart, line_chart, ticks
+from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, ticks
 
 
 def test_ticks_are_round_and_inside() -> None:

@@ -24,8 +24,8 @@ import msgspec
 import numpy as np
 
 from shoal.experiments.relocation.grid import PROBED_SPREAD, Setting
-from shoal.experiments.relocation.results import Results, Where
-from shoal.experiments.relocation.summary import RunSummary, Selection, Stand
+from shoal.experiments.relocation.measuring.results import Results, Where
+from shoal.experiments.relocation.measuring.summary import RunSummary, Selection, Stand
 from shoal.model import BrokerId, ClientId
 
 Figure = Literal["load", "delay", "traced_load", "traced_delay"]

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.effects import Work
-from shoal.experiments.bluedove.engine_costs import EngineCosts, SearchTime, measured, search_ns
+from shoal.experiments.bluedove.testbed.engine_costs import (
+    EngineCosts,
+    SearchTime,
+    measured,
+    search_ns,
+)
 
 TIMES = (SearchTime(10, 1_000, 5), SearchTime(100, 5_000, 6), SearchTime(1_000, 100_000, 7))
 

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from shoal.experiments.bluedove.workload import (
+from shoal.experiments.bluedove.testbed.workload import (
     ATTRIBUTES,
     NARROW,
     RANGE,

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shoal.report.layout import Point, circles, fit, spread, tree_layout
+from shoal.report.drawing.layout import Point, circles, fit, spread, tree_layout
 
 WIDTH, HEIGHT = 840, 500
 MARGIN = 36

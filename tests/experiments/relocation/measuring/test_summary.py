@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, PUBLISHING_FROM_US, RunSpec
-from shoal.experiments.relocation.memory import PeakMemory
-from shoal.experiments.relocation.summary import expected_deliveries, summarise
+from shoal.experiments.relocation.measuring.memory import PeakMemory
+from shoal.experiments.relocation.measuring.summary import expected_deliveries, summarise
 from shoal.experiments.run_files import RUN_TABLES, Workload, read_workload
 from shoal.experiments.runner import RunResult
 from shoal.simulation.service import ServiceCosts

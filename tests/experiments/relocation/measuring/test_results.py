@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD
-from shoal.experiments.relocation.results import TABLES, Results, Where, tables_of
-from shoal.experiments.relocation.summary import Migration, Moment
+from shoal.experiments.relocation.measuring.results import TABLES, Results, Where, tables_of
+from shoal.experiments.relocation.measuring.summary import Migration, Moment
 from shoal.experiments.studies.study import write_tables
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
 

@@ -1,4 +1,4 @@
-from shoal.report.geography import HEIGHT, WIDTH, place
+from shoal.report.drawing.geography import HEIGHT, WIDTH, place
 from tests.report.fake_runs import AIRPORTS
 
 PLACES = {code: (latitude, longitude) for code, latitude, longitude, _ in AIRPORTS}

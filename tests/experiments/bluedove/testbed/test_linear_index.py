@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.experiments.bluedove.linear_index import LinearIndex
+from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
 from shoal.language import parse
 from shoal.matching.semantics import matches
 from shoal.model import Filter

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from shoal.report.figures import quantity
-from shoal.report.geography import HEIGHT, WIDTH, Placement
-from shoal.report.layout import Point, size_factor
-from shoal.report.markup import Markup, tag
+from shoal.report.drawing.figures import quantity
+from shoal.report.drawing.geography import HEIGHT, WIDTH, Placement
+from shoal.report.drawing.layout import Point, size_factor
+from shoal.report.drawing.markup import Markup, tag
 
 LARGEST_RADIUS = 17.0
 SMALLEST_RADIUS = 3.5
@@ -32,7 +32,10 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """What one map shows; brokers among `squares` are squares, all others discs."""
+    """What one map shows; brokers among `squares` are squares, all others discs.
+
+    Of the links in the end, `new_links` were not there at the start; `gone_links` were.
+    """
 
     title: str
     colour: str
@@ -44,6 +47,8 @@ class Drawing:
     publishers: Mapping[str, Sequence[str]]
     journeys: Counter[tuple[str, str]]
     squares: Collection[str] = ()
+    new_links: Collection[tuple[str, str]] = ()
+    gone_links: Collection[tuple[str, str]] = ()
 
 
 def network_map(drawing: Drawing) -> Markup:
@@ -59,7 +64,7 @@ def network_map(drawing: Drawing) -> Markup:
     return tag(
         "svg",
         tag("g", [tag("path", d=path) for path in drawing.placement.outlines], class_="states"),
-        tag("g", [_link(points[a], points[b]) for a, b in drawing.links], class_="links"),
+        tag("g", _links(drawing), class_="links"),
         tag("g", [_broker(drawing, broker, radii[broker]) for broker in order], class_="brokers"),
         tag("g", _arcs(drawing, radii), class_="arcs", stroke=drawing.colour, fill=drawing.colour),
         tag("g", _labels(drawing, radii), class_="labels"),
@@ -75,8 +80,21 @@ def _radius(load: float, largest: float) -> float:
     return SMALLEST_RADIUS + (LARGEST_RADIUS - SMALLEST_RADIUS) * share
 
 
-def _link(start: Point, end: Point) -> Markup:
-    return tag("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1])
+def _links(drawing: Drawing) -> list[Markup]:
+    style = f"stroke:{drawing.colour}"
+    gone = [_link(drawing, link, class_="gone") for link in sorted(drawing.gone_links)]
+    return gone + [
+        _link(drawing, link, class_="new", style=style)
+        if link in drawing.new_links
+        else _link(drawing, link)
+        for link in drawing.links
+    ]
+
+
+def _link(drawing: Drawing, link: tuple[str, str], **attributes: str) -> Markup:
+    start, end = (drawing.placement.points[broker] for broker in link)
+    title = tag("title", " - ".join(link)) if attributes else None
+    return tag("line", title, x1=start[0], y1=start[1], x2=end[0], y2=end[1], **attributes)
 
 
 def _broker(drawing: Drawing, broker: str, radius: float) -> Markup:

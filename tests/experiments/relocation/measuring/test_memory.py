@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.experiments.relocation.memory import (
+from shoal.experiments.relocation.measuring.memory import (
     LOOK_EVERY,
     PeakMemory,
     routing_bytes,

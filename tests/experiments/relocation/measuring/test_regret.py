@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD
-from shoal.experiments.relocation.regret import costs_by_publisher, regret, regrets
-from shoal.experiments.relocation.results import Results, Where
-from shoal.experiments.relocation.summary import RunSummary
+from shoal.experiments.relocation.measuring.regret import costs_by_publisher, regret, regrets
+from shoal.experiments.relocation.measuring.results import Results, Where
+from shoal.experiments.relocation.measuring.summary import RunSummary
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
 
 WHERE = Where("quotes", "wide", "clustered")

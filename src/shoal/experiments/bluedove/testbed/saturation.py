@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shoal.broker.effects import Work
-from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.testbed import LoadedCluster, Responses, Setting
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 

@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shoal.report.figures import quantity
-from shoal.report.markup import Markup, join, tag
+from shoal.report.drawing.figures import quantity
+from shoal.report.drawing.markup import Markup, join, tag
 
 WIDTH = 1200
 LEFT, RIGHT, TOP = 64, 16, 14

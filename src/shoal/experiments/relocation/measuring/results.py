@@ -24,7 +24,7 @@ from shoal.experiments.relocation.grid import (
     Setting,
     Testbed,
 )
-from shoal.experiments.relocation.summary import (
+from shoal.experiments.relocation.measuring.summary import (
     Migration,
     Moment,
     RunSummary,

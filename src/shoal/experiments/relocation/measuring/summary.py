@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.relocation.grid import PUBLISHING_FROM_US, RunSpec
-from shoal.experiments.relocation.memory import PeakMemory
+from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.run_files import Workload
 from shoal.experiments.runner import RunResult
 from shoal.language import parse
