@@ -17,7 +17,7 @@ from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.overlay import Overlay
-from shoal.overlays.self_organising.ring_messages import MESSAGES
+from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
 from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING_SYSTEM
 from shoal.overlays.system import NoParameters, System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES

@@ -71,7 +71,7 @@ def simulate(
 
 def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
     """The links that brokers recommend, as TOML; empty when they recommend none."""
-    from shoal.overlays.self_organising.advice import as_toml, recommend
+    from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
     from shoal.overlays.self_organising.parameters import Parameters
     from shoal.overlays.self_organising.records import ProposalRecord
 

@@ -216,7 +216,7 @@ def _cost(row: ProposalRecord) -> str:
 
 def _advice(network: Network, statuses: Statuses) -> str:
     from shoal.overlays.registry import SYSTEMS
-    from shoal.overlays.self_organising.advice import as_toml, recommend
+    from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
     from shoal.overlays.self_organising.parameters import Parameters
 
     parameters = network.system_parameters or SYSTEMS[network.system].parameters()

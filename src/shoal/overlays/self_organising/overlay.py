@@ -39,9 +39,9 @@ from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.healing import HEAL, Healing, HealingMessage
-from shoal.overlays.self_organising.quiet_ring import TIMER, QuietRing
-from shoal.overlays.self_organising.ring import Ring
-from shoal.overlays.self_organising.ring_messages import Greeting, Standing, Verdict
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.succession import Around

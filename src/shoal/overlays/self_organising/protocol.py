@@ -16,7 +16,7 @@ from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
-from shoal.overlays.self_organising.decisions import TIMER, Decisions
+from shoal.overlays.self_organising.deciding.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
 from shoal.overlays.self_organising.moving_publishers import MovingPublishers

@@ -12,9 +12,9 @@ from shoal.overlays.self_organising.healing import HEALING
 from shoal.overlays.self_organising.messages import MESSAGES
 from shoal.overlays.self_organising.parameters import Parameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
+from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.reserved_paths import PATHS
-from shoal.overlays.self_organising.ring_messages import MESSAGES as RING_MESSAGES
 from shoal.overlays.system import System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems

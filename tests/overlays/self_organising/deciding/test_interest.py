@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from shoal.overlays.self_organising.interest import (
+from shoal.overlays.self_organising.deciding.interest import (
     Cache,
     Summary,
     bloom_filter,
@@ -110,7 +110,7 @@ def test_what_is_a_summary_is_one() -> None:
 
 def test_every_process_makes_the_same_filter() -> None:
     program = (
-        "from shoal.overlays.self_organising.interest import *\n"
+        "from shoal.overlays.self_organising.deciding.interest import *\n"
         "cache = Cache(10)\n"
         "for number in range(8): cache.add(notification_id('Zoë', number))\n"
         "print(bloom_filter(cache.turn(), 64, 3).data.hex())"

@@ -4,7 +4,7 @@ Broadcasts bring it.  Each entry lives as long as broadcasts refresh it: at the 
 those go that were not refreshed since the end of the one before (second chance), so one that is out
 of reach is forgotten after one interval to two.
 
->>> from shoal.overlays.self_organising.interest import exact, notification_id
+>>> from shoal.overlays.self_organising.deciding.interest import exact, notification_id
 >>> cache = Cache(entries=10)
 >>> around = Neighbourhood(cache, ThreeWay.MEAN)
 >>> cache.add(notification_id("P", 1))
@@ -25,9 +25,9 @@ from itertools import pairwise
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.interest import Cache, Summary
+from shoal.overlays.self_organising.deciding.interest import Cache, Summary
+from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.parameters import Heuristic, ThreeWay
-from shoal.overlays.self_organising.planner import Cycle
 
 # What neighbours say cannot fill the memory; far above what any number of hops reaches.
 MAX_KNOWN = 4_096

@@ -11,8 +11,8 @@ from shoal.broker.effects import Received, TimerFired
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import ProtocolError
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.ring import Ring
-from shoal.overlays.self_organising.ring_messages import Halt, Verdict
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Halt, Verdict
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from shoal.broker.effects import Effect
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.ring import Ring
-from shoal.overlays.self_organising.ring_messages import Verdict
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Verdict
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.turning import Turn
 

@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from shoal.overlays.self_organising.advice import as_toml, recommend
+from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.shapes import check_tree
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect, Send
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.ring_messages import ExchangeKey, Verdict
+from shoal.overlays.self_organising.quiet_ring.ring_messages import ExchangeKey, Verdict
 
 MOST_VERDICTS = 64
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from shoal.overlays.self_organising.deciding.planner import Cycle, Mean, cost_vector, decide
 from shoal.overlays.self_organising.parameters import Heuristic
-from shoal.overlays.self_organising.planner import Cycle, Mean, cost_vector, decide
 
 CI, MST, MIT = Heuristic.COST_AND_INTEREST, Heuristic.COST, Heuristic.INTEREST
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
 
 
 class BrokenCycle:

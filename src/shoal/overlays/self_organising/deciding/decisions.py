@@ -23,18 +23,15 @@ import msgspec
 
 from shoal.broker.effects import Costs, Effect, Record, Send, SetTimer, TimerKey, WatchCosts
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
-from shoal.overlays.self_organising.interest import (
+from shoal.overlays.self_organising.deciding.interest import (
     Cache,
     Summary,
     bloom_filter,
     notification_id,
     smallest,
 )
-from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.neighbourhood import Hop, Neighbourhood, Way, cycle_of
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters
-from shoal.overlays.self_organising.planner import (
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, Way, cycle_of
+from shoal.overlays.self_organising.deciding.planner import (
     ON_ITS_WAY_US,
     VARIATION,
     Cycle,
@@ -45,6 +42,9 @@ from shoal.overlays.self_organising.planner import (
     evaluate,
     gives_way,
 )
+from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
+from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.rules import Rules
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.self_organising.interest import Cache, Summary, exact, notification_id
-from shoal.overlays.self_organising.neighbourhood import Hop, Neighbourhood, cycle_of
+from shoal.overlays.self_organising.deciding.interest import Cache, Summary, exact, notification_id
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, cycle_of
 from shoal.overlays.self_organising.parameters import Heuristic, ThreeWay
 
 CI, MIT = Heuristic.COST_AND_INTEREST, Heuristic.INTEREST

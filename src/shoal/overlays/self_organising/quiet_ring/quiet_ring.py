@@ -45,11 +45,11 @@ from shoal.broker.life_cycle import IGNORED, LifeCycle, does
 from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.broken_cycle import BrokenCycle
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.ring import Ring
-from shoal.overlays.self_organising.ring_host import Host
-from shoal.overlays.self_organising.ring_messages import (
+from shoal.overlays.self_organising.quiet_ring.broken_cycle import BrokenCycle
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_host import Host
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
     ExchangeKey,
@@ -57,7 +57,7 @@ from shoal.overlays.self_organising.ring_messages import (
     Halted,
     Verdict,
 )
-from shoal.overlays.self_organising.verdicts import Verdicts
+from shoal.overlays.self_organising.quiet_ring.verdicts import Verdicts
 from shoal.overlays.tree.turning import Turn, first_turn, next_turn
 
 # How long the new link may take to come up, and how long a broker holds still without agreeing.
