@@ -45,9 +45,6 @@ class House(Protocol):
     def is_needed(self) -> bool:
         """Whether somebody enters its cluster here, has subscriptions here, or anything waits."""
 
-    def is_apart(self, leaver: BrokerId) -> bool:
-        """Whether no detour leads over a broker that goes."""
-
     def can_reach(self, broker: BrokerId) -> bool:
         """Whether publications may be sent to a neighbour."""
 
@@ -196,8 +193,7 @@ class Departing:
     def _try_to_freeze(self, leaver: BrokerId, out: list[Effect]) -> None:
         part = self._parts[leaver]
         ends = part.others if part.centre == self._broker else [part.centre]
-        is_ready = all(map(self._house.can_reach, ends)) and self._house.is_apart(leaver)
-        if is_ready and not part.is_frozen:
+        if not part.is_frozen and all(map(self._house.can_reach, ends)):
             part.is_frozen = True
             self._house.freeze(leaver, out)
             out.append(Send(leaver, Frozen(leaver, part.round)))

@@ -123,6 +123,13 @@ class Product:
         """KeyError when nobody is there."""
         return self._brokers[Position(region, cluster)]
 
+    def near(self, broker: BrokerId) -> list[BrokerId]:
+        """The others of a broker's region."""
+        region = self._positions[broker].region
+        places = [Position(region, cluster) for cluster in range(self.clusters)]
+        found = [self._brokers[each] for each in places if each in self._brokers]
+        return [each for each in found if each != broker]
+
     def at(self, position: Position) -> BrokerId | None:
         """Who is there, if anybody."""
         return self._brokers.get(position)

@@ -44,7 +44,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.overlays.octopia import attachments, exchange, keeping, routing
+from shoal.overlays.octopia import attachments, exchange, gate, keeping, routing
 from shoal.overlays.octopia.attachments import Attachment, Attachments, is_worse
 from shoal.overlays.octopia.cluster_tables import ClusterTables
 from shoal.overlays.octopia.departing import Departing
@@ -60,11 +60,14 @@ from shoal.overlays.octopia.messages import (
     HomeChange,
     HomeTable,
     Notification,
-    Probe,
-    ProbePassed,
+    NumbersBegin,
+    NumbersEnd,
+    Sweep,
+    Swept,
     TablesKnown,
     TablesSaid,
     TableWanted,
+    WayLost,
 )
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
@@ -156,7 +159,7 @@ class Octopia(BaseStrategy):
             parameters.retry_us,
             self._await,
             self._switch,
-            lambda broker: broker in self._entered_by or broker in self.tree_neighbours,
+            self._is_link_needed,
         )
         self.routing = Routing(
             product,
@@ -177,7 +180,7 @@ class Octopia(BaseStrategy):
             self.routing.changed,
             lambda up, region: product.is_above(up, region, self.cluster),
         )
-        self._sweeps = Sweeps(self.routing.ordering)
+        self._sweeps = Sweeps(self.broker, self._onward, self._waits)
         self._choose_candidates([])
 
     def _begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
@@ -209,9 +212,10 @@ class Octopia(BaseStrategy):
             "subscriptions": len(self.tables.subscriptions),
             "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
             "congested": len(self.outputs.since_us),
-            "detours": self.routing.ordering.detours,
             "diverted": self.routing.diverted,
+            "held": len(self.routing.gate.lines),
             "kept": len(self.routing.kept),
+            "numbered": len(self.routing.numbering),
         }
 
     @property
@@ -238,6 +242,7 @@ class Octopia(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.tables.own.version = now_us
+        self._sweeps.start(now_us)
         self._exchange.start(started, now_us, out)
         self._take_in(self.roster.hear(known_places(started.facts)), None, now_us, out)
         if self.is_placed:
@@ -256,6 +261,11 @@ class Octopia(BaseStrategy):
             return
         elif key == keeping.TIMER:
             self.routing.waited(now_us, out)
+            self._go_on(now_us, out)
+            return
+        elif key == gate.TIMER:
+            self.routing.gate.waited(now_us, out)
+            self._go_on(now_us, out)
             return
         else:
             return
@@ -289,12 +299,16 @@ class Octopia(BaseStrategy):
     def _link(self, neighbour: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """The link to a broker that has a place came up, with nothing said before, or is gone."""
         self._led_to[neighbour] = self.routing.led_to(neighbour)
+        was_met = neighbour in self._met
         (self._met.add if is_up else self._met.discard)(neighbour)
         self._usable.discard(neighbour)
         self._frozen.discard(neighbour)
         self.cluster_tables.told.discard(neighbour)
         self._advertised_to.discard(neighbour)
         self._entered_by.discard(neighbour)
+        if was_met:
+            self.routing.lost(neighbour, now_us, out)
+        self._sweeps.lost(neighbour, out)
         self.routing.linked(neighbour, is_up, now_us, out)
         if is_up:
             self._exchange.linked(neighbour)
@@ -325,9 +339,7 @@ class Octopia(BaseStrategy):
             self.attachments.settle(now_us, out)
         for broker in sorted(self._advertised_to):
             self._withdraw_if_worse(broker, out)
-        for broker in self.outputs.shunned:
-            self.routing.avoid(broker, out)
-        for before in self._sweeps.over():
+        for before in self._sweeps.go_on(out):
             self._leave_entry(before, out)
             is_retried = True
         if not self._up.candidates and self.tables.own.up is not None:
@@ -341,6 +353,11 @@ class Octopia(BaseStrategy):
         self._exchange.say(out)
         self.routing.changed(now_us, out, is_retried=is_retried)
         self.departing.look(now_us, out)
+
+    def _go_on(self, now_us: int, out: list[Effect]) -> None:
+        """Publications have moved: what waits behind them may go."""
+        if self._sweeps.are_waiting or self.departing.may_go:
+            self._settle(now_us, out, is_retried=False)
 
     # --- who is where -------------------------------------------------------------------------
 
@@ -411,6 +428,7 @@ class Octopia(BaseStrategy):
         self.is_placed = True
         self._settle_in(self.product, (), ())
         self.tables.own.version = now_us
+        self._sweeps.start(now_us)
         for broker in self._joined_at:
             self.attachments.opened(broker)
         self._learn(now_us, out)
@@ -478,10 +496,24 @@ class Octopia(BaseStrategy):
     def is_needed(self) -> bool:
         is_apart = self.tables.own.up is not None and self._up.current is None
         has_clients = self.hosted.rows or self.tables.own.entries
-        return bool(self._entered_by or has_clients or len(self.routing.kept) or is_apart)
+        return bool(self._entered_by or has_clients or self._waits() or is_apart)
 
-    def is_apart(self, leaver: BrokerId) -> bool:
-        return not self.routing.ordering.detours_over(leaver)
+    def _is_link_needed(self, broker: BrokerId) -> bool:
+        """Whether a neighbour enters this cluster here, or its own is swept, or is in its tree."""
+        is_swept = self._sweeps.are_by(broker)
+        return is_swept or broker in self._entered_by or broker in self.tree_neighbours
+
+    def _waits(self) -> bool:
+        """Whether any publication waits here, for a way or for its turn."""
+        return bool(len(self.routing.kept) or len(self.routing.gate.lines))
+
+    def _onward(self, source: BrokerId) -> list[BrokerId]:
+        """To whom of this cluster goes on what comes from a broker."""
+        region, cluster = self.product.position(source)
+        found = [each for each in self.tree_neighbours if each != source and self.can_reach(each)]
+        if cluster == self.cluster and self.product.is_above(region, self.region, cluster):
+            found = [each for each in found if each != self._up.current]
+        return found
 
     def can_reach(self, broker: BrokerId) -> bool:
         return broker in self._usable and broker not in self._frozen
@@ -600,18 +632,17 @@ class Octopia(BaseStrategy):
             raise ProtocolError(f"no place is known for {neighbour}, or for {self.broker}")
         if type(message) is Notification:
             self._check_bits(message.owed)
+            for cluster in message.shifts:
+                self._check_cluster(cluster)
             if not 0 <= message.hops < MAX_HOPS:
                 raise ProtocolError(f"{message.hops} is no number of hops")
             self.routing.receive(neighbour, message, now_us, out)
-        elif type(message) is Probe:
-            self._check_bits(message.owed)
-            self.routing.probe(message, neighbour, now_us, out)
-        elif type(message) is ProbePassed:
-            self.routing.passed(neighbour, message, now_us, out)
-            if self._sweeps or self.outputs.shunned:
-                self._settle(now_us, out, is_retried=False)
+            self._go_on(now_us, out)
         elif isinstance(message, DepartingMessage):
             self.departing.receive(neighbour, message, now_us, out)
+        elif isinstance(message, Sweep | Swept):
+            self._sweeps.receive(neighbour, message, out)
+            self._settle(now_us, out, is_retried=False)
         elif self._is_primary(neighbour):
             self._hear_primary(neighbour, message, now_us, out)
         else:
@@ -620,6 +651,10 @@ class Octopia(BaseStrategy):
     def _check_bits(self, bits: int) -> None:
         if not 0 <= bits < 1 << self.product.clusters:
             raise ProtocolError(f"{bits} are no bits of {self.product.clusters} clusters")
+
+    def _check_cluster(self, cluster: int) -> None:
+        if not 0 <= cluster < self.product.clusters:
+            raise ProtocolError(f"{cluster} is none of {self.product.clusters} clusters")
 
     def _hear_primary(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -662,6 +697,10 @@ class Octopia(BaseStrategy):
                 self.hosted.set(neighbour, id, is_on=True)
             case BitCleared(id):
                 self.hosted.set(neighbour, id, is_on=False)
+            case NumbersBegin() | NumbersEnd():
+                self.routing.gate.hear(neighbour, message, now_us, out)
+            case WayLost():
+                self.routing.gate.lines.doubt(now_us)
             case BitsSaid():
                 self.hosted.all_said(neighbour)
                 purpose = self._entries.get(self.product.position(neighbour).cluster)
@@ -709,6 +748,7 @@ class Octopia(BaseStrategy):
                 self._unsubscribe([id], out)
             case Goodbye():
                 self.publishers.detach(client)
+                self.routing.numbering.end(client, out)
                 for advertisement in self.hosted.of(client):
                     self._unadvertise(advertisement.id, out)
                 rows = self.tables.own.subscriptions
