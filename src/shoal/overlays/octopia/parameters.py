@@ -65,6 +65,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     doubt_us      the same when a link was lost on which that may have been (ours): 3 s
     patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
+    covering      a broker tells its cluster no subscription that another of its own covers (ours;
+                  PADRES does so on trees): no
     """
 
     clusters: int = 0
@@ -79,6 +81,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     doubt_us: int = 3_000_000
     patience_us: int = 10_000_000
     retry_us: int = 2_000_000
+    covering: bool = False
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

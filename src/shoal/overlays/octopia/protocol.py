@@ -179,6 +179,7 @@ class Octopia(BaseStrategy):
             self._exchange,
             self.routing.changed,
             lambda up, region: product.is_above(up, region, self.cluster),
+            covering=parameters.covering,
         )
         self._sweeps = Sweeps(self.broker, self._onward, self._waits)
         self._choose_candidates([])
@@ -780,10 +781,9 @@ class Octopia(BaseStrategy):
         if known is not None:
             self.cluster_tables.tell_bits(self.tables.remove(self.region, subscription.id), out)
         self.cluster_tables.tell_bits(self.tables.add(self.region, subscription), out)
-        self.cluster_tables.say_change((subscription,), (), out)
+        self.cluster_tables.subscribed(subscription, out)
 
     def _unsubscribe(self, ids: list[SubscriptionId], out: list[Effect]) -> None:
         for id in ids:
             self.cluster_tables.tell_bits(self.tables.remove(self.region, id), out)
-        if ids:
-            self.cluster_tables.say_change((), tuple(ids), out)
+        self.cluster_tables.unsubscribed(ids, out)

@@ -97,6 +97,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree            links that a broker may have (ours): 0, any number
     exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
     frozen                nothing is proposed or agreed to (ours): no
+    covering              neighbours are told no subscription that another covers (PADRES): no
     publishers            stay, or move as in the system grape (ours): stay
     grape                 how they move then: as in that system
     """
@@ -117,6 +118,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree: int = 0
     exchanges_per_hour: int = 0
     frozen: bool = False
+    covering: bool = False
     publishers: Publishers = Publishers.STAY
     grape: GrapeParameters = GrapeParameters()
 
