@@ -40,6 +40,7 @@ from shoal.broker.effects import (
     LinkChanged,
     LinkReady,
     LinkState,
+    MoveClient,
     Notify,
     OpenLink,
     Received,
@@ -132,6 +133,8 @@ class Node:
         self.at_leave: Callable[[str], None] = _nobody_asked
         # Told what the machine must know when it starts again.
         self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
+        # Sends a client to another broker, for the machine.
+        self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
 
     @property
     def links(self) -> Links | None:
@@ -331,6 +334,8 @@ class Node:
                 self._hold_for_machine(False)
             case Remember(facts):
                 self.at_remember(facts)
+            case MoveClient(name, broker):
+                self.at_move(name, broker)
             case Left():
                 self.at_leave("")
             case Stays(reason):
@@ -456,6 +461,10 @@ class Node:
 
 def _nobody_remembers(facts: Mapping[str, Any]) -> None:
     """A broker of which nothing outlasts its process."""
+
+
+def _nobody_moves(client: ClientId, broker: BrokerId) -> None:
+    """Until there is a door with clients."""
 
 
 def _nobody_asked(reason: str) -> None:
