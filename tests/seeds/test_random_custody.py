@@ -12,7 +12,7 @@ import pytest
 from tests.seeds.random_custody import RandomCustody
 from tests.seeds.test_random_networks import _seeds
 
-# 300: an entry that started anew was told to forget what it was asked.
+# 300: a broker that entered a cluster started anew, and was told to forget what it was asked.
 QUICK = {"octopia": (2, 14, 300, 304), "tid": (2, 5, 14, 200, 304)}
 SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", sorted(QUICK))
