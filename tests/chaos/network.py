@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.supervisor import get_json
 from tests.chaos.broker import FULL
@@ -31,8 +30,6 @@ from tests.chaos.history import (
 from tests.chaos.schedule import X_LIMIT, Plan
 
 ROOT = Path(__file__).parents[2]
-# Below those that systems give to outgoing connections, one of which could take a dead broker's.
-PORTS = range(15_000, 32_000)
 POLL_S = 0.1
 STOP_TIMEOUT_S = 20.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -65,7 +62,7 @@ class Brokers:
         self._record = record
         self._now = now
         self._path = folder / "network.toml"
-        ports = iter(_free_ports(3 * len(plan.brokers)))
+        ports = iter(free_ports("127.0.0.1", 3 * len(plan.brokers)))
         keys = ("peers", "mqtt", "admin")
         data = {
             "name": "chaos",
@@ -288,17 +285,3 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nothing listens at now."""
-    random = SystemRandom()
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(found) < count:
-            port = random.choice(PORTS)
-            listener = stack.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                listener.bind(("127.0.0.1", port))
-                found.append(port)
-    return found

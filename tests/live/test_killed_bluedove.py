@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
-from shoal.runtime.supervisor import Supervisor, free_ports
+from shoal.runtime.supervisor import Supervisor
 from tests.runtime.processes import Client
 from tests.runtime.test_custody import Publisher, arrived, numbers
 

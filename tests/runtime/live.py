@@ -26,6 +26,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
 from shoal.runtime.clock import Clock
 from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
@@ -129,7 +130,9 @@ class LiveNetwork:
         self.links[name].couriers = self.couriers[name]
         node.start()
         self.couriers[name].start()
-        self.addresses[name] = await self.links[name].start(self.addresses.get(name, ANYWHERE))
+        if name not in self.addresses:
+            self.addresses[name] = Address("127.0.0.1", *free_ports("127.0.0.1", 1))
+        await self.links[name].start(self.addresses[name])
 
     def published(self, request: Publish) -> None: ...
 

@@ -21,9 +21,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from shoal.runtime.addresses import Address, read_address
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.network_sections import BrokerSection
-from shoal.runtime.supervisor import free_ports, get_json
+from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")

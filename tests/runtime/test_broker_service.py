@@ -26,8 +26,9 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError
 from shoal.runtime.doors.passwords import password_line
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import Supervisor, free_ports, get_json, local_network
+from shoal.runtime.supervisor import Supervisor, get_json, local_network
 from shoal.runtime.tls import TlsError
 from tests.runtime.live import PATIENCE_S, on_asyncio, on_loop, until
 from tests.runtime.processes import Processes

@@ -25,8 +25,9 @@ from shoal.mqtt.codec.packets import (
     Pubrel,
 )
 from shoal.mqtt.codec.properties import Properties
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import StartError, Supervisor, free_ports, get_json
+from shoal.runtime.supervisor import StartError, Supervisor, get_json
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Client, wait_until
 

@@ -14,10 +14,11 @@ from shoal.client import Client
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
-from shoal.runtime.supervisor import ask_to_leave, free_ports, local_network
+from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.test_broker_service import network as network_of
 from tests.runtime.test_broker_service import running

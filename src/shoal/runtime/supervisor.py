@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import msgspec
@@ -28,6 +25,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link
 from shoal.overlays.system import Layout
 from shoal.runtime.addresses import Address
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
 
@@ -39,8 +37,6 @@ RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
 _HTTP_TIMEOUT_S = 2.0
 _POLL_S = 0.1
-# Below those that systems give to outgoing connections.
-_OWN_PORTS = range(10_000, 32_000)
 # Brokers are asked themselves, whatever proxy the environment names for the world outside.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -114,26 +110,6 @@ def _sections(
         for number, name in enumerate((*doors, *others))
         for is_door in (number < len(doors),)
     )
-
-
-def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nothing listens at now, and that no outgoing connection is given.
-
-    So a broker that is started again finds its own free.
-    """
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        for port in Random().sample(_OWN_PORTS, len(_OWN_PORTS)):
-            if len(found) == count:
-                break
-            try:
-                stack.enter_context(socket.create_server((host, port)))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            else:
-                found.append(port)
-    return found
 
 
 async def get_json(address: Address, path: str) -> dict[str, Any]:
