@@ -14,14 +14,12 @@ Source: Cost and Interest, section 5.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
 from shoal.experiments.self_organising.delivery import Tree
 from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
+from shoal.experiments.self_organising.sharing import Interest, Interested, Interval, Pairs
 from shoal.experiments.self_organising.workload import Workload
 from shoal.overlays.self_organising.interest import ID_BYTES, Cache
 from shoal.overlays.self_organising.neighbourhood import Neighbourhood
@@ -65,94 +63,6 @@ class Outcome(NamedTuple):
     links: list[tuple[int, int]]
 
 
-class Interval(NamedTuple):
-    """What one broker's broadcast says: of which time, and what each broker shares with it then."""
-
-    origin: int
-    since: float
-    until: float
-    shared: list[int]
-
-
-class _Interested:
-    """Which brokers were interested in a type of notifications, and when, as far as needed."""
-
-    def __init__(self, publications: Sequence[float], kept: float) -> None:
-        self._publications = publications
-        self._kept = kept
-        self._spans: list[tuple[float, float, frozenset[int]]] = []
-        self._since = 0.0
-        self.brokers: frozenset[int] = frozenset()
-
-    def become(self, at: float, brokers: frozenset[int]) -> None:
-        """From now on it is these."""
-        self._spans = [span for span in self._spans if span[1] > at - self._kept]
-        self._spans.append((self._since, at, self.brokers))
-        self.brokers = brokers
-        self._since = at
-
-    def published(self, until: float) -> int:
-        """Publications up to a time."""
-        return bisect_right(self._publications, until)
-
-    def count(self, since: float, until: float, wanted: frozenset[int]) -> int:
-        """Publications after `since`, up to `until`, that all of these were to get."""
-        found = 0
-        for start, end, members in (*self._spans, (self._since, until, self.brokers)):
-            if wanted <= members:
-                low, high = max(start, since), min(end, until)
-                if low < high:
-                    found += self.published(high) - self.published(low)
-        return found
-
-
-class _Pairs:
-    """How many notifications each two brokers were both interested in so far."""
-
-    def __init__(self, brokers: int, types: Sequence[_Interested]) -> None:
-        self._types = types
-        # Who is interested now, and how many publications of a type are in the sums.
-        self._is_wanted = np.zeros((len(types), brokers), dtype=np.int64)
-        self._counted = [0] * len(types)
-        self._sums = np.zeros((brokers, brokers), dtype=np.int64)
-        self._told = np.zeros((brokers, brokers), dtype=np.int64)
-
-    def become(self, at: float, type: int, brokers: frozenset[int]) -> None:
-        """From now on these are interested in a type."""
-        published = self._types[type].published(at)
-        row = self._is_wanted[type]
-        if count := published - self._counted[type]:
-            self._sums[row.nonzero()] += count * row
-        self._counted[type] = published
-        row[:] = 0
-        row[list(brokers)] = 1
-
-    def since_told(self, at: float, broker: int) -> list[int]:
-        """What each shares with this broker, of the time since this was last asked for it."""
-        counted = self._counted
-        fresh = [type.published(at) - counted[n] for n, type in enumerate(self._types)]
-        now = self._sums[broker] + (fresh * self._is_wanted[:, broker]) @ self._is_wanted
-        found: list[int] = (now - self._told[broker]).tolist()
-        self._told[broker] = now
-        return found
-
-
-class _Interest:
-    """Counts what one broker shares, in the place of its cache."""
-
-    def __init__(self, broker: int, types: Sequence[_Interested]) -> None:
-        self._broker = broker
-        self._types = types
-
-    def common(self, *intervals: Interval) -> int:
-        if len(intervals) == 1:
-            return intervals[0].shared[self._broker]
-        since = max(interval.since for interval in intervals)
-        until = min(interval.until for interval in intervals)
-        wanted = frozenset((self._broker, *(interval.origin for interval in intervals)))
-        return sum(type.count(since, until, wanted) for type in self._types)
-
-
 class Model:
     """A run of the study."""
 
@@ -169,12 +79,12 @@ class Model:
         self._broadcasts_at = broadcasts_at
         self._costs = workload.costs[0]
         self._tree = Tree(setting.brokers, links)
-        self._types = [_Interested(times, 4 * setting.interval) for times in workload.publications]
-        self._pairs = _Pairs(setting.brokers, self._types)
+        self._types = [Interested(times, 4 * setting.interval) for times in workload.publications]
+        self._pairs = Pairs(setting.brokers, self._types)
         self._members = list(workload.members)
         three_way = ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN
         self._around = [
-            Neighbourhood(cast(Cache, _Interest(broker, self._types)), three_way)
+            Neighbourhood(cast(Cache, Interest(broker, self._types)), three_way)
             for broker in range(setting.brokers)
         ]
         self._told = [0.0] * setting.brokers
