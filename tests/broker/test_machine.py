@@ -62,7 +62,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.self_organising.healing import HealingMessage
-from shoal.overlays.self_organising.ring_messages import RingMessage
+from shoal.overlays.self_organising.quiet_ring.ring_messages import RingMessage
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish

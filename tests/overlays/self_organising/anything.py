@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
 from shoal.model import Subscription
+from shoal.overlays.self_organising.deciding.interest import Summary
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.healing import (
     Adopted,
@@ -14,11 +17,8 @@ from shoal.overlays.self_organising.healing import (
     Vouch,
     Vouched,
 )
-from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.neighbourhood import Hop
-from shoal.overlays.self_organising.planner import Cycle
-from shoal.overlays.self_organising.ring_messages import (
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
     Greeting,

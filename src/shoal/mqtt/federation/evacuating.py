@@ -23,7 +23,7 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import Vacated, encode_control
-from shoal.mqtt.federation.roaming import Roaming
+from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.session import Session

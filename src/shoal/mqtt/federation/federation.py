@@ -34,7 +34,7 @@ from shoal.mqtt.federation.evacuating import EVACUATING_TIMER, Evacuating
 from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
 from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
-from shoal.mqtt.federation.roaming import Roaming
+from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message

@@ -75,7 +75,7 @@ class Host(Protocol):
     """The broker whose links are healed."""
 
     @property
-    def busy(self) -> str:
+    def exchanging(self) -> str:
         """Why its links must stay as they are now."""
 
     def is_up(self, neighbour: BrokerId) -> bool: ...
@@ -167,7 +167,7 @@ class Healing:
         if loss is None or may_link is None:
             return
         out.append(SetTimer((HEAL, lost), now_us + HEAL_US))
-        if self._host.busy:
+        if self._host.exchanging:
             return
         self._let_go(loss, out)
         loss.left = [
@@ -218,7 +218,7 @@ class Healing:
 
     def _is_free_for(self, orphan: BrokerId) -> bool:
         host, may_link = self._host, self._may_link
-        if may_link is None or host.busy or host.is_neighbour(orphan):
+        if may_link is None or host.exchanging or host.is_neighbour(orphan):
             return False
         return host.is_up(orphan) and may_link(orphan)
 
@@ -237,7 +237,7 @@ class Healing:
         loss, host = self._losses.get(orphan), self._host
         asks = loss is not None and loss.asked is not None and self._broker < orphan
         has_moved = orphan in self._moved
-        agrees = not (asks or has_moved or host.is_up(orphan) or host.busy)
+        agrees = not (asks or has_moved or host.is_up(orphan) or host.exchanging)
         at_us = 0
         if agrees:
             at_us = max(now_us, host.since_us(orphan) + 1)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from shoal.broker.effects import (
     Effect,
@@ -39,11 +39,12 @@ from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.healing import HEAL, Healing, HealingMessage
-from shoal.overlays.self_organising.quiet_ring import TIMER, QuietRing
-from shoal.overlays.self_organising.ring import Ring
-from shoal.overlays.self_organising.ring_messages import Greeting, Standing, Verdict
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.succession import Around
 from shoal.overlays.tree.turning import Turn
 
 # Of a link that a broker does not remember, and of one of which it cannot know, as it has started
@@ -54,26 +55,37 @@ GREET_US = 5_000_000
 GREET = "greet"
 
 
+class Routing(Around, Protocol):
+    """What routes over the tree: the tree itself, or what surrounds it."""
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None: ...
+
+
 class Overlay:
     """The tree at one broker.
 
-    `listener` hears what becomes of exchanges; `obstacle` says why tables cannot turn now, beside
-    what the tree itself knows, and is empty when they can.  `may_link` says which brokers it may be
-    linked to when a neighbour is lost; None: that is not made good.
+    `routing` routes over the tree: the tree itself, or what surrounds it.  `listener` hears what
+    becomes of exchanges.  `may_link` says which brokers it may be linked to when a neighbour is
+    lost; None: that is not made good.
     """
 
     def __init__(
         self,
         context: BrokerContext,
         listener: Listener,
-        obstacle: Callable[[], str] = str,
+        tree: TreeRouting,
+        routing: Routing,
         may_link: Callable[[BrokerId], bool] | None = None,
     ) -> None:
         self.broker = context.broker
-        self.tree = TreeRouting(context)
-        self.tree.surround(self)
+        self.tree = tree
+        self._routing = routing
+        tree.surround(self)
         self._listener = listener
-        self._obstacle = obstacle
         self._ring = QuietRing(context.broker, self)
         self.healing = Healing(context.broker, self, may_link)
         always = Standing(True, 0)
@@ -88,7 +100,7 @@ class Overlay:
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self.tree.start(started, now_us, out)
+        self._routing.start(started, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -99,7 +111,7 @@ class Overlay:
         elif isinstance(message, HealingMessage):
             self.healing.receive(neighbour, message, now_us, out)
         elif not self._ring.receive(neighbour, message, now_us, out):
-            self.tree.receive(neighbour, message, now_us, out)
+            self._routing.receive(neighbour, message, now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
@@ -109,10 +121,11 @@ class Overlay:
         elif key[0] == HEAL:
             self.healing.timer(key[1], now_us, out)
         else:
-            self.later(now_us, out, self.tree.timer, key)
+            self.later(now_us, out, self._routing.timer, key)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        was_up = neighbour in self._up
+        was_up, was_ending = neighbour in self._up, neighbour in self._ending
+        self._ending.discard(neighbour)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
@@ -122,9 +135,8 @@ class Overlay:
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
-                self._ending.discard(neighbour)
                 return
-        self.later(now_us, out, self._change, neighbour, state)
+        self.later(now_us, out, self._change, neighbour, state, was_ending)
 
     def later(
         self, now_us: int, out: list[Effect], what: Callable[..., None], *arguments: Any
@@ -140,8 +152,18 @@ class Overlay:
     @property
     def busy(self) -> str:
         """Why this broker can take part in no exchange now; empty when it can."""
-        if reason := self._ring.busy or self._obstacle():
-            return reason
+        return self._ring.busy or self._unrest
+
+    @property
+    def exchanging(self) -> str:
+        """Why its links must stay as they are, whatever else goes on; empty when they need not."""
+        return self._ring.busy
+
+    @property
+    def _unrest(self) -> str:
+        """Why tables cannot turn silently now."""
+        if self._routing.is_moving:
+            return f"a publisher moves through {self.broker}"
         return "" if self.tree.is_at_rest else f"{self.broker} exchanges its tables"
 
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
@@ -157,7 +179,7 @@ class Overlay:
     @property
     def is_moving(self) -> bool:
         """Whether links must stay as they are."""
-        return bool(self._ring.busy or self._obstacle())
+        return bool(self._ring.busy) or self._routing.is_moving
 
     # --- what an exchange needs ---------------------------------------------------------------
 
@@ -167,10 +189,8 @@ class Overlay:
 
     def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
         """Why it cannot take part in an exchange, also one that is new; empty when it can."""
-        if reason := self._obstacle():
+        if reason := self._unrest:
             return reason
-        if not self.tree.is_at_rest:
-            return f"{self.broker} exchanges its tables"
         for neighbour in ring.path:
             if not (self.is_up(neighbour) and self.tree.is_neighbour(neighbour)):
                 return f"{self.broker} - {neighbour} is no link"
@@ -187,7 +207,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max(0, *(self._standings.get(each, self._unknown).since_us for each in ends), 0)
+        return max(0, *(self._standing(each).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -195,6 +215,8 @@ class Overlay:
         """Turn the tables and put the links right, and go on."""
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, opens=ring.opens_link, ends=ring.ends_link)
+        old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
+        self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
             self._standings[behind] = Standing(True, verdict.at_us)
             out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]
@@ -207,7 +229,7 @@ class Overlay:
     def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """End the new link, and go on."""
         if ring.opens_link:
-            since_us = verdict.at_us or self._standings.get(ring.opposite, self._unknown).since_us
+            since_us = verdict.at_us or self._standing(ring.opposite).since_us
             self._standings[ring.opposite] = Standing(False, max(since_us, 0))
         if ring.ends_link and verdict.at_us:
             self._standings[ring.before] = Standing(True, verdict.at_us)
@@ -223,14 +245,17 @@ class Overlay:
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the tree."""
-        return max(self._standings.get(neighbour, self._unknown).since_us, 0)
+        return max(self._standing(neighbour).since_us, 0)
+
+    def _standing(self, neighbour: BrokerId) -> Standing:
+        return self._standings.get(neighbour, self._unknown)
 
     def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """Both ends have agreed that this link, which is up, belongs to the tree."""
         self._standings[neighbour] = Standing(True, at_us)
         self._greeted.add(neighbour)
         out.append(OpenLink(neighbour, is_lasting=True))
-        self.tree.relink(neighbour, LinkState.UP, now_us, out)
+        self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """This link does not belong to the tree any more."""
@@ -258,18 +283,24 @@ class Overlay:
     # --- links --------------------------------------------------------------------------------
 
     def _change(
-        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
+        self,
+        neighbour: BrokerId,
+        state: LinkState,
+        was_ending: bool,
+        now_us: int,
+        out: list[Effect],
     ) -> None:
         """A link that is no part of an exchange has changed."""
+        if state is LinkState.ENDED and was_ending and self._standing(neighbour).is_in:
+            # It was to end before it was heard that it belongs to the tree.
+            out.append(OpenLink(neighbour, is_lasting=True))
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
-        was_ending = neighbour in self._ending
-        self._ending.discard(neighbour)
-        standing = self._standings.get(neighbour, self._unknown)
+        standing = self._standing(neighbour)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
@@ -279,31 +310,30 @@ class Overlay:
             elif not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
-        if state is LinkState.ENDED and standing.is_in and was_ending:
-            # It was to end before it was heard that it belongs to the tree.
-            out.append(OpenLink(neighbour, is_lasting=True))
         if self.tree.is_neighbour(neighbour):
-            self.tree.relink(neighbour, state, now_us, out)
+            self._routing.relink(neighbour, state, now_us, out)
         if state is LinkState.FAILED and standing.is_in:
             self.healing.lost(neighbour, now_us, out)
         self.healing.unlinked(neighbour, out)
 
     def replaced(
-        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """A neighbour leaves the network, and others take its place."""
-        self._standings[old] = Standing(False, now_us)
+        if old is not None:
+            self._standings[old] = Standing(False, now_us)
         self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
+        self._routing.replaced(old, new, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and has not become one of the tree."""
-        is_in = self._standings.get(neighbour, self._unknown).is_in
+        is_in = self._standing(neighbour).is_in
         if self.is_up(neighbour) and not is_in and not self._ring.opens(neighbour):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
-        standing = self._standings.get(neighbour, self._unknown)
+        standing = self._standing(neighbour)
         out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
 
     def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
@@ -325,7 +355,7 @@ class Overlay:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
             self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self._standings.get(neighbour, self._unknown), greeting.standing
+        mine, other = self._standing(neighbour), greeting.standing
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = Standing(True, 0)
@@ -336,12 +366,12 @@ class Overlay:
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.healing.found(neighbour, out)
-        self.tree.relink(neighbour, LinkState.UP, now_us, out)
+        self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
         if self.tree.is_neighbour(neighbour):
-            self.tree.relink(neighbour, LinkState.ENDED, now_us, out)
+            self._routing.relink(neighbour, LinkState.ENDED, now_us, out)
         self.tree.dismiss(neighbour, out)
         self._end(neighbour, out)
 
@@ -352,7 +382,7 @@ class Overlay:
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
-        if self._standings.get(neighbour, self._unknown).since_us >= standing.since_us:
+        if self._standing(neighbour).since_us >= standing.since_us:
             return
         self._standings[neighbour] = standing
         if not standing.is_in:

@@ -26,14 +26,14 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets import LateAccess, Socket
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
+from shoal.runtime.driving.pauses import Alarm
 from shoal.runtime.node import Node
-from shoal.runtime.pauses import Alarm
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls import certified_names

@@ -1,0 +1,279 @@
+"""Sessions that have come from another broker, and for which more may come from there.
+
+What this broker gets for them by itself is held back until the other says that nothing more comes,
+or says nothing at all any more (see `roaming` for what is said, and `giving` for the other side).
+
+A session may come back before all has come from where it was before.  What still comes of that goes
+to it at once; where it went meanwhile waits for the end of it, as without it no order is kept, and
+is told then.  That this `Farewell` is owed outlasts a kill: else the two would wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from shoal.model import BrokerId
+from shoal.mqtt.door.network import Door
+from shoal.mqtt.federation.controls import (
+    Departed,
+    Journey,
+    SessionState,
+    encode_control,
+    message_of,
+)
+from shoal.mqtt.federation.granting import Granting
+from shoal.mqtt.federation.roaming.moves import Latecomers, Move, SendItem, Waiting
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.rows import subscription_of
+from shoal.mqtt.sessions.session import Farewell, Session
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.timers import Timers
+
+# The old broker says something each second until it has departed; if not, it may have died.
+ARRIVING_US = 5 * MICROSECONDS
+# What it may still have for the session is waited for so long.
+OPEN_US = 600 * MICROSECONDS
+
+# How long after the last word from there something may come that the session has already.
+LATE_US = 5 * MICROSECONDS
+
+ARRIVING_TIMER = "arriving"
+LATE_TIMER = "late"
+OPEN_TIMER = "open"
+SPREADING_TIMER = "spreading"
+
+
+class Arriving:
+    """One broker's sessions that have come.
+
+    `spreading` answers when every broker has heard what the door has asked for; `send_item` sends
+    on what comes for a session that goes on to another broker; `problems` gets in words what
+    cannot be kept.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        problems: list[str],
+        door: Door,
+        timers: Timers,
+        spreading: Granting,
+        send_item: SendItem,
+    ) -> None:
+        self._broker_id = broker_id
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._problems = problems
+        self._door = door
+        self._timers = timers
+        self._spreading = spreading
+        self._send_item = send_item
+        self._moves: dict[Journey, Move] = {}
+        # Last words that are under way.
+        self._said: set[Journey] = set()
+        # Those that have arrived, and for which something may come twice.
+        self._late: dict[Journey, tuple[Session, Latecomers]] = {}
+
+    def get(self, journey: Journey) -> Move | None:
+        """The session on this journey, unless all has come.
+
+        If it came back before that, what comes goes to what it is by now.
+        """
+        move = self._moves.get(journey)
+        session = self._sessions.get(journey[0]) if move is None else None
+        if session is not None and any(each.after_us == journey[1] for each in session.farewells):
+            diversion = session.diversion
+            return diversion if isinstance(diversion, Move) else None
+        return move
+
+    def restored(self, session: Session, at_us: int, now_us: int) -> None:
+        """A session had just come when the broker stopped, on the journey of that stamp."""
+        journey = (session.client_id, at_us)
+        self.expect(session, journey, now_us)
+        # Behind what is published again, which has lower numbers.
+        self._timers.set((SPREADING_TIMER, journey), now_us)
+
+    def due(self, kind: str, journey: Journey, now_us: int) -> None:
+        """One of this module's timers."""
+        move = self._moves.get(journey)
+        if move is not None and kind == ARRIVING_TIMER:
+            move.arrive(now_us)
+        elif move is not None and kind == SPREADING_TIMER:
+            self.spread(move, now_us)
+            self._bid_farewells(move.session, now_us)
+        elif move is not None and kind == OPEN_TIMER:
+            self.close(journey, now_us)
+        elif kind == LATE_TIMER:
+            session, latecomers = self._late.pop(journey)
+            if session.diversion is latecomers:
+                session.diversion = None
+
+    def heard(self, move: Move, now_us: int) -> None:
+        """A broker where the session was is there."""
+        if move.is_holding:
+            self._timers.set((ARRIVING_TIMER, move.arrival), now_us + ARRIVING_US)
+
+    def _say(self, to: str, control: Departed, now_us: int) -> int:
+        return self._door.send(to, encode_control(control), now_us)
+
+    def remember(
+        self, session: Session, came: Iterable[tuple[str, int]], held: list[Outgoing]
+    ) -> None:
+        """What a session that had just come when the broker stopped has got, and what was held."""
+        move = session.diversion
+        if isinstance(move, Move) and move.arrival is not None:
+            move.known.update(dict.fromkeys(came))
+            move.hold(held)
+
+    def make(self, state: SessionState, waiting: Waiting, given: Move | None, now_us: int) -> None:
+        """Fill a session with what was sent."""
+        rest = self._take_back(given, state, waiting, now_us) if given is not None else []
+        session = self._sessions.add(state.journey[0])
+        session.user, session.began_us = state.user, state.began_us
+        session.entered_us = state.journey[1]
+        move = self.expect(session, state.journey, now_us)
+        session.received.update(state.received)
+        session.had = state.had or None
+        move.known.update(waiting.came)
+        for item in waiting.items:
+            message = message_of(item, now_us)
+            if message is not None:
+                move.note(item.key)
+                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+                outgoing.packet_id, outgoing.released = item.packet_id, item.released
+                session.restore(outgoing)
+        for outgoing in rest:
+            key = outgoing.message.key
+            if key is None or key not in move.known:
+                move.note(key)
+                session.restore(outgoing)
+        if given is not None:
+            held, given.held = given.held, []
+            move.hold(held)
+            for each in move.held:
+                each.serial = 0
+            self._owe_farewell(session, given, now_us)
+        may_subscribe = waiting.admission.permissions.may_subscribe
+        for row in waiting.subscriptions.values():
+            try:
+                subscription = subscription_of(session, row)
+                if may_subscribe(subscription.wanted_topics):
+                    self._subscriptions.add(subscription)
+            except ValueError as error:  # of another version of this software
+                problem = f"subscription {row.text!r} of {session.client_id!r}: {error}"
+                self._problems.append(problem)
+        self.spread(move, now_us)
+
+    def spread(self, move: Move, now_us: int) -> None:
+        """Find out when every broker knows what a session has subscribed to."""
+
+        def spread(_: int) -> None:
+            move.is_spread = True
+
+        self._spreading.owe(spread, now_us)
+
+    def _take_back(
+        self, given: Move, state: SessionState, waiting: Waiting, now_us: int
+    ) -> list[Outgoing]:
+        """A session that was given comes back: what it got here since, and the other has not."""
+        session = given.session
+        assert given.target is not None
+        _, journey = given.target
+        rest: list[Outgoing] = []
+        if state.arriving_us == journey[1]:
+            for outgoing in session.on_its_way():
+                key = outgoing.message.key
+                if key is not None and not outgoing.packet_id and key not in waiting.came:
+                    rest.append(
+                        Outgoing(
+                            outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
+                        )
+                    )
+        self.forget(session)
+        self._sessions.drop(session)
+        return rest
+
+    def _owe_farewell(self, session: Session, given: Move, now_us: int) -> None:
+        """A session that was given has come back: nothing more goes to where it comes from.
+
+        But for its order that broker waits for what comes here from where it was before.
+        """
+        assert given.target is not None
+        broker, (_, at_us) = given.target
+        after_us = None if given.arrival is None else given.arrival[1]
+        session.farewells = (*given.session.farewells, Farewell(broker, at_us, after_us))
+        self._bid_farewells(session, now_us)
+
+    def _release_farewell(self, journey: Journey, now_us: int) -> None:
+        """All has come on a journey that a farewell waits for."""
+        session = self._sessions.get(journey[0])
+        assert session is not None
+        session.farewells = tuple(
+            each._replace(after_us=None) if each.after_us == journey[1] else each
+            for each in session.farewells
+        )
+        if session.journal is not None:
+            session.journal.moved(session)
+        self._bid_farewells(session, now_us)
+
+    def _bid_farewells(self, session: Session, now_us: int) -> None:
+        """Say the last words that wait for nothing; each is owed until it is there."""
+        for farewell in session.farewells:
+            journey = (session.client_id, farewell.at_us)
+            if farewell.after_us is None and journey not in self._said:
+                self._said.add(journey)
+                control = Departed(journey, self._broker_id)
+                self._door.notice(
+                    self._say(farewell.broker, control, now_us),
+                    partial(self._farewell_is_there, journey),
+                )
+
+    def _farewell_is_there(self, journey: Journey, _: int) -> None:
+        self._said.discard(journey)
+        session = self._sessions.get(journey[0])
+        if session is not None and session.farewells:
+            session.farewells = tuple(
+                each for each in session.farewells if each.at_us != journey[1]
+            )
+            if session.journal is not None:
+                session.journal.moved(session)
+
+    def expect(self, session: Session, journey: Journey, now_us: int) -> Move:
+        """More may come for a session, from where it was."""
+        move = session.diversion = Move(session, journey, self._send_item)
+        session.arriving_us = journey[1]
+        for outgoing in session.on_its_way():
+            if outgoing.message.key is not None:
+                move.known[outgoing.message.key] = None
+        self._moves[journey] = move
+        self._timers.set((ARRIVING_TIMER, journey), now_us + ARRIVING_US)
+        self._timers.set((OPEN_TIMER, journey), now_us + OPEN_US)
+        return move
+
+    def close(self, journey: Journey, now_us: int) -> None:
+        """All has come from where the client was: what was held back is delivered."""
+        move = self._moves.get(journey)
+        if move is None:
+            self._release_farewell(journey, now_us)
+            return
+        move.arrive(now_us)
+        self.forget(move.session)
+        move.session.farewells = ()
+        move.close()
+        latecomers = move.session.diversion
+        if isinstance(latecomers, Latecomers):
+            self._late[journey] = (move.session, latecomers)
+            self._timers.set((LATE_TIMER, journey), now_us + LATE_US)
+
+    def forget(self, session: Session) -> None:
+        """A session has arrived, or has ended."""
+        move = session.diversion
+        if isinstance(move, Move) and move.arrival is not None:
+            self._timers.cancel((ARRIVING_TIMER, move.arrival))
+            self._timers.cancel((OPEN_TIMER, move.arrival))
+            self._moves.pop(move.arrival, None)

@@ -1,0 +1,184 @@
+"""Clients that wait here for their session, which another broker has.
+
+That broker is asked, and again, as the question may be lost on a link that is not yet there.  A
+client is never told that its session is gone while a broker may have it: it is refused (0x88), and
+may try again, or start clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.model import BrokerId
+from shoal.mqtt.access import Admission
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.door.network import EVERY_BROKER
+from shoal.mqtt.federation.controls import (
+    Control,
+    Entered,
+    Item,
+    Journey,
+    SessionPart,
+    SessionState,
+)
+from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.moves import Waiting
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
+from shoal.mqtt.timers import Timers
+
+# A client does not wait longer for its session than it would for a slow broker.
+WAIT_US = 2 * MICROSECONDS
+# Unless brokers remember: then one that is not there may be about to start again, with it.
+REMEMBERED_WAIT_US = 10 * MICROSECONDS
+ASK_AGAIN_US = MICROSECONDS // 2
+WAITING_TIMER = "waiting"
+
+
+class Fetching:
+    """The clients that wait, and which brokers do not answer.
+
+    `say` sends a word to a broker, or to all.  `come` lets a client in with the session that has
+    come, or without: with None its broker counts as gone.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        timers: Timers,
+        say: Callable[[str, Control, int], None],
+        come: Callable[[Journey, Waiting, SessionState | None, int], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._sessions = sessions
+        self._timers = timers
+        self._say = say
+        self._come = come
+        self.journal: Journal | None = None
+        self.waiting: dict[str, tuple[Journey, Waiting]] = {}
+        # Brokers that were asked for a session in vain, since when; those heard of are not here.
+        self._silent: dict[BrokerId, int] = {}
+
+    def journey(self, client_id: str) -> Journey | None:
+        """The journey for whose end a client waits."""
+        journey, _ = self.waiting.get(client_id, (None, None))
+        return journey
+
+    def begin(
+        self,
+        journey: Journey,
+        home: Home,
+        connection: ClientConnection,
+        admission: Admission,
+        now_us: int,
+    ) -> None:
+        """A client's session is on another broker, which has just been asked."""
+        wait_us = WAIT_US
+        if self.journal is not None:
+            # The client hears why before it is let go for taking too long.
+            timeout_us = self._sessions.limits.connect_timeout_s * MICROSECONDS
+            wait_us = min(REMEMBERED_WAIT_US, timeout_us - ASK_AGAIN_US)
+        waiting = Waiting(connection, admission, home.broker, now_us + wait_us)
+        self.waiting[journey[0]] = (journey, waiting)
+        self._timers.set((WAITING_TIMER, journey), now_us + ASK_AGAIN_US)
+
+    def connects_again(
+        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
+    ) -> bool:
+        """Whether a client that has waited does so from now on with this connection."""
+        client_id = connect.client_id
+        current = self.waiting.get(client_id)
+        if current is None:
+            return False
+        _, waiting = current
+        if connect.clean_start or waiting.admission.user != admission.user:
+            self.turn_away(client_id, now_us)
+            return False
+        _turn_away(waiting, now_us)
+        waiting.connection, waiting.admission = connection, admission
+        return True
+
+    def turn_away(self, client_id: str, now_us: int) -> None:
+        """A client that may wait here does so no more: it has connected again."""
+        current = self.waiting.get(client_id)
+        if current is not None:
+            _turn_away(current[1], now_us)
+            self._forget(client_id)
+
+    def disconnect(self, journey: Journey, code: ReasonCode, reason: str, now_us: int) -> None:
+        """A client that waits does not get its session here."""
+        waiting = self._forget(journey[0])
+        waiting.connection.disconnect(code, reason, now_us)
+
+    def heard_of(self, broker: BrokerId) -> None:
+        """A broker is there."""
+        self._silent.pop(broker, None)
+
+    def hear(self, control: Item | SessionPart | SessionState, now_us: int) -> None:
+        """Some of a session has come, for a client that may wait for it no more."""
+        journey = control.journey
+        current, waiting = self.waiting.get(journey[0], (None, None))
+        if waiting is None or current != journey:
+            return
+        self.heard_of(waiting.home)
+        state = waiting.take(control)
+        if state is None:
+            return
+        journal = self.journal
+        if waiting.connection.is_closed or (journal is not None and journal.is_failing):
+            # Whoever has it keeps it.
+            self._refuse(journey, "the broker cannot take the session now", now_us)
+            return
+        self._forget(journey[0])
+        self._come(journey, waiting, state, now_us)
+
+    def due(self, journey: Journey, now_us: int) -> None:
+        """The session has not come: the question may have been lost on a link not yet there."""
+        client_id, at_us = journey
+        _, waiting = self.waiting[client_id]
+        if now_us - at_us >= WAIT_US:
+            self._silent.setdefault(waiting.home, now_us)
+        if waiting.connection.is_closed:
+            self._forget(client_id)
+        elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):
+            self._wait_no_more(journey, waiting, now_us)
+        else:
+            user = waiting.admission.user
+            question = Entered(client_id, self._broker_id, at_us, True, waiting.home, user)
+            self._say(EVERY_BROKER, question, now_us)
+            again_us = min(now_us + ASK_AGAIN_US, waiting.until_us)
+            self._timers.set((WAITING_TIMER, journey), again_us)
+
+    def _wait_no_more(self, journey: Journey, waiting: Waiting, now_us: int) -> None:
+        """The broker that has the session does not answer."""
+        if self.journal is not None and not self._is_gone(waiting.home, now_us):
+            reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
+            gone_s = self._sessions.limits.silent_broker_s
+            self._refuse(journey, f"{reason}anew if that lasts for {gone_s} s", now_us)
+            return
+        # It has died, and all its sessions with it.
+        self._forget(journey[0])
+        self._come(journey, waiting, None, now_us)
+
+    def _is_gone(self, broker: BrokerId, now_us: int) -> bool:
+        """Whether a broker has been asked in vain for so long that it counts as gone."""
+        gone_us = self._sessions.limits.silent_broker_s * MICROSECONDS
+        return now_us - self._silent.get(broker, now_us) > gone_us
+
+    def _refuse(self, journey: Journey, reason: str, now_us: int) -> None:
+        """A client does not get its session here, for now."""
+        self.disconnect(journey, ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
+
+    def _forget(self, client_id: str) -> Waiting:
+        journey, waiting = self.waiting.pop(client_id)
+        self._timers.cancel((WAITING_TIMER, journey))
+        return waiting
+
+
+def _turn_away(waiting: Waiting, now_us: int) -> None:
+    """A connection that waits is closed: its client has connected again."""
+    waiting.connection.disconnect(ReasonCode.SERVER_BUSY, ELSEWHERE, now_us)

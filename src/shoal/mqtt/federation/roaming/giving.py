@@ -1,0 +1,244 @@
+"""Sessions that were sent to another broker, and are kept here until they are there.
+
+A copy of the session goes; this broker keeps it, goes on collecting for it, and asks the other
+until it hears what became of it.  So neither broker's death takes it, and a question that nobody
+wants answered any more costs it nothing.
+
+| state | hears or sees | does → state |
+| --- | --- | --- |
+| home | Entered, asking | Items, SessionParts, SessionState → given |
+| given | a second over | Offer |
+| given | Adopted | → adopted |
+| given | Declined | stays home, or goes to who asked meanwhile |
+| given | Entered on a later journey, asking | Offer; the question waits for what became of it |
+| given, adopted | something for the client | keeps it, and sends an Item |
+| adopted | DEPARTING_US over, all has come here and is settled | Departed → departed |
+| departed | a second over | Departed, again |
+| any | Taken | forgets the session |
+| any | killed and started again | as given; all it has is sent once it is adopted |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shoal.model import BrokerId, ClientId
+from shoal.mqtt.door.network import RESERVED_CLIENT_IDS, Door
+from shoal.mqtt.federation.controls import (
+    Adopted,
+    Declined,
+    Departed,
+    Entered,
+    Journey,
+    Offer,
+    SessionState,
+    Taken,
+    encode_control,
+    item_of,
+    parts_of,
+)
+from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.moves import Move
+from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.timers import Timers
+
+ASK_US = MICROSECONDS
+# What was published before every broker knew of the new place may be under way so long.
+DEPARTING_US = 2 * MICROSECONDS
+
+GIVING_TIMER = "giving"
+
+
+class Giving:
+    """One broker's given sessions.
+
+    `stays` is told of a session that another broker does not want after all, `gone` of one that it
+    has all of.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        door: Door,
+        timers: Timers,
+        stays: Callable[[Move, int], None],
+        gone: Callable[[Session, Home], None],
+    ) -> None:
+        self.journal: Journal | None = None
+        self._broker_id = broker_id
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._door = door
+        self._timers = timers
+        self._stays = stays
+        self._gone = gone
+        self._moves: dict[str, Move] = {}
+
+    def get(self, client_id: str) -> Move | None:
+        """Where a client's session goes, if it goes."""
+        return self._moves.get(client_id)
+
+    def home(self, client_id: str) -> Home | None:
+        """Where a session that was given is, as far as is known here."""
+        move = self._moves.get(client_id)
+        if move is None or move.target is None:
+            return None
+        broker, (_, at_us) = move.target
+        return Home(broker, at_us, move.session.user)
+
+    def give(self, session: Session, broker: BrokerId, journey: Journey, now_us: int) -> None:
+        """Send a session to a broker."""
+        self.withdraw(session.client_id)
+        move = session.diversion
+        if not isinstance(move, Move):
+            move = session.diversion = Move(session, None, self.send_item)
+        self._begin(move, broker, journey, now_us)
+        self._sessions.suspend(session)
+        session.going = (broker, journey[1])
+        if session.journal is not None:
+            session.journal.moved(session)
+        items = tuple(session.on_its_way())
+        for outgoing in items:
+            self.send_item(outgoing, broker, journey, now_us)
+        parts = tuple(parts_of(session, journey, move.known))
+        for part in parts:
+            self._say(broker, encode_control(part), now_us)
+        state = SessionState(
+            journey,
+            True,
+            len(items),
+            len(parts),
+            tuple(sorted(session.received)),
+            session.user,
+            session.began_us,
+            session.arriving_us,
+            self._had(session),
+        )
+        self._say(broker, encode_control(state), now_us)
+
+    def _had(self, session: Session) -> Mapping[ClientId, int]:
+        """What a session has had, by door: what came here, unless it may have come elsewhere.
+
+        All before the last one of a door has come, too, where order is kept.
+        """
+        had = dict(session.had or {})
+        if session.arriving_us is None and self.journal is not None:
+            for publisher, number in self.journal.heard.items():
+                if publisher.startswith(RESERVED_CLIENT_IDS):
+                    had[publisher] = max(number, had.get(publisher, 0))
+        return had
+
+    def restored(self, session: Session, now_us: int) -> None:
+        """A session had been sent when the broker was killed."""
+        assert session.going is not None
+        broker, at_us = session.going
+        move = session.diversion
+        if not isinstance(move, Move):
+            move = session.diversion = Move(session, None, self.send_item)
+        journey = (session.client_id, at_us)
+        self._begin(move, broker, journey, now_us)
+        # The other has waited all the time that this broker was down: it hears at once.
+        self._timers.set((GIVING_TIMER, journey), now_us)
+        move.is_restored = True
+
+    def _begin(self, move: Move, broker: BrokerId, journey: Journey, now_us: int) -> None:
+        move.give_to(broker, journey)
+        self._moves[journey[0]] = move
+        self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
+
+    def withdraw(self, client_id: str) -> Move | None:
+        """The session stays, is over, or goes elsewhere; nothing more is asked about it."""
+        move = self._moves.pop(client_id, None)
+        if move is not None:
+            assert move.target is not None
+            self._timers.cancel((GIVING_TIMER, move.target[1]))
+            move.session.going = None
+        return move
+
+    def send_item(
+        self, outgoing: Outgoing, broker: BrokerId, journey: Journey, now_us: int
+    ) -> None:
+        """Send something on to where a session goes."""
+        self._say(broker, encode_control(item_of(outgoing, journey, now_us)), now_us)
+
+    def ask_for(self, move: Move, question: Entered, now_us: int) -> None:
+        """Another broker wants the session: who has it must be known first."""
+        move.question = question
+        self._ask(move, now_us)
+
+    def due(self, journey: Journey, now_us: int) -> None:
+        """Time to ask again, or to depart."""
+        move = self._moves.get(journey[0])
+        if move is None or move.target is None or move.target[1] != journey:
+            return
+        may_depart = move.is_adopted and not move.is_departed and now_us >= move.departs_us
+        if may_depart and not move.session.unsettled and move.arrival is None:
+            move.is_departed = True
+            move.is_asking = False
+            self._subscriptions.presence_changed(move.session)
+        # While what the client published here is not settled, only this journal has it: it is kept,
+        # without a word, so that the other does not hold back what it has.
+        if not (may_depart and move.session.unsettled):
+            self._ask(move, now_us)
+        self._timers.set((GIVING_TIMER, journey), now_us + ASK_US)
+
+    def _ask(self, move: Move, now_us: int) -> None:
+        """One question at a time: more of them would only fill a link that is down."""
+        if move.is_asking:
+            return
+        assert move.target is not None
+        broker, journey = move.target
+        own = self._broker_id
+        control = Departed(journey, own) if move.is_departed else Offer(journey, own)
+        move.is_asking = True
+
+        def settled(_: int) -> None:
+            move.is_asking = False
+
+        self._door.notice(self._say(broker, encode_control(control), now_us), settled)
+
+    def _say(self, to: BrokerId, body: bytes, now_us: int) -> int:
+        return self._door.send(to, body, now_us)
+
+    def hear(self, control: Adopted | Declined | Taken, now_us: int) -> None:
+        """What became of a session."""
+        client_id = control.journey[0]
+        move = self._moves.get(client_id)
+        if move is None or move.target is None or move.target[1] != control.journey:
+            return
+        match control:
+            case Adopted():
+                self._adopted(move, now_us)
+            case Taken():
+                where = Home(move.target[0], move.target[1][1], move.session.user)
+                self.withdraw(client_id)
+                self._sessions.drop(move.session)
+                self._gone(move.session, where)
+            case Declined():
+                question = move.question
+                self.withdraw(client_id)
+                if question is None:
+                    self._stays(move, now_us)
+                else:
+                    journey = (client_id, question.at_us)
+                    self.give(move.session, question.broker, journey, now_us)
+
+    def _adopted(self, move: Move, now_us: int) -> None:
+        move.question = None  # the other broker has heard it, too
+        if move.is_adopted:
+            return
+        move.is_adopted = True
+        move.departs_us = now_us + DEPARTING_US
+        if move.is_restored:
+            assert move.target is not None
+            move.is_restored = False
+            for outgoing in move.session.on_its_way():
+                if outgoing.message.key is not None:
+                    self.send_item(outgoing, *move.target, now_us)

@@ -1,0 +1,210 @@
+"""What is kept of a session while it moves between brokers (see `roaming`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shoal.model import BrokerId
+from shoal.mqtt.access import Admission
+from shoal.mqtt.federation.controls import (
+    Entered,
+    Item,
+    Journey,
+    SessionPart,
+    SessionState,
+    message_of,
+)
+from shoal.mqtt.messages import Message
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
+from shoal.mqtt.sessions.rows import SubscriptionState
+from shoal.mqtt.sessions.session import Session
+
+SendItem = Callable[[Outgoing, BrokerId, Journey, int], None]
+
+
+class Waiting:
+    """A client whose session is to come, and what has come of it."""
+
+    def __init__(
+        self, connection: ClientConnection, admission: Admission, home: BrokerId, until_us: int
+    ) -> None:
+        self.connection = connection
+        self.admission = admission
+        self.home = home
+        self.until_us = until_us
+        self.state: SessionState | None = None
+        self.subscriptions: dict[str, SubscriptionState] = {}
+        self.came: dict[tuple[str, int], None] = {}
+        self._items: dict[int, Item] = {}
+        self._parts = 0
+
+    @property
+    def items(self) -> list[Item]:
+        return list(self._items.values())
+
+    def take(self, control: Item | SessionPart | SessionState) -> SessionState | None:
+        """Something came; the state, once all that belongs to it has."""
+        match control:
+            case Item():
+                # A giver that was killed sends all again, under the same numbers.
+                self._items[control.serial or -1 - len(self._items)] = control
+            case SessionPart(_, subscriptions, came):
+                self._parts += 1
+                self.subscriptions.update((row.text, row) for row in subscriptions)
+                self.came.update(dict.fromkeys(came))
+            case SessionState():
+                self.state = control
+        state = self.state
+        if state is None or len(self._items) < state.items or self._parts < state.parts:
+            return None
+        return state
+
+
+class Latecomers:
+    """Takes what this broker gets for a session that has just arrived, but for what it has.
+
+    Where publications go several ways, what came from where the session was may come again by
+    another, later than the word that this was all.
+    """
+
+    def __init__(self, session: Session, known: dict[tuple[str, int], None]) -> None:
+        self.known = known
+        self.held: list[Outgoing] = []
+        self.is_departed = self.is_restored = False
+        self._session = session
+
+    def deliver(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        """This broker got something for the session."""
+        if message.key is None or message.key not in self.known:
+            self._session.accept(message, qos, retain, identifiers, now_us)
+
+
+class Move:
+    """Where messages for a session go while it arrives, departs, or both.
+
+    What came from where the session was is passed on at once.  What this broker got by itself is
+    held back until all of that has come, and then passed on but for what is `known` by its key.
+    What is passed on to another broker stays in the session here until the other has it.
+    """
+
+    def __init__(self, session: Session, arrival: Journey | None, send: SendItem) -> None:
+        self.session = session
+        # The journey on which more may come from where it was.
+        self.arrival = arrival
+        self.is_holding = arrival is not None
+        # Whether every broker knows the subscriptions made here.
+        self.is_spread = False
+        # The keys of what the session has got on that journey; those that came from elsewhere
+        # are not `_own`.
+        self.known: dict[tuple[str, int], None] = {}
+        self._own: set[tuple[str, int]] = set()
+        self.held: list[Outgoing] = []
+        self._send = send
+        # Where the session goes, and how far it is.
+        self.target: tuple[BrokerId, Journey] | None = None
+        self.is_adopted = False
+        self.is_departed = False
+        self.departs_us = 0
+        # Whether the last question to the target is still under way.
+        self.is_asking = False
+        # Who else has asked for the session meanwhile.
+        self.question: Entered | None = None
+        # Whether this broker was killed since: what it had sent may be lost.
+        self.is_restored = False
+
+    def give_to(self, broker: BrokerId, journey: Journey) -> None:
+        """The session goes there; whatever was said about it to another counts no more."""
+        self.target = (broker, journey)
+        self.is_adopted = self.is_departed = self.is_asking = self.is_restored = False
+        self.question = None
+
+    def stay(self) -> None:
+        """It does not go after all."""
+        self.target = None
+        self.is_departed = self.is_restored = False
+        if self.arrival is None:
+            self.session.diversion = None
+
+    def deliver(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        """This broker got something for the session."""
+        if self.is_holding:
+            if not qos and self.session.backlog.is_full:
+                self.session.dropped += 1
+                return
+            outgoing = Outgoing(message, qos, retain, identifiers)
+            outgoing.is_held = True
+            self.hold((outgoing,))
+            if qos and self.session.journal is not None:
+                self.session.journal.item(self.session, outgoing)
+        else:
+            self._pass_own(message, qos, retain, identifiers, now_us)
+
+    def hold(self, held: Iterable[Outgoing]) -> None:
+        """Hold these back, too."""
+        for outgoing in held:
+            self.session.count_in(outgoing.message)
+            self.held.append(outgoing)
+
+    def came(self, item: Item, now_us: int) -> None:
+        """The broker where the session was sends something on."""
+        message = message_of(item, now_us)
+        if message is None or (item.key is not None and item.key in self.known):
+            return
+        self.note(item.key)
+        self._pass_on(message, item.qos, item.retain, item.identifiers, now_us)
+
+    def note(self, key: tuple[str, int] | None) -> None:
+        """Remember what came."""
+        if key is not None and self.arrival is not None and key not in self.known:
+            self.known[key] = None
+            if self.session.journal is not None:
+                self.session.journal.came(self.session, (key,))
+
+    def arrive(self, now_us: int) -> None:
+        """Hold nothing back any more."""
+        self.is_holding = False
+        held, self.held = self.held, []
+        for each in held:
+            self.session.count_out(each.message)
+            if self.session.journal is not None:
+                self.session.journal.item_done(self.session, each)
+            self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us)
+
+    def close(self) -> None:
+        """All has come from where the session was."""
+        self.arrival = self.session.arriving_us = None
+        known, self.known = self.known, {}
+        self._own = set()
+        if self.session.journal is not None:
+            self.session.journal.moved(self.session)
+        if self.target is None:
+            self.session.diversion = Latecomers(self.session, known) if known else None
+
+    def _pass_own(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        key = message.key
+        if key is not None and key in self.known and key not in self._own:
+            return
+        if key is not None and self.arrival is not None:
+            self._own.add(key)
+            self.note(key)
+        self._pass_on(message, qos, retain, identifiers, now_us)
+
+    def _pass_on(
+        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+    ) -> None:
+        if self.target is None:
+            self.session.accept(message, qos, retain, identifiers, now_us)
+            return
+        outgoing = Outgoing(message, qos, retain, identifiers)
+        if qos:
+            self.session.restore(outgoing)
+        # Else it goes behind what was there before the kill, all of it in order, once that is asked
+        # for.
+        if not self.is_restored:
+            self._send(outgoing, *self.target, now_us)

@@ -1,0 +1,439 @@
+"""One client, one session, at whichever broker of the network it connects.
+
+Every broker tells the others whom it has let in; who still has that client lets it go.  A client
+that comes back elsewhere and wants its session waits until the broker that has it has sent it (see
+`fetching`): its subscriptions, and what was in flight or waited.  That broker keeps it and goes on
+collecting for it, and sends on what it gets, until the new one has all of it on its disk and its
+subscriptions are known everywhere (see `giving`); meanwhile the new broker holds back what arrives
+by itself, and delivers of that, in the end, what did not come from the old one.  So nothing is
+lost, doubled, or out of order, however often the client moves on before it is over, and whoever is
+killed meanwhile.
+
+| broker | hears or sees | does |
+| --- | --- | --- |
+| new | client connects, session known elsewhere | Entered, asking for it → waiting |
+| new | ASK_AGAIN_US over, waiting | Entered, again |
+| new | SessionState, all of it | lets the client in → arriving |
+| new | SessionState, the client has hung up | Declined |
+| new | WAIT_US over | refuses the client; it begins anew without a disk, or if old is long silent |
+| new | Refused | refuses the client: the session is another user's |
+| old | Entered | closes its connection (0x8E); if asked: gives the session (see `giving`) |
+| old, had sent it away | Entered, asking | as above, once the client is gone (see `redirecting`) |
+| old | Entered of another user | Refused |
+| old | Entered, of another session of that client | ends the session |
+| asked, has nothing | Entered | asks the broker where the session went, or says there is none |
+| waiting itself | Entered | closes its connection, and waits no more |
+| arriving | Item | delivers it |
+| arriving | Offer | Adopted, once every broker knows the subscriptions |
+| arriving | ARRIVING_US over without a word | delivers what it held back |
+| arriving | Departed, or OPEN_US over | delivers what it held back → has it |
+| arriving, had given it | Departed on the journey before that | Departed to whom it was given |
+| has it, or another session | Offer, Departed | Taken |
+| has nothing | SessionState, Offer, Departed | Declined |
+
+A journey is known by the client and the time at which it entered the broker it goes to.  A session
+that both think to have stays where its client entered last; the other hears so and gives what it
+has to offer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.model import BrokerId
+from shoal.mqtt.access import ANOTHER_USERS, Admission
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.door.network import EVERY_BROKER, Door
+from shoal.mqtt.federation.controls import (
+    Adopted,
+    Control,
+    Declined,
+    Departed,
+    Ended,
+    Entered,
+    Item,
+    Journey,
+    Offer,
+    Refused,
+    SessionPart,
+    SessionState,
+    Taken,
+    encode_control,
+)
+from shoal.mqtt.federation.granting import Granting
+from shoal.mqtt.federation.roaming.arriving import Arriving
+from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER, Fetching
+from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
+from shoal.mqtt.federation.roaming.homes import Home, Homes
+from shoal.mqtt.federation.roaming.moves import Move, Waiting
+from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.sessions.subscriptions import Subscriptions
+from shoal.mqtt.timers import Timers
+
+
+class Roaming:
+    """The sessions of one broker that come from, or go to, another.
+
+    `spreading` answers when every broker has heard what the door has asked for; `problems` gets in
+    words what cannot be kept.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        problems: list[str],
+        door: Door,
+        timers: Timers,
+        spreading: Granting,
+    ) -> None:
+        self._broker_id = broker_id
+        self._sessions = sessions
+        self._door = door
+        self._timers = timers
+        self._journal: Journal | None = None
+        # When and where each client of the network connected last.
+        self._entered: dict[str, tuple[int, BrokerId]] = {}
+        self.homes = Homes()
+        self.fetching = Fetching(broker_id, sessions, timers, self._say, self._come)
+        self._giving = Giving(
+            broker_id, sessions, subscriptions, door, timers, self._stay, self._gone
+        )
+        send_item = self._giving.send_item
+        self.arriving = Arriving(
+            broker_id, sessions, subscriptions, problems, door, timers, spreading, send_item
+        )
+        self.redirecting = Redirecting(timers, self._on_entered)
+        sessions.at_end = self._ended
+
+    def begin_journal(self, journal: Journal) -> None:
+        """From now on say what changes."""
+        self._journal = self.homes.journal = self._giving.journal = journal
+        self.fetching.journal = journal
+
+    # --- what happens here --------------------------------------------------------------------
+
+    def must_wait(
+        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
+    ) -> bool:
+        """Whether the client's session is elsewhere, and has been asked for."""
+        client_id = connect.client_id
+        if self.fetching.connects_again(connection, connect, admission, now_us):
+            return True
+        home = self._giving.home(client_id) or self.homes.entry(client_id)
+        if home is None or (connect.clean_start and home.user == admission.user):
+            return False
+        journey = self._say_entered(
+            client_id, now_us, is_kept=True, asked=home.broker, user=admission.user
+        )
+        self.fetching.begin(journey, home, connection, admission, now_us)
+        return True
+
+    def entered(self, session: Session, now_us: int) -> None:
+        """A client was let in."""
+        client_id = session.client_id
+        self.redirecting.end(client_id, now_us)
+        self.homes.pop(client_id)
+        _, session.entered_us = self._say_entered(
+            client_id,
+            now_us,
+            is_kept=session.expiry_interval_s > 0,
+            user=session.user,
+            began_us=session.began_us,
+        )
+        session.began_us = session.began_us or session.entered_us
+
+    def going(self, client_id: str) -> BrokerId | None:
+        """Where a client's session was sent, or is after that; None if it was not sent anywhere."""
+        home = self._giving.home(client_id)
+        if home is None and client_id not in self._sessions:
+            home = self.homes.entry(client_id)
+        return None if home is None else home.broker
+
+    def is_at(self, client_id: str, broker: BrokerId, entered_us: int, user: str) -> None:
+        """A client is at another broker, which says so itself."""
+        known = self.homes.entry(client_id)
+        if client_id not in self._sessions and (known is None or known.at_us <= entered_us):
+            had_us = 0 if known is None else known.had_us
+            self.homes.put(client_id, Home(broker, entered_us, user, had_us))
+
+    def restored(self, session: Session, now_us: int) -> None:
+        """A session is here since before the broker started; whoever joins the network is told.
+
+        If it had just come, more may still come from where it was; if it was to go, it is kept.
+        """
+        if session.arriving_us is not None:
+            self.arriving.restored(session, session.arriving_us, now_us)
+        if session.going is not None:
+            broker, at_us = session.going
+            self._entered[session.client_id] = (at_us, broker)
+            self._giving.restored(session, now_us)
+        else:
+            self._entered[session.client_id] = (session.entered_us, self._broker_id)
+
+    def restore_home(self, client_id: str, home: Home) -> None:
+        """A session was elsewhere when the broker stopped."""
+        self.homes.put(client_id, home)
+        self._entered[client_id] = (home.at_us, home.broker)
+
+    def _ended(self, session: Session, now_us: int) -> None:
+        """A session has ended here."""
+        client_id = session.client_id
+        self._giving.withdraw(client_id)
+        self.arriving.forget(session)
+        entered = self._entered.get(client_id)
+        if entered is not None and entered[1] == self._broker_id:
+            del self._entered[client_id]
+            self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
+
+    def _gone(self, session: Session, where: Home) -> None:
+        """Another broker has all of a session; it may have said so when nobody listened."""
+        home = self.homes.entry(session.client_id)
+        if home is None or home.at_us < where.at_us:
+            home = where
+        self.homes.put(session.client_id, home._replace(had_us=session.entered_us))
+
+    def tell_clients(self, broker: BrokerId, now_us: int) -> None:
+        """Say to a broker which clients are here; those that wait for their session are not yet."""
+        self.fetching.heard_of(broker)
+        for client_id, (_, at_broker) in self._entered.items():
+            session = self._sessions.get(client_id)
+            if at_broker == self._broker_id and session is not None:
+                self._tell(session, broker, now_us)
+
+    def _tell(self, session: Session, to: str, now_us: int) -> None:
+        """Say where a client is."""
+        entered = Entered(
+            session.client_id,
+            self._broker_id,
+            session.entered_us,
+            session.expiry_interval_s > 0,
+            None,
+            session.user,
+            session.began_us,
+        )
+        self._say(to, entered, now_us)
+
+    def due(self, kind: str, journey: Journey, now_us: int) -> None:
+        """One of this module's timers."""
+        if kind == WAITING_TIMER:
+            self.fetching.due(journey, now_us)
+        elif kind == GIVING_TIMER:
+            self._giving.due(journey, now_us)
+        elif kind == REDIRECTED_TIMER:
+            self.redirecting.end(journey[0], now_us)
+        else:
+            self.arriving.due(kind, journey, now_us)
+
+    def _say_entered(
+        self,
+        client_id: str,
+        now_us: int,
+        *,
+        is_kept: bool,
+        user: str,
+        asked: BrokerId | None = None,
+        began_us: int = 0,
+    ) -> Journey:
+        """`began_us` is 0 for a session that begins now."""
+        # Later than anything known, also where another broker's clock is ahead.
+        known_us, _ = self._entered.get(client_id, (0, ""))
+        at_us = max(now_us, known_us + 1)
+        self._entered[client_id] = (at_us, self._broker_id)
+        began_us = began_us or at_us
+        entered = Entered(client_id, self._broker_id, at_us, is_kept, asked, user, began_us)
+        self._say(EVERY_BROKER, entered, now_us)
+        return client_id, at_us
+
+    def _say(self, to: str, control: Control, now_us: int) -> None:
+        self._door.send(to, encode_control(control), now_us)
+
+    # --- what other brokers say ---------------------------------------------------------------
+
+    def hear(self, control: Control, now_us: int) -> None:
+        """Another broker's MQTT side says something about a client."""
+        if isinstance(control, Entered | Ended | Offer | Departed):
+            self.fetching.heard_of(control.broker)
+        match control:
+            case Entered():
+                self._on_entered(control, now_us)
+            case Refused(journey):
+                self._on_refused(journey, now_us)
+            case Ended(client_id, broker):
+                if self._entered.get(client_id, (0, ""))[1] == broker:
+                    del self._entered[client_id]
+                    self.homes.pop(client_id)
+                    move = self._giving.get(client_id)
+                    if move is not None:
+                        self._over(move.session, now_us)
+            case Item(journey=journey) if (move := self.arriving.get(journey)) is not None:
+                move.came(control, now_us)
+            case Item() | SessionPart() | SessionState():
+                self.fetching.hear(control, now_us)
+            case Offer(journey, broker) | Departed(journey, broker):
+                is_last = isinstance(control, Departed)
+                self._answer(journey, broker, now_us, is_last=is_last)
+            case Adopted() | Declined() | Taken():
+                self._giving.hear(control, now_us)
+
+    def _on_entered(self, control: Entered, now_us: int) -> None:
+        client_id, stamp = control.client_id, (control.at_us, control.broker)
+        journey = (client_id, control.at_us)
+        if self._entered.get(client_id, (0, "")) > stamp:
+            return  # who connected later keeps the client
+        session = self._sessions.get(client_id)
+        home = self.homes.entry(client_id)
+        if session is not None and session.user != control.user:
+            self._say(control.broker, Refused(journey), now_us)
+            self._tell(session, control.broker, now_us)
+            return
+        if session is None and home is not None and home.user != control.user:
+            if control.asked == self._broker_id:
+                self._pass_question(control, home, now_us)
+            return
+        self._entered[client_id] = stamp
+        if control.asked is not None and self.redirecting.holds(control, now_us):
+            return
+        if control.asked is None and control.is_kept:
+            had_us = 0 if home is None else home.had_us
+            self.homes.put(client_id, Home(control.broker, control.at_us, control.user, had_us))
+        elif control.asked is None:
+            self.homes.pop(client_id)
+        self.fetching.turn_away(client_id, now_us)
+        if session is None:
+            if control.asked == self._broker_id:
+                self._pass_question(control, home, now_us)
+        elif control.asked is None:
+            self._is_elsewhere(session, control, now_us)
+        else:
+            self._is_asked_for(session, control, now_us)
+
+    def _pass_question(self, question: Entered, home: Home | None, now_us: int) -> None:
+        """This broker was asked for a session that it does not have."""
+        if home is not None and home.broker != question.broker:
+            self._say(home.broker, msgspec.structs.replace(question, asked=home.broker), now_us)
+        else:
+            journey = (question.client_id, question.at_us)
+            self._say(question.broker, SessionState(journey, False), now_us)
+
+    def _is_elsewhere(self, session: Session, control: Entered, now_us: int) -> None:
+        """The client of a session here was let in elsewhere: with that session, or another."""
+        move = self._giving.get(session.client_id)
+        if control.began_us == session.began_us:
+            if move is None:
+                # The journal had lost that it went there: what it has is offered again.
+                let_go = self._sessions.let_go(session.client_id, now_us)
+                if let_go is not None:
+                    journey = (control.client_id, control.at_us)
+                    self._giving.give(let_go, control.broker, journey, now_us)
+        elif move is not None:
+            assert move.target is not None
+            if move.target[0] != control.broker:
+                self._over(session, now_us)
+        else:
+            let_go = self._sessions.let_go(session.client_id, now_us)
+            if let_go is not None:
+                self._sessions.replace(let_go, now_us)
+
+    def _is_asked_for(self, session: Session, question: Entered, now_us: int) -> None:
+        """Another broker wants a session that is here, or was given and is still kept."""
+        journey = (question.client_id, question.at_us)
+        move = self._giving.get(session.client_id)
+        if move is None:
+            let_go = self._sessions.let_go(session.client_id, now_us)
+            if let_go is not None:
+                self._giving.give(let_go, question.broker, journey, now_us)
+            elif question.asked == self._broker_id:
+                self._say(question.broker, SessionState(journey, False), now_us)
+            return
+        assert move.target is not None
+        broker, given = move.target
+        if given != journey:
+            self._giving.ask_for(move, question, now_us)
+        elif move.is_restored:
+            self._giving.give(session, broker, journey, now_us)
+
+    def _over(self, session: Session, now_us: int) -> None:
+        """A session that was given is over: its client has been let in to another."""
+        session.will = None
+        self._sessions.end(session, now_us)
+
+    def _on_refused(self, journey: Journey, now_us: int) -> None:
+        client_id, at_us = journey
+        if self.fetching.journey(client_id) == journey:
+            self.fetching.disconnect(journey, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS, now_us)
+            if self._entered.get(client_id) == (at_us, self._broker_id):
+                del self._entered[client_id]
+                self._say(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
+            return
+        session = self._sessions.get(client_id)
+        if session is not None and session.entered_us == at_us:
+            let_go = self._sessions.let_go(
+                client_id, now_us, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS
+            )
+            if let_go is not None:
+                self._sessions.end(let_go, now_us)
+
+    def _answer(self, journey: Journey, broker: BrokerId, now_us: int, *, is_last: bool) -> None:
+        """Another broker asks what became of a session that it has sent."""
+        client_id, at_us = journey
+        journal = self._journal
+        if journal is not None and journal.is_failing:
+            return  # it is on no disk; the other asks again
+        move = self.arriving.get(journey)
+        if move is not None:
+            if is_last:
+                # Taken is said when it is asked again: by then it is written.
+                self.arriving.close(journey, now_us)
+            else:
+                self.arriving.heard(move, now_us)
+                if move.is_spread:
+                    self._say(broker, Adopted(journey), now_us)
+            return
+        if self.fetching.journey(client_id) == journey:
+            return
+        session, home = self._sessions.get(client_id), self.homes.entry(client_id)
+        had_us = session.entered_us if session is not None else home.had_us if home else 0
+        self._say(broker, Taken(journey) if had_us >= at_us else Declined(journey), now_us)
+
+    # --- a session stays ----------------------------------------------------------------------
+
+    def _stay(self, move: Move, now_us: int) -> None:
+        """Where a session was sent it is not wanted: it is here, as before."""
+        session = move.session
+        client_id = session.client_id
+        assert move.target is not None
+        broker, (_, at_us) = move.target
+        move.stay()
+        session.going = None
+        self.homes.pop(client_id)
+        known_us, known = self._entered.get(client_id, (0, ""))
+        if known == broker:
+            # Later than that journey, and before any other.
+            session.entered_us = at_us + 1
+            self._entered[client_id] = (session.entered_us, self._broker_id)
+            self._tell(session, EVERY_BROKER, now_us)
+        elif known == self._broker_id and known_us > session.entered_us:
+            # This broker has asked for it meanwhile, and others believe nothing older.
+            session.entered_us = known_us
+            self._tell(session, EVERY_BROKER, now_us)
+        self._sessions.restored(session, now_us)
+
+    # --- a session comes ----------------------------------------------------------------------
+
+    def _come(
+        self, journey: Journey, waiting: Waiting, state: SessionState | None, now_us: int
+    ) -> None:
+        """A client need not wait any longer: its session is here, or there is none."""
+        given = self._giving.withdraw(journey[0])
+        if state is not None and state.exists:
+            self.arriving.make(state, waiting, given, now_us)
+        elif given is not None:
+            self._stay(given, now_us)
+        waiting.connection.go_on(waiting.admission, now_us)
