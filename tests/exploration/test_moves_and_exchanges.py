@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.self_organising.moving_publishers import MovingPublishers
-from shoal.overlays.self_organising.reserved_paths import ReservedPaths
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
 from tests.exploration.exchanges import Fault
 from tests.exploration.moves_and_exchanges import MovesAndExchanges
 

@@ -14,7 +14,7 @@ from shoal.broker.effects import TimerFired
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.self_organising.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries

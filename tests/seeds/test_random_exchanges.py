@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from shoal.overlays.self_organising.reserved_paths import ReservedPaths
+from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
 from tests.seeds.random_exchanges import RandomExchanges
 from tests.seeds.test_random_networks import CHOSEN, _seeds
 

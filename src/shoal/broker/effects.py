@@ -298,6 +298,17 @@ class Stays(msgspec.Struct, frozen=True):
     reason: str
 
 
+class MoveClient(msgspec.Struct, frozen=True):
+    """Send a client to another broker, with what it has subscribed to, advertised and is owed.
+
+    It makes before it breaks: nothing is lost, doubled or out of order.  Nothing says what came of
+    it: a driver lets it be where the broker or the client cannot.
+    """
+
+    client: ClientId
+    broker: BrokerId
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something worth a row in the trace (see `shoal.broker.records`)."""
 
@@ -323,5 +334,6 @@ Effect = (
     | Unsettled
     | Settled
     | Continue
+    | MoveClient
     | Record
 )

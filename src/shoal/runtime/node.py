@@ -39,6 +39,7 @@ from shoal.broker.effects import (
     LinkChanged,
     LinkReady,
     LinkState,
+    MoveClient,
     Notify,
     OpenLink,
     Received,
@@ -128,6 +129,8 @@ class Node:
         self.watching = Watching(self.bring)
         # Told that the machine has left the network, or with a reason that it stays.
         self.at_leave: Callable[[str], None] = _nobody_asked
+        # Sends a client to another broker, for the machine.
+        self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
 
     @property
     def links(self) -> Links | None:
@@ -325,6 +328,8 @@ class Node:
             case Release():
                 self._holding.release()
                 self._hold_for_machine(False)
+            case MoveClient(name, broker):
+                self.at_move(name, broker)
             case Left():
                 self.at_leave("")
             case Stays(reason):
@@ -446,6 +451,10 @@ class Node:
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
+
+
+def _nobody_moves(client: ClientId, broker: BrokerId) -> None:
+    """Until there is a door with clients."""
 
 
 def _nobody_asked(reason: str) -> None:

@@ -20,6 +20,7 @@ from shoal.broker.effects import (
     Input,
     Left,
     Loads,
+    MoveClient,
     Notify,
     OpenLink,
     Received,
@@ -52,6 +53,7 @@ from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links import Frame, ReliableBroker
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
+from shoal.simulation.subscribers import Subscribers
 from shoal.simulation.trace import Delivery, Published, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
@@ -85,6 +87,9 @@ class Network(Protocol):
     def left(self, broker: BrokerId) -> None:
         """The broker has left."""
 
+    def move_client(self, client: ClientId, broker: BrokerId) -> None:
+        """A client is to go there."""
+
 
 class BrokerNode:
     """A broker machine with its input queue, its links and its clients' output queue."""
@@ -98,6 +103,7 @@ class BrokerNode:
         meter: Meter,
         client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
         publishers: Mapping[ClientId, PublisherNode],
+        subscribers: Subscribers,
         network: Network,
     ) -> None:
         self.id = machine.id
@@ -118,6 +124,8 @@ class BrokerNode:
         self._brought: Input | None = None
         self._client_latency_us = client_latency_us
         self._publishers = publishers
+        self._subscribers = subscribers
+        self._movers = subscribers.movers
         self._network = network
         self._free_us = 0
         self._client_free_us = 0
@@ -283,6 +291,9 @@ class BrokerNode:
         if monitor is not None:
             monitor.delivered += 1
             monitor.client_output_us += delivered_us - now_us
+        if client in self._movers:
+            self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
+            return
         self._trace.deliveries.append(
             Delivery(
                 effect.routed.publication,
@@ -333,6 +344,8 @@ class BrokerNode:
             case WatchCosts():
                 self._watches_costs = True
                 self._queue.push(self._queue.now_us, self.report_costs, None)
+            case MoveClient(client, broker):
+                self._network.move_client(client, broker)
             case Left():
                 self._network.left(self.id)
             case Stays(reason):

@@ -2,14 +2,16 @@
 
 It knows nothing of how tables come to be.  At rest, every broker of the product there and linked:
 each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
-secondary brokers there, and a bit is on exactly where something of that cluster overlaps.
+secondary brokers there, and a bit is on exactly where something of that cluster overlaps.  With
+covering others may lack a subscription exactly when they have one of the same home that covers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
-from shoal.matching import overlaps
+from shoal.matching import covers, overlaps
 from shoal.model import Advertisement, BrokerId, Subscription
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.ways import bits_of
@@ -28,6 +30,11 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
             if product.position(home).cluster == broker.cluster
         )
         have = sorted((each.region, each.subscription.id) for each in broker.tables.subscriptions)
+        if broker.parameters.covering:
+            wanted = [
+                row for row in wanted if row in have or not _is_covered(broker, row, subscribed)
+            ]
+            found += _needless(broker)
         found += _differences(f"{name}: subscriptions", wanted, have)
         rows = sorted(
             (home, advertisement.id)
@@ -46,6 +53,26 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
         actual = [(region, home.up) for region, home in broker.tables.homes.items()]
         found += _differences(f"{name}: tree", ups, actual)
     return found
+
+
+def _is_covered(
+    broker: Octopia, row: tuple[int, str], subscribed: list[tuple[Subscription, BrokerId]]
+) -> bool:
+    """Whether the broker, elsewhere, has a row of the same home that covers this one."""
+    region, id = row
+    (filter,) = (each.filter for each, _ in subscribed if each.id == id)
+    others = broker.tables.homes[region].subscriptions
+    return region != broker.region and any(covers(each.filter, filter) for each in others)
+
+
+def _needless(broker: Octopia) -> list[str]:
+    """One line for each row from elsewhere that another one of its home covers."""
+    return [
+        f"{broker.broker}: {one.id} covers {other.id}, both of region {region}"
+        for region, home in broker.tables.homes.items()
+        for one, other in permutations(home.subscriptions, 2)
+        if region != broker.region and covers(one.filter, other.filter)
+    ]
 
 
 def _bits(

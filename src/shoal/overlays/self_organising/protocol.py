@@ -18,9 +18,10 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.self_organising.deciding.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.links.cycles import Cycles, Round
+from shoal.overlays.self_organising.links.overlay import Overlay
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.moving_publishers import MovingPublishers
-from shoal.overlays.self_organising.overlay import Overlay
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.parameters import (
     Interest,
     Mode,
@@ -40,7 +41,7 @@ class SelfOrganising(BaseStrategy):
         self._notes_all = parameters.interest is Interest.PASSING
         rules = Rules(parameters)
         heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
-        self.tree = TreeRouting(context)
+        self.tree = TreeRouting(context, covering=parameters.covering)
         self.routing = self._routing(context, parameters)
         self.overlay = Overlay(
             context,
@@ -50,6 +51,11 @@ class SelfOrganising(BaseStrategy):
             may_link=(lambda other: not rules.against_link(context.broker, other))
             if heals
             else None,
+        )
+        self._cycles = Cycles(
+            context.broker,
+            self.overlay,
+            lambda left, right: heals and not rules.against_removal(left, right),
         )
         self.decisions = Decisions(
             context.broker,
@@ -122,7 +128,12 @@ class SelfOrganising(BaseStrategy):
             case Broadcast():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.heard(neighbour, message, now_us, out)
-                self.overlay.healing.heard([hop.broker for hop in message.way])
+                way = [hop.broker for hop in message.way]
+                self.overlay.healing.heard(way)
+                self._cycles.heard(way, out)
+            case Round():
+                self.tree.check_neighbour(neighbour)
+                self._cycles.receive(neighbour, message, now_us, out)
             case Proposal():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.proposed(neighbour, message, now_us, out)
@@ -147,6 +158,7 @@ class SelfOrganising(BaseStrategy):
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
+            self._cycles.turn()
             self.decisions.interval(now_us, out)
         else:
             self.overlay.timer(key, now_us, out)

@@ -35,10 +35,10 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.messages import Message
-from shoal.broker.strategy import BrokerContext
+from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
-from shoal.overlays.self_organising.healing import HEAL, Healing, HealingMessage
+from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
@@ -109,6 +109,8 @@ class Overlay:
         if type(message) is Greeting:
             self._meet(neighbour, message, now_us, out)
         elif isinstance(message, HealingMessage):
+            if not self.is_up(neighbour):
+                raise ProtocolError(f"{self.broker} has no link to {neighbour}")
             self.healing.receive(neighbour, message, now_us, out)
         elif not self._ring.receive(neighbour, message, now_us, out):
             self._routing.receive(neighbour, message, now_us, out)
@@ -214,7 +216,7 @@ class Overlay:
     ) -> None:
         """Turn the tables and put the links right, and go on."""
         before, behind = ring.neighbours
-        self.tree.turn(turn, before, behind, opens=ring.opens_link, ends=ring.ends_link)
+        self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
