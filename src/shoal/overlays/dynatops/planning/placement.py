@@ -12,19 +12,22 @@ Source: DYNATOPS, section 4, Algorithm 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from shoal.model import BrokerId
+
+# A broker by its name or its number.
+Broker = TypeVar("Broker", BrokerId, int)
 
 
 class Served(NamedTuple):
     """What a broker says of itself: its users' topics, and how many subscriptions they have."""
 
-    topics: Set[str]
+    topics: Set[object]
     subscriptions: int
 
 
-def similarity(wanted: Set[str], served: Set[str]) -> float:
+def similarity(wanted: Set[object], served: Set[object]) -> float:
     """Sim: the share of what a user wants that the broker has anyway; 1 for who wants nothing.
 
     >>> similarity({"sport", "news"}, {"news"})
@@ -36,8 +39,8 @@ def similarity(wanted: Set[str], served: Set[str]) -> float:
 
 
 def utilities(
-    wanted: Set[str], visible: Mapping[BrokerId, Served], load_weight: float
-) -> dict[BrokerId, float]:
+    wanted: Set[object], visible: Mapping[Broker, Served], load_weight: float
+) -> dict[Broker, float]:
     """Util of each broker: similarity less its weighted share of the load.
 
     The share is of those that are visible: of all nobody knows, and it would be next to nothing.
@@ -50,12 +53,12 @@ def utilities(
 
 
 def best_broker(
-    wanted: Set[str],
-    visible: Mapping[BrokerId, Served],
+    wanted: Set[object],
+    visible: Mapping[Broker, Served],
     load_weight: float,
-    present: BrokerId | None = None,
+    present: Broker | None = None,
     least_gain: float = 0.0,
-) -> BrokerId:
+) -> Broker:
     """The broker with the highest utility; of equal ones the user's present one, then by name.
 
     With a `least_gain` a user stays at its present broker unless another is better by more.

@@ -21,9 +21,8 @@ from shoal.overlays.dynatops.structures.structure import HASH_BITS, hash_of
 
 Digits = tuple[int, ...]
 Distance = Callable[[int, int], float]
-# As Tapestry has it.
-_TAPESTRY_BASE = 16
 _QUADRANTS = 4
+_SPARE_BITS = 4
 
 
 class Prefixes:
@@ -110,18 +109,20 @@ class QuadGrid(Prefixes):
         return (x - other_x) ** 2 + (y - other_y) ** 2
 
 
-def tapestry(size: int, seed: int, distance: Distance | None = None) -> Prefixes:
-    """Random identifiers; without a distance, tables prefer the identifiers that follow.
+def tapestry(size: int, seed: int, base: int = 16, distance: Distance | None = None) -> Prefixes:
+    """Random identifiers of digits below `base`, a power of two up to 16.
 
-    With one, this is proximity neighbour selection.
+    Without a distance tables prefer the identifiers that follow; with one, this is proximity
+    neighbour selection.
     """
-    random, length = Random(seed), HASH_BITS // 4
+    random = Random(seed)
+    # So many digits that two seldom are the same; a hash has as many.
+    bits = min(HASH_BITS, _SPARE_BITS + 2 * size.bit_length())
+    length = bits // (base.bit_length() - 1)
     ids: dict[Digits, None] = {}
     while len(ids) < size:
-        ids[tuple(random.randrange(_TAPESTRY_BASE) for _ in range(length))] = None
-    return Prefixes(
-        list(ids), _TAPESTRY_BASE, distance or (lambda one, other: (other - one) % size)
-    )
+        ids[tuple(random.randrange(base) for _ in range(length))] = None
+    return Prefixes(list(ids), base, distance or (lambda one, other: (other - one) % size))
 
 
 def _quadrants(x: int, y: int, depth: int) -> Digits:
