@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.networks import read_join, read_network, with_broker
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.joining import Join
 from tests.cli.test_up import FILE, run
@@ -76,8 +78,10 @@ def test_what_a_user_gets_wrong_is_said(
 
 
 def test_nobody_joins_a_system_that_does_not_grow(
-    path: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fixed = msgspec.structs.replace(SYSTEMS["tid"], grows=False)
+    monkeypatch.setitem(SYSTEMS, "tid", fixed)
     path.write_text(f"system = 'tid'\n{path.read_text()}")
     options = [f"--listen={each}" for each in HERE]
     code, text = run(capsys, "serve", str(path), "-b", "B9", "--join", "B1", *options)
@@ -85,15 +89,20 @@ def test_nobody_joins_a_system_that_does_not_grow(
     assert "--join: brokers of tid are those of the network file: none joins or leaves" in text
 
 
-def test_who_has_left_already_need_not_be_there(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Asked twice, `leave` says so; where nobody answers it knows nothing."""
+def with_admin(path: Path) -> None:
+    """B1 and B2 have admin ports, 1 and 2."""
     text = path.read_text()
     for number in (1, 2):
         peers = f'peers = "127.0.0.1:700{number}"'
         text = text.replace(peers, f'{peers}\nadmin = "127.0.0.1:{number}"')
     path.write_text(text)
+
+
+def test_who_has_left_already_need_not_be_there(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked twice, `leave` says so; where nobody answers it knows nothing."""
+    with_admin(path)
 
     async def get_json(address: Address, path: str) -> dict[str, object]:
         if address.port == answering:
@@ -108,3 +117,33 @@ def test_who_has_left_already_need_not_be_there(
     answering = 0
     code, said = run(capsys, "leave", str(path), "-b", "B2")
     assert (code, "B2 does not answer at 127.0.0.1:2" in said) == (2, True)
+
+
+def test_a_broker_that_leaves_and_is_slow_to_answer_is_not_gone(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine an answer may take longer than it is waited for."""
+    with_admin(path)
+    leaving = {"broker": "B2", "leaving": {"stage": "sessions", "problem": ""}}
+    slow = TimeoutError("timed out")
+    answers = iter([leaving, slow, leaving, slow, OSError("Connection refused")])
+    has_left = False
+
+    async def get_json(address: Address, path: str) -> dict[str, object]:
+        nonlocal has_left
+        if address.port == 1:
+            return {"brokers": [{"broker": name} for name in ("B1", "B2")[: 2 - has_left]]}
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            has_left = answer is not slow
+            raise answer
+        return answer
+
+    async def ask_to_leave(address: Address) -> str:
+        return ""
+
+    monkeypatch.setattr("shoal.runtime.supervisor.get_json", get_json)
+    monkeypatch.setattr("shoal.runtime.supervisor.ask_to_leave", ask_to_leave)
+    monkeypatch.setattr("shoal.cli.commands.leave._HEAR_S", 0.3)
+    monkeypatch.setattr("shoal.cli.commands.leave._POLL_S", 0.01)
+    assert run(capsys, "leave", str(path), "-b", "B2") == (0, "B2 has left\n")

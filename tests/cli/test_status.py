@@ -71,7 +71,7 @@ def run(
     async def ask(network: object) -> dict[str, Any]:
         return dict(zip(names, found, strict=True))
 
-    monkeypatch.setattr(command, "_ask", ask)
+    monkeypatch.setattr(command, "ask_status", ask)
     monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as caught:
         cli.main(["status", str(path), *options])

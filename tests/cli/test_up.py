@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,7 +22,8 @@ from shoal.cli.main import main
 from shoal.runtime.network_file import Network, load_network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
-from tests.runtime.live import PATIENCE_S
+from tests.runtime.live import PATIENCE_S, status_of
+from tests.runtime.processes import wait_until
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
 
@@ -40,7 +40,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network,
                 break
         network = load_network(folder / "network.toml")
         yield network, folder / "network.toml"
-        children = [status["pid"] for status in statuses(network).values()]
+        children = [process_of(network, broker.name) for broker in network.brokers]
         assert len(list((folder / "data").iterdir())) == 3
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "stopped\n"
@@ -72,6 +72,10 @@ def statuses(network: Network) -> dict[str, dict[str, Any]]:
 
     found = zip(network.brokers, asyncio.run(ask_all()), strict=True)
     return {broker.name: answer for broker, answer in found if answer}
+
+
+def process_of(network: Network, broker: str) -> int:
+    return int(asyncio.run(status_of(network.broker(broker).address("admin")))["pid"])
 
 
 async def through(network: Network, source: str, target: str, payload: bytes) -> None:
@@ -109,15 +113,14 @@ def test_status_shows_brokers_links_and_counts(
 def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
     network: tuple[Network, Path],
 ) -> None:
-    before = statuses(network[0])["B1"]["pid"]
+    before = process_of(network[0], "B1")
     os.kill(before, signal.SIGKILL)
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+
+    def is_back() -> bool:
         found = statuses(network[0]).values()
-        if len(found) == 3 and all(each["ready"] and each["pid"] != before for each in found):
-            break
-        time.sleep(0.1)
-    assert statuses(network[0])["B1"]["pid"] != before
+        return len(found) == 3 and all(each["ready"] and each["pid"] != before for each in found)
+
+    wait_until(is_back)
     asyncio.run(through(network[0], "B3", "B2", b"again"))
 
 
@@ -239,12 +242,9 @@ def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
     with up(*options) as folder:
         path = folder / "network.toml"
         publish(path, "1")
-        pid = statuses(load_network(path))["B1"]["pid"]
+        pid = process_of(load_network(path), "B1")
         os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := statuses(load_network(path))) or found["B1"]["pid"] == pid:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: process_of(load_network(path), "B1") != pid)
         assert retained(path) == "1"
         assert re.search(r"on disk: B1 \d+ bytes", run(capsys, "status", str(path))[1])
         # Nobody else can have it meanwhile.
@@ -254,6 +254,20 @@ def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
         publish(path, "2")
     with up(*options) as folder:
         assert retained(folder / "network.toml") == "2"
+
+
+def test_who_has_left_is_not_started_in_the_next_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was waited for by those that it was to be linked to, until `up` gave up."""
+    options = ("--brokers", "3", "--data", str(tmp_path / "data"))
+    with up(*options) as folder:
+        code, text = run(capsys, "leave", str(folder / "network.toml"), "-b", "B1")
+        assert (code, text) == (0, "B1 has left\n")
+    with up(*options) as folder:
+        network = load_network(folder / "network.toml")
+        assert statuses(network).keys() == {"B2", "B3"}
+        asyncio.run(through(network, "B2", "B3", b"still there"))
 
 
 def test_a_port_in_use_is_said_with_its_number(

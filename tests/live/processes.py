@@ -16,7 +16,7 @@ from shoal.model import BrokerId
 from shoal.runtime.network_file import load_network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
-from tests.runtime.live import PATIENCE_S
+from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
 
@@ -39,15 +39,18 @@ class Processes:
         names = [broker.name for broker in self.network.brokers]
         return {name: answer for name, answer in zip(names, found, strict=True) if answer}
 
+    async def status(self, broker: BrokerId) -> dict[str, Any]:
+        """What one of them says, which must be there."""
+        return await status_of(self.network.broker(broker).address("admin"))
+
     async def kill(self, broker: BrokerId) -> None:
         """kill -9; `shoal up` starts it again after a pause."""
-        os.kill((await self.statuses())[broker]["pid"], signal.SIGKILL)
+        os.kill((await self.status(broker))["pid"], signal.SIGKILL)
 
     @asynccontextmanager
     async def stopped(self, *brokers: BrokerId) -> AsyncIterator[None]:
         """These do nothing meanwhile."""
-        statuses = await self.statuses()
-        pids = [statuses[broker]["pid"] for broker in brokers]
+        pids = [(await self.status(broker))["pid"] for broker in brokers]
         try:
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)

@@ -135,7 +135,7 @@ def test_a_storm_of_connections_while_others_publish(network: Processes) -> None
                 numbers = range(100 * hundred, 100 * hundred + 100)
                 await asyncio.gather(*map(come_and_go, numbers))
         async with asyncio.timeout(PATIENCE_S):
-            while (await network.statuses())["B2"]["mqtt"]["connected"]:
+            while (await network.status("B2"))["mqtt"]["connected"]:
                 await asyncio.sleep(0.1)
 
     asyncio.run(run())
@@ -158,7 +158,7 @@ def test_who_does_not_read_costs_bounded_memory(network: Processes, qos: int) ->
     )
 
     async def run() -> None:
-        before = resident_bytes((await network.statuses())["B3"]["pid"])
+        before = resident_bytes((await network.status("B3"))["pid"])
         _, deaf = await asyncio.open_connection(host, int(port))
         deaf.transport.pause_reading()
         deaf.write(encode(Connect("deaf", version=MQTT_3_1_1), MQTT_3_1_1))
@@ -175,7 +175,7 @@ def test_who_does_not_read_costs_bounded_memory(network: Processes, qos: int) ->
             async with asyncio.timeout(3 * PATIENCE_S):
                 while not (await reader.read(65_536)).endswith(b"\xd0\0"):
                     pass
-            after = resident_bytes((await network.statuses())["B3"]["pid"])
+            after = resident_bytes((await network.status("B3"))["pid"])
             flood.transport.abort()
         deaf.transport.abort()
         assert after - before < 120 * 2**20

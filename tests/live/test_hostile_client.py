@@ -120,7 +120,7 @@ class Watched:
     def __init__(self, network: Processes, broker: str) -> None:
         host, _, port = network.address(broker).rpartition(":")
         self.place = host, port
-        self.process: int = asyncio.run(network.statuses())[broker]["pid"]
+        self.process: int = asyncio.run(network.status(broker))["pid"]
 
     async def longest_ping(self, attack: Callable[[], Awaitable[None]], lasts_s: float) -> float:
         reader, writer = await _connect(*self.place)

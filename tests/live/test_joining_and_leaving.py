@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import SHOAL, Client, Processes, processes, wait_until
 
 COUNT = 400
@@ -28,14 +29,14 @@ def test_a_broker_joins_and_the_overlay_outlives_restarts(tmp_path: Path) -> Non
     with processes(tmp_path, 3) as network:
         with network.client("B1", "old") as old:
             old.subscribe("a/#", 1)
-            old.paho.publish("a/kept", b"kept", qos=1, retain=True).wait_for_publish(10)
+            old.paho.publish("a/kept", b"kept", qos=1, retain=True).wait_for_publish(PATIENCE_S)
             network.join("B9", "B3")
             with network.client("B9", "new") as new:
                 new.subscribe("a/#", 1)
                 gets(new, b"kept")
-                old.paho.publish("a/b", b"from B1", qos=1).wait_for_publish(10)
+                old.paho.publish("a/b", b"from B1", qos=1).wait_for_publish(PATIENCE_S)
                 gets(new, b"from B1")
-                new.paho.publish("a/c", b"from B9", qos=2).wait_for_publish(10)
+                new.paho.publish("a/c", b"from B9", qos=2).wait_for_publish(PATIENCE_S)
                 gets(old, b"from B9")
             known = {"B1", "B2", "B3", "B9"}
             wait_until(lambda: all(brokers(network, name) == known for name in known))
@@ -49,7 +50,7 @@ def test_a_broker_joins_and_the_overlay_outlives_restarts(tmp_path: Path) -> Non
         # Its client finds its session where it was, and also elsewhere.
         with network.client("B1", "new") as moved, network.client("B9", "old") as back:
             assert moved.session_present == back.session_present == [True]
-            back.paho.publish("a/d", b"again", qos=1).wait_for_publish(10)
+            back.paho.publish("a/d", b"again", qos=1).wait_for_publish(PATIENCE_S)
             gets(moved, b"again")
 
 
@@ -75,15 +76,15 @@ def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
             for number in range(COUNT // 2, COUNT):
                 said.append(publisher.paho.publish("a", b"%d" % number, qos=2))
                 time.sleep(0.002)
-            assert leaving.wait(60) == 0
-            assert network.running.pop("B9").wait(10) == 0
+            assert leaving.wait(2 * PATIENCE_S) == 0
+            assert network.running.pop("B9").wait(PATIENCE_S) == 0
             for each in said:
-                each.wait_for_publish(10)
+                each.wait_for_publish(PATIENCE_S)
             before = list(there.payloads)
             wait_until(lambda: len(behind.payloads) >= COUNT)
         assert links(network, "B2") == {"B1": "up", "B5": "up"}
         assert brokers(network, "B1") == {"B1", "B2", "B5"}
-        assert leave(network, "B9").wait(20) == 2, "it is there no more"
+        assert leave(network, "B9").wait(PATIENCE_S) == 2, "it is there no more"
         with network.client("B1", "away") as back, network.client("B2", "there") as again:
             assert back.session_present == again.session_present == [True]
             wait_until(lambda: len(back.payloads) >= COUNT)

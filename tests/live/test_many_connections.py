@@ -63,7 +63,7 @@ def test_idle_clients_are_cheap_and_get_what_they_want(network: Processes, count
 
     async def run() -> float:
         loop = asyncio.get_running_loop()
-        process = (await network.statuses())["B1"]["pid"]
+        process = (await network.status("B1"))["pid"]
         before = resident_bytes(process)
         clients: list[Idle] = []
         async with asyncio.timeout(6 * PATIENCE_S):
@@ -81,12 +81,12 @@ def test_idle_clients_are_cheap_and_get_what_they_want(network: Processes, count
             clients[0].transport.write(news)  # type: ignore[attr-defined]
             while not all(client.received == 9 + len(news) for client in clients):
                 await asyncio.sleep(0.05)
-        status = (await network.statuses())["B1"]["mqtt"]
+        status = (await network.status("B1"))["mqtt"]
         assert status["connected"] == status["subscriptions"] == count
         for client in clients:
             client.transport.close()
         async with asyncio.timeout(PATIENCE_S):
-            while (await network.statuses())["B1"]["mqtt"]["connected"]:
+            while (await network.status("B1"))["mqtt"]["connected"]:
                 await asyncio.sleep(0.1)
         return each
 
@@ -96,7 +96,7 @@ def test_idle_clients_are_cheap_and_get_what_they_want(network: Processes, count
 
 
 def test_the_broker_takes_as_many_files_as_it_may(network: Processes) -> None:
-    process = asyncio.run(network.statuses())["B1"]["pid"]
+    process = asyncio.run(network.status("B1"))["pid"]
     rows = Path(f"/proc/{process}/limits").read_text(encoding="utf-8").splitlines()
     (row,) = (row.split() for row in rows if row.startswith("Max open files"))
     assert row[3] == row[4]

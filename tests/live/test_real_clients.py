@@ -50,7 +50,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 def subscriptions(network: Processes) -> int:
     """What B1 has heard of."""
-    status = asyncio.run(network.statuses())["B1"]
+    status = asyncio.run(network.status("B1"))
     return int(status["tables"]["subscriptions"])
 
 

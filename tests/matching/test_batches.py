@@ -74,7 +74,7 @@ def range_filter(bounds: dict[str, tuple[float, float]]) -> Filter:
     return parse(" AND ".join(parts)) if parts else EVERYTHING
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_loaded_ranges_and_filters_live_together(seed: int) -> None:
     source = random.Random(seed)
     index, filters = MatchIndex(), dict[object, Filter]()

@@ -52,22 +52,27 @@ READ_BYTES = 65_536
 class Hostile(NamedTuple):
     name: str
     is_connected: bool
-    packets: tuple[bytes, ...]
+    said: tuple[Packet | bytes, ...]
     # How long there may be something to do when all is answered.
     lasts_s: float = 0.05
+
+    @property
+    def packets(self) -> tuple[bytes, ...]:
+        """As they are sent; made when they are wanted, as whoever collects tests needs none."""
+        return tuple(each if isinstance(each, bytes) else _encode(each) for each in self.said)
 
 
 def hostile_inputs() -> Iterator[Hostile]:
     for name, connect in _connects():
-        yield Hostile(f"CONNECT: {name}", False, (_encode(connect),))
+        yield Hostile(f"CONNECT: {name}", False, (connect,))
     for name, packets in _requests():
-        yield Hostile(name, True, tuple(map(_encode, packets)))
+        yield Hostile(name, True, packets)
     for name, properties, payload in _publications():
         publish = Publish("hostile", payload, 1, packet_id=1, properties=properties)
-        yield Hostile(f"PUBLISH: {name}", True, (_encode(publish),))
+        yield Hostile(f"PUBLISH: {name}", True, (publish,))
     for packet in _every_kind():
         # Before anybody has said who it is, and again from one that has.
-        yield Hostile(f"{type(packet).__name__}, by a stranger", False, (_encode(packet),))
+        yield Hostile(f"{type(packet).__name__}, by a stranger", False, (packet,))
     for name, data in _odd_bytes():
         yield Hostile(f"{name}, by a stranger", False, (data,))
         yield Hostile(name, True, (data,))

@@ -15,10 +15,11 @@ from shoal.matching import topic_matches
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
+from tests.examples import examples
 from tests.mqtt.backlogs import counted_again
 from tests.mqtt.house import Client, House
 
-SEEDS = range(30)
+SEEDS = range(examples(30))
 STEPS = 250
 TOPICS = ("a", "a/b", "c")
 FILTERS = ("a", "a/#", "+", "#", "a/+")
@@ -180,7 +181,7 @@ def check(subscriber: Subscriber, expected: list[tuple[str, bytes, int]]) -> Non
                 assert numbers == sorted(numbers), f"out of order at QoS {qos}"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_garbage_hurts_only_who_sends_it(seed: int) -> None:
     """Damaged packets of many clients beside two that behave."""
     chance = Random(seed)

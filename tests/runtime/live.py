@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from itertools import count
 from typing import Any
@@ -32,11 +32,12 @@ from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.node import Node
 from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.supervisor import get_json
 from shoal.runtime.tls import TlsContexts
 
 ANYWHERE = Address("127.0.0.1", 0)
 # Long enough for the slowest machine; a test that waits so long has failed.
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 
 _incarnations = count(1)
 
@@ -175,6 +176,16 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+async def status_of(address: Address | None) -> dict[str, Any]:
+    """What a broker that runs says of itself, however busy it is: an answer may come too late."""
+    assert address is not None
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(OSError):
+                return await get_json(address, "/status")
+            await asyncio.sleep(0.05)
 
 
 async def received(client: LocalClient, count: int) -> list[int]:

@@ -24,8 +24,7 @@ from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.network_sections import BrokerSection
-from shoal.runtime.supervisor import get_json
-from tests.runtime.live import PATIENCE_S
+from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
 
@@ -73,9 +72,7 @@ class Processes:
         self.start(name)
 
     def status(self, name: str) -> dict[str, Any]:
-        address = self.network.broker(name).address("admin")
-        assert address is not None
-        return asyncio.run(get_json(address, "/status"))
+        return asyncio.run(status_of(self.network.broker(name).address("admin")))
 
     def start(self, *names: str) -> None:
         for name in names:
@@ -123,10 +120,7 @@ class Processes:
         """Wait until a broker has heard of so many subscriptions, its own door's included."""
 
         def has_heard() -> bool:
-            address = self.network.broker(broker).address("admin")
-            assert address is not None
-            status = asyncio.run(get_json(address, "/status"))
-            return bool(status["tables"]["subscriptions"] == subscriptions)
+            return bool(self.status(broker)["tables"]["subscriptions"] == subscriptions)
 
         if len(self.network.brokers) > 1:
             wait_until(has_heard)

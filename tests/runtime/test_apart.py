@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from shoal.overlays.tree import exchange
-from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.processes import Client, Processes, not_started, processes, wait_until
 from tests.runtime.test_broker_service import network as network_of
@@ -30,10 +29,7 @@ def retained(network: Processes, broker: str) -> set[bytes]:
 
 
 def is_up(network: Processes, broker: str) -> bool:
-    address = network.network.broker(broker).address("admin")
-    assert address is not None
-    status = asyncio.run(get_json(address, "/status"))
-    return all(link["state"] == "up" for link in status["links"])
+    return all(link["state"] == "up" for link in network.status(broker)["links"])
 
 
 @pytest.mark.soak
@@ -109,6 +105,4 @@ def retain(client: Client, topic: str, payload: bytes) -> None:
 
 
 def has_given_up(network: Processes, broker: str) -> bool:
-    address = network.network.broker(broker).address("admin")
-    assert address is not None
-    return bool(asyncio.run(get_json(address, "/status"))["counts"].get("links_down"))
+    return bool(network.status(broker)["counts"].get("links_down"))

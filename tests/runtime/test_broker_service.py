@@ -27,6 +27,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.doors.access import AccessError
 from shoal.runtime.doors.passwords import password_line
 from shoal.runtime.free_ports import free_ports
+from shoal.runtime.links import dialling
 from shoal.runtime.network_file import Network, dump_network, parse_network
 from shoal.runtime.supervisor import Supervisor, get_json, local_network
 from shoal.runtime.tls import TlsError
@@ -189,7 +190,10 @@ async def test_brokers_are_asked_past_any_proxy(monkeypatch: pytest.MonkeyPatch)
 
 
 @on_loop
-async def test_the_admin_port_says_what_is_missing_and_what_goes_on() -> None:
+async def test_the_admin_port_says_what_is_missing_and_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 60.0)  # nothing is said of that, however slow
     both = network(2)
     async with running(both, "B1") as (first,):
         admin = first.listening["admin"]
@@ -462,7 +466,10 @@ async def test_who_is_not_ready_says_for_whom_it_waits(
 
 
 @on_asyncio
-async def test_a_supervisor_says_what_brokers_lack(tmp_path: Path) -> None:
+async def test_a_supervisor_says_what_brokers_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 60.0)  # nothing is said of that, however slow
     network = local_network("tree", SYSTEMS["tree"].size(brokers=3).layout(), port=0)
     async with running(network, "B1"):
         text = await Supervisor(network, tmp_path / "network.toml").what_is_missing()

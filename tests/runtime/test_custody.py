@@ -27,8 +27,8 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network, dump_network, parse_network
-from shoal.runtime.supervisor import StartError, Supervisor, get_json
-from tests.runtime.live import PATIENCE_S
+from shoal.runtime.supervisor import StartError, Supervisor
+from tests.runtime.live import PATIENCE_S, status_of
 from tests.runtime.processes import Client, wait_until
 
 COUNT = 4_000
@@ -65,9 +65,8 @@ class Killable:
     async def knows(self, broker: str, subscriptions: int) -> None:
         """A broker has heard of so many subscriptions."""
         address = self.network.broker(broker).address("admin")
-        assert address is not None
         async with asyncio.timeout(PATIENCE_S):
-            while (await get_json(address, "/status"))["tables"]["subscriptions"] != subscriptions:
+            while (await status_of(address))["tables"]["subscriptions"] != subscriptions:
                 await asyncio.sleep(0.05)
 
     def kill(self, broker: str) -> None:

@@ -12,9 +12,11 @@ import pytest
 
 from shoal.client import Client
 from shoal.overlays.registry import SYSTEMS
+from shoal.runtime import broker_service
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.free_ports import free_ports
+from shoal.runtime.links import dialling
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import BrokerSection
@@ -32,6 +34,28 @@ def with_new(network: Network, name: str) -> Network:
         name=name, peers=f"127.0.0.1:{port}", mqtt=anywhere, websocket=anywhere, admin=anywhere
     )
     return msgspec.structs.replace(network, brokers=(*network.brokers, section))
+
+
+@on_asyncio
+async def test_who_joins_where_nobody_answers_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(broker_service, "RETAINED_S", 0.0)
+    network = with_new(network_of(2), "B9")
+    where = read_address(network.broker("B2").peers)
+    service = BrokerService(network, "B9", Join("B2", where))
+    starting = asyncio.create_task(service.start())
+    problem = f"link to B2 ({where}: Connection refused)"
+    try:
+        await until(lambda: problem in service.missing())
+        async with running(network, "B2"):
+            await until(lambda: not [each for each in service.missing() if "link" in each])
+            (said,) = [each for each in caplog.records if each.message == "no connection"]
+            assert said.__dict__["address"] == str(where)
+    finally:
+        await starting
+        await service.stop()
 
 
 def post(address: Address) -> int:
@@ -137,10 +161,11 @@ async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) ->
 
 @on_asyncio
 async def test_brokers_of_a_system_that_does_not_grow_neither_join_nor_leave(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks one to leave is refused before any client is sent away."""
-    system = SYSTEMS["tid"]
+    system = msgspec.structs.replace(SYSTEMS["tid"], grows=False)
+    monkeypatch.setitem(SYSTEMS, "tid", system)
     network = local_network(system.name, system.size().layout(), port=0)
     names = [broker.name for broker in network.brokers]
     reason = "brokers of tid are those of the network file: none joins or leaves"

@@ -51,7 +51,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Write
 from shoal.mqtt.door.repeats import Repeats
-from shoal.mqtt.federation.arriving import ARRIVING_US
+from shoal.mqtt.federation.roaming.arriving import ARRIVING_US
 from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory

@@ -59,12 +59,14 @@ class Admission(msgspec.Struct, frozen=True):
     """The answer to a CONNECT: success with permissions, or a reason code of CONNACK, and why.
 
     `user` is who the client is, by whatever name; empty for whoever is let in without one.
+    `server` is where to go instead, with the reason codes that say so.
     """
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
     permissions: Permissions = ALL_PERMISSIONS
     reason: str | None = None
     user: str = ""
+    server: str | None = None
 
 
 class Access(Protocol):

@@ -34,10 +34,11 @@ from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.federation.federation import Federation
-from shoal.mqtt.federation.homes import Homes
+from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
+from shoal.mqtt.reception import QUEUES_ARE_FULL, Reception
 from shoal.mqtt.sessions.backlog import Backlog
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
@@ -51,9 +52,6 @@ from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import Timers
-
-# Why publications above QoS 0 are refused while they would have to wait.
-QUEUES_ARE_FULL = "what waits for clients has no room for more"
 
 _SILENCE_TIMER = "silence"
 _MORE_TIMER = "more"
@@ -96,10 +94,12 @@ class BrokerClients:
         self.subscriptions = Subscriptions(self.door, json)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
         self._fan_out = FanOut(self.subscriptions, self.statistics)
-        self._access = access or Everyone()
         self._timers = Timers()
         self._leaving = Leaving(self.subscriptions, self._timers)
         self.sessions = Sessions(limits, self.backlog, self._timers, self.publish, self._leaving)
+        self._reception = Reception(
+            broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
+        )
         self.federation: Federation | None = None
         if self.door is not None:
             self.federation = Federation(
@@ -112,14 +112,14 @@ class BrokerClients:
                 self._timers,
                 self._fan_out.hand,
                 self.permissions,
+                self._reception.full,
                 now_us,
             )
+            self._reception.moving = self.federation.moving
         # Whether the network keeps publishers' order: then the last of each says what came before.
         self.keeps_order = True
         # What must not be forgotten, if there is somebody to write it (see `restoring`).
         self.journal: Journal | None = None
-        self._assigned = 0
-        self._started_us = now_us
         self._system_topics = SystemTopics(
             limits,
             self.statistics,
@@ -193,7 +193,7 @@ class BrokerClients:
                 case (str(kind), str(client_id)) if kind == SESSION_TIMER:
                     self.sessions.end(self.sessions[client_id], now_us)
                 case (str(kind), str(client_id)) if kind == WILL_TIMER:
-                    self.sessions.publish_will(self.sessions[client_id], now_us)
+                    self.sessions.will_is_due(self.sessions[client_id], now_us)
                 case (str(kind),) if kind == LEAVING_TIMER:
                     self._leaving.due(now_us)
                 case (str(kind), about) if self.federation is not None:
@@ -210,10 +210,10 @@ class BrokerClients:
         What a client was told when it connected holds as long as it is connected.
         """
         self.limits = self.subscribing.limits = self.sessions.limits = limits
+        self._reception.limits, self._reception.access = limits, access
         self.backlog.maximum_bytes = limits.maximum_all_queued_bytes
         self.retained.maximum = limits.maximum_retained_messages
         self.retained.maximum_bytes = limits.maximum_retained_bytes
-        self._access = access
         for session in list(self.sessions):
             session.limits = limits
             connection = session.outlet.connection if session.outlet is not None else None
@@ -258,17 +258,11 @@ class BrokerClients:
 
     def new_client_id(self) -> str:
         """A client identifier for one that has none, unique in the network [MQTT-3.1.3-6]."""
-        while True:
-            self._assigned += 1
-            client_id = f"{self.broker_id}-{self._started_us}-{self._assigned}"
-            if client_id not in self.sessions:
-                return client_id
+        return self._reception.new_client_id()
 
     def admit(self, credentials: Credentials) -> Admission | None:
         """Whether a client may connect; None if that is known later."""
-        if self.statistics.connected >= self.limits.maximum_connections:
-            return Admission(ReasonCode.QUOTA_EXCEEDED, reason="too many connections")
-        return self._access.admit(credentials)
+        return self._reception.admit(credentials)
 
     def enter(self, guest: Guest, now_us: int) -> tuple[Session, bool]:
         """Let a client in; its session, and whether it was there before."""
@@ -280,6 +274,7 @@ class BrokerClients:
         if self.door is not None:
             self.door.advertise(guest.client_id, guest.promises)
         if self.federation is not None:
+            self.federation.moving.entered(session)
             self.federation.roaming.entered(session, now_us)
         if self.journal is not None:
             self.journal.entered(session)
@@ -295,7 +290,13 @@ class BrokerClients:
         return session, present
 
     def left(
-        self, connection: ClientConnection, session: Session | None, now_us: int, with_will: bool
+        self,
+        connection: ClientConnection,
+        session: Session | None,
+        now_us: int,
+        *,
+        with_will: bool,
+        is_moving: bool,
     ) -> None:
         """A connection ended; it has a session if its client was let in."""
         self._timers.cancel((_SILENCE_TIMER, connection))
@@ -304,7 +305,7 @@ class BrokerClients:
             self.statistics.connected -= 1
             if self.door is not None:
                 self.door.unadvertise(session.client_id)
-            self.sessions.left(session, now_us, with_will=with_will)
+            self.sessions.left(session, now_us, with_will=with_will, is_moving=is_moving)
             self.subscriptions.presence_changed(session)
 
     # --- sessions move between brokers --------------------------------------------------------
@@ -319,7 +320,7 @@ class BrokerClients:
 
     def redirected(self, connection: ClientConnection, session: Session, now_us: int) -> bool:
         """A client was sent to another broker; whether what it still says matters."""
-        if self.federation is None or not self.sessions.is_kept(session.client_id):
+        if self.federation is None or self.sessions.get(session.client_id) is not session:
             return False
         self.federation.roaming.redirecting.add(session, connection, now_us)
         return True
@@ -332,6 +333,7 @@ class BrokerClients:
     def begin_journal(self, journal: Journal) -> None:
         """From now on say what changes."""
         self.journal = self.sessions.journal = self.retained.journal = journal
+        self._reception.journal = journal
         if self.federation is not None:
             self.federation.begin_journal(journal)
 
@@ -349,7 +351,7 @@ class BrokerClients:
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         """What a user may do, by today's rules."""
-        return self._access.permissions(user, client_id)
+        return self._reception.permissions(user, client_id)
 
     # --- publications -------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ _RANGES = (
     ("server_keep_alive_s", 0, 65_535),
     ("connect_timeout_s", 1, _LARGE),
     ("maximum_connections", 1, _LARGE),
+    ("maximum_moves_per_hour", 0, _LARGE),
     ("statistics_interval_s", 0, _LARGE),
 )
 
@@ -87,6 +88,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_s: int = 10
     # Connections of this broker at once (0x97).
     maximum_connections: int = 100_000
+    # How often a client may be sent to another broker within an hour, at whichever brokers it was,
+    # by the operator or by a system; a broker that is drained sends it on all the same.
+    maximum_moves_per_hour: int = 20
     # How often the $SYS topics are published; 0 for never.
     statistics_interval_s: int = 10
     # `topic?attribute=value` in a topic filter; without, a question mark is like any character.

@@ -3,7 +3,8 @@
 For systems that send everything new to all neighbours, and drop what comes twice.  One neighbour,
 the *centre*, is linked to the others, by links that last.  What comes over a new link might be
 faster than what is still under way over the old ones, so it is held back until these have ended:
-a publisher's publications keep their order.
+a publisher's publications keep their order.  A system in which ways lead over who leaves says when
+none does any more (`is_free`): links end then, and nothing is held back.
 
 | who | hears | does |
 | --- | --- | --- |
@@ -17,7 +18,7 @@ a publisher's publications keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from shoal.broker.effects import (
     Effect,
@@ -65,11 +66,20 @@ class _Meeting:
 
 
 class Departure:
-    """One broker's leaving, and its part when neighbours leave; `linked` are its neighbours now."""
+    """One broker's leaving, and its part when neighbours leave; `linked` are its neighbours now.
 
-    def __init__(self, broker: BrokerId, linked: Collection[BrokerId]) -> None:
+    `is_free` is asked once all have met, and says what must be said for it; see `look`.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        linked: Collection[BrokerId],
+        is_free: Callable[[list[Effect]], bool] | None = None,
+    ) -> None:
         self._broker = broker
         self._linked = linked
+        self._is_free = is_free
         self._is_leaving = self._is_ending = False
         self._round = 0
         self._awaited: set[BrokerId] = set()
@@ -103,6 +113,11 @@ class Departure:
         elif self._is_leaving:
             self._ask(out)
 
+    def look(self, out: list[Effect]) -> None:
+        """Who leaves may be free now."""
+        if self._is_leaving and not self._is_ending:
+            self._try_to_end(out)
+
     # --- who leaves ---------------------------------------------------------------------------
 
     def _ask(self, out: list[Effect]) -> None:
@@ -119,7 +134,7 @@ class Departure:
             return
         if not self._linked:
             out.append(Left())
-        elif not self._is_ending:
+        elif not self._is_ending and (self._is_free is None or self._is_free(out)):
             self._is_ending = True
             out.extend(EndLink(each) for each in sorted(self._linked))
 
@@ -144,6 +159,8 @@ class Departure:
 
     def _hold(self, out: list[Effect]) -> None:
         """Hold back what comes over links that are newer than those that shall end."""
+        if self._is_free is not None:
+            return
         new = {each for meeting in self._meetings.values() for each in meeting.new}
         others = tuple(sorted(each for each in self._linked if each not in new))
         out.append(Hold(others) if new else Release())

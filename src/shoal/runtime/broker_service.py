@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +24,8 @@ from shoal.broker.links.controls import CONTROLS, Whereabouts
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.model import BrokerId
-from shoal.mqtt.broker_clients import QUEUES_ARE_FULL
+from shoal.mqtt.federation.moving import DRAINED
+from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.clock import Clock
@@ -46,6 +46,7 @@ from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
+from shoal.runtime.operator import Operator
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
@@ -151,7 +152,8 @@ class BrokerService:
             self._has_left,
             network.no_joiners,
         )
-        self.admin = AdminServer(self.status, self.missing, self.leaving.begin)
+        self.operator = Operator(self.door, self.leaving)
+        self.admin = AdminServer(self.status, self.missing, self.operator.orders)
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
@@ -283,7 +285,7 @@ class BrokerService:
     def missing(self) -> list[str]:
         """What is not there yet for this broker to do all it should."""
         found = [
-            f"link to {row['neighbour']}"
+            f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()
             if row["state"] in ("idle", "away")
         ]
@@ -296,6 +298,8 @@ class BrokerService:
             found.append(f"room on disk: {self.door.clients.refusal}")
         if self.door.clients.backlog.is_full:
             found.append(f"room: {QUEUES_ARE_FULL}")
+        if self.operator.is_draining:
+            found.append(f"clients: {DRAINED}")
         listeners = self.section.listeners()
         found += [f"listener {key}" for key in listeners if key not in self.listening]
         return found
@@ -328,11 +332,12 @@ class BrokerService:
                 for each in self.directory.places
             ],
             "leaving": {"stage": self.leaving.stage, "problem": self.leaving.problem},
+            "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,
             "mqtt": {
                 "connected": statistics.connected,
-                "sessions": statistics.sessions,
+                "sessions": len(self.door.clients.sessions),
                 "subscriptions": self.door.clients.subscriptions.count,
                 "retained": len(self.door.clients.retained),
                 "publications": statistics.publications_received,
@@ -375,12 +380,8 @@ def _places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabou
 
 def _journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
     """What a broker with clients remembers; each has a folder of its own in the network's."""
-    pattern = network.storage.folder
-    if not pattern:
-        return None
-    own = pattern.replace("{broker}", name)
-    folder = Path(own) if own != pattern else Path(own) / name
-    return JournalFiles(folder, network.name, name)
+    folder = network.storage.folder_of(name)
+    return None if folder is None else JournalFiles(folder, network.name, name)
 
 
 def _spools(

@@ -73,7 +73,7 @@ class Leaving:
             return self._never
         if not self._links.neighbours:
             return "it has no links, and is all there is of its network"
-        if not self._takers() and len(self._door.clients.sessions):
+        if not self.takers() and len(self._door.clients.sessions):
             return "no other broker is known that takes clients"
         self._task = asyncio.create_task(self._leave())
         return ""
@@ -84,13 +84,12 @@ class Leaving:
             await asyncio.wait([self._task])
 
     async def _leave(self) -> None:
-        takers = self._takers()
         self._go_to("clients")
-        self._send_away(takers)
+        self._send_away(self.takers())
         self._go_to("sessions")
         if self._door.clients.federation is not None:
             now_us = self._node.clock.now_us()
-            self._door.clients.federation.evacuating.begin(takers, now_us)
+            self._door.clients.federation.evacuating.begin(self.takers, now_us)
             self._door.carry_out(self._door.clients.take_effects())
             self._node.schedule_flush()
         await _until(lambda: not len(self._door.clients.sessions))
@@ -129,7 +128,7 @@ class Leaving:
                 continue
             server = servers[number % len(servers)] if servers else None
             if server is not None and connection.terms is not None and connection.terms.follows:
-                door.carry_out(connection.redirect(server, now_us))
+                door.carry_out(connection.redirect(server, now_us, reason))
             else:
                 connection.disconnect(ReasonCode.SERVER_MOVED, reason, now_us, server)
         for stranger in door.connections:
@@ -146,7 +145,7 @@ class Leaving:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(problem)
 
-    def _takers(self) -> list[BrokerId]:
+    def takers(self) -> list[BrokerId]:
         """Brokers that take clients, neighbours first."""
         near = self._links.neighbours
         places = self._directory.places

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -159,6 +160,13 @@ class StorageSection(Section, frozen=True, kw_only=True):
     acknowledge: Acknowledge | msgspec.UnsetType = msgspec.UNSET
     absent_s: Positive = 86_400
     maximum_absent_bytes: Positive = MAXIMUM_BYTES
+
+    def folder_of(self, broker: BrokerId) -> Path | None:
+        """Where a broker keeps what it remembers."""
+        if not self.folder:
+            return None
+        own = self.folder.replace("{broker}", broker)
+        return Path(own) if own != self.folder else Path(own) / broker
 
 
 class CostsSection(Section, frozen=True, kw_only=True):

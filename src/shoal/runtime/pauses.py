@@ -1,13 +1,13 @@
 """When this process did not run: it was stopped, its machine slept, or others had the processor.
 
 What others said meanwhile waits in its sockets.  So whoever judges them by their silence reads
-first: timers that come late are put off once, and rounds do not count the time that was missed.
+first: timers that come late are put off once, and rounds count only what they should take.
 
 >>> put_off_s(due_us=5_000_000, now_us=5_100_000), put_off_s(due_us=5_000_000, now_us=7_000_000)
 (0.0, 2.0)
 >>> rounds = Rounds(every_s=1.0)
->>> [rounds.missed_us(now_us) for now_us in (5_000_000, 6_000_000, 70_000_000)]
-[0, 0, 63000000]
+>>> [rounds.missed_us(now_us) for now_us in (5_000_000, 6_000_000, 7_900_000, 70_000_000)]
+[0, 0, 900000, 61100000]
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Rounds:
         self._last_us: int | None = None
 
     def missed_us(self, now_us: int) -> int:
-        """A round begins: how much later than it should; 0 for the first, and for a moment."""
+        """A round begins: how much later than it should; 0 for the first.
+
+        A loop that is always a little late is as good as paused for a part of the time.
+        """
         last_us, self._last_us = self._last_us, now_us
-        if last_us is None:
-            return 0
-        late_us = now_us - last_us - self._every_us
-        return late_us if late_us > LONG_US else 0
+        return 0 if last_us is None else max(0, now_us - last_us - self._every_us)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import signal
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,6 +30,7 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import Network
 from shoal.runtime.network_sections import AccessSection, BrokerSection
+from shoal.runtime.storage.overlay_file import who_has_left
 
 # Python and its compiled parts take a second or two to load, more when all start at once.
 START_TIMEOUT_S = 60.0
@@ -35,7 +38,9 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 RESTART_PAUSE_S = 1.0
 _OPEN = AccessSection(anonymous=True)
-_HTTP_TIMEOUT_S = 2.0
+_HTTP_TIMEOUT_S = 5.0
+# A client that is to move is waited for.
+_ORDER_TIMEOUT_S = 30.0
 _POLL_S = 0.1
 # Brokers are asked themselves, whatever proxy the environment names for the world outside.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -113,7 +118,10 @@ def _sections(
 
 
 async def get_json(address: Address, path: str) -> dict[str, Any]:
-    """What an admin port answers, whatever its status code; OSError when there is no answer."""
+    """What an admin port answers, whatever its status code.
+
+    OSError when there is no answer; TimeoutError when there is none yet: its broker may be busy.
+    """
 
     def get() -> dict[str, Any]:
         try:
@@ -122,7 +130,10 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
         except urllib.error.HTTPError as error:
             text = error.read()
         except urllib.error.URLError as error:
-            raise OSError(str(error.reason)) from None
+            kind = TimeoutError if isinstance(error.reason, TimeoutError) else OSError
+            raise kind(str(error.reason)) from None
+        except http.client.HTTPException as error:  # it was killed while it answered
+            raise OSError(f"the answer broke off: {error!r}") from None
         answer: dict[str, Any] = json.loads(text)
         return answer
 
@@ -132,16 +143,21 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
         raise OSError(f"{address} does not answer like a broker: {error}") from None
 
 
-async def ask_to_leave(address: Address) -> str:
-    """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
+async def order(address: Address, name: str, **said: str) -> str:
+    """Have a broker leave its network, move a client and so on; why it cannot.
+
+    OSError when it does not answer, or knows no such order.
+    """
 
     def post() -> str:
-        url, headers = f"http://{address}/leave", {"X-Shoal": "leave"}
-        request = urllib.request.Request(url, b"", headers, method="POST")
+        url = f"http://{address}/{name}?{urllib.parse.urlencode(said)}"
+        request = urllib.request.Request(url, b"", {"X-Shoal": name}, method="POST")
         try:
-            with _DIRECT.open(request, timeout=_HTTP_TIMEOUT_S) as found:
+            with _DIRECT.open(request, timeout=_ORDER_TIMEOUT_S) as found:
                 text = found.read()
         except urllib.error.HTTPError as error:
+            if error.code not in (403, 409):
+                raise
             text = error.read()
         problem: str = json.loads(text)["problem"]
         return problem
@@ -149,13 +165,24 @@ async def ask_to_leave(address: Address) -> str:
     return await asyncio.to_thread(post)
 
 
+async def ask_to_leave(address: Address) -> str:
+    """Ask a broker to leave its network; why it cannot.  OSError when it does not answer."""
+    return await order(address, "leave")
+
+
 class Supervisor:
-    """The processes of a network whose file is `path`; logs go beside it."""
+    """The processes of a network whose file is `path`; logs go beside it.
+
+    Brokers that have `left` the network in an earlier run are not started.
+    """
 
     def __init__(self, network: Network, path: Path) -> None:
         self.network = network
         self.processes: dict[BrokerId, asyncio.subprocess.Process] = {}
         self.restarts = 0
+        folders = (network.storage.folder_of(broker.name) for broker in network.brokers)
+        self.left = who_has_left(folder for folder in folders if folder is not None)
+        self._brokers = [each for each in network.brokers if each.name not in self.left]
         self._path = path
         self._watching: list[asyncio.Task[None]] = []
         self._is_stopping = False
@@ -167,16 +194,14 @@ class Supervisor:
         """Start all brokers and wait until all are ready; StartError when one ends instead.
 
         TimeoutError says what those lack that do not become ready."""
-        for broker in self.network.brokers:
+        for broker in self._brokers:
             await self._spawn(broker.name)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await asyncio.gather(*(self._ready(each) for each in self.network.brokers))
+                await asyncio.gather(*(self._ready(each) for each in self._brokers))
         except TimeoutError:
             raise TimeoutError(await self.what_is_missing()) from None
-        self._watching = [
-            asyncio.create_task(self._watch(each.name)) for each in self.network.brokers
-        ]
+        self._watching = [asyncio.create_task(self._watch(each.name)) for each in self._brokers]
 
     async def _spawn(self, name: BrokerId) -> None:
         with self.log_path(name).open("ab") as log:
@@ -203,7 +228,7 @@ class Supervisor:
     async def what_is_missing(self) -> str:
         """What the brokers lack that are not ready."""
         found = []
-        for broker in self.network.brokers:
+        for broker in self._brokers:
             address = broker.address("admin")
             assert address is not None
             try:

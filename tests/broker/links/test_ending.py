@@ -20,6 +20,7 @@ from shoal.broker.messages import Carrier, Unsubscribe
 from shoal.broker.wire import WireError
 from tests.broker.links.memory_disk import Disk
 from tests.broker.links.test_session import CODEC, batch
+from tests.examples import examples
 
 LIMITS = LinkLimits(window_bytes=400, high_bytes=2_000, low_bytes=500, limit_bytes=100_000)
 OTHER = {"A": "B", "B": "A"}
@@ -211,7 +212,7 @@ ACTIONS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(examples(200)))
 def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
     random, net = Random(seed), Net()
     net.connect("A")
@@ -239,7 +240,7 @@ def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
         assert end.session.to_write() is not None
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_an_end_that_has_forgotten_does_not_bring_the_link_back(seed: int) -> None:
     """Both ends hear that it is gone, and what they published is settled or back."""
     random, net = Random(seed), Net()

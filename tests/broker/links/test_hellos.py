@@ -14,6 +14,7 @@ from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
 from shoal.broker.messages import Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
+from tests.examples import examples
 
 CODEC = Codec(COMMON + CONTROLS)
 LIMITS = LinkLimits(window_bytes=300, high_bytes=600, low_bytes=200, limit_bytes=100_000)
@@ -173,7 +174,7 @@ class Net:
                 getattr(side, what)()
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(examples(300)))
 def test_whatever_connections_do_nothing_is_mixed_up_and_the_link_comes_up(seed: int) -> None:
     random, net = Random(seed), Net()
     for _ in range(random.randint(20, 400)):

@@ -18,6 +18,7 @@ from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscri
 from shoal.broker.wire import COMMON, Codec, WireError
 from shoal.model import MessageId, Publication
 from shoal.overlays.registry import SYSTEMS
+from tests.examples import examples
 
 CODEC = Codec(COMMON + CONTROLS)
 SMALL = LinkLimits(window_bytes=200, high_bytes=500, low_bytes=200, limit_bytes=4_000)
@@ -123,7 +124,7 @@ class Wire:
             assert self.ends[name].buffered_bytes <= SMALL.high_bytes + 50
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_once_and_in_order_whatever_the_connections_do(seed: int) -> None:
     random, wire = Random(seed), Wire()
     for _ in range(random.randint(10, 300)):

@@ -31,7 +31,7 @@ def evacuate(network: Network, name: str, *takers: str) -> None:
             connection = session.outlet.connection
             connection.disconnect(ReasonCode.SERVER_MOVED, "it leaves", site.now_us)
     assert clients.federation is not None
-    clients.federation.evacuating.begin(takers, site.now_us)
+    clients.federation.evacuating.begin(lambda: takers, site.now_us)
     site.carry_out(clients.take_effects())
     network.settle()
 

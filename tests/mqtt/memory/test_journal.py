@@ -11,10 +11,11 @@ import pytest
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.memory.journal_records import MessagePut, read_records
+from tests.examples import examples
 from tests.mqtt.house import Client, will
 from tests.mqtt.remembering import RememberingHouse, all_that_lasts, remembered
 
-SEEDS = range(15)
+SEEDS = range(examples(15))
 STEPS = 120
 NAMES = ("a", "b", "c", "d")
 TOPICS = ("t", "t/1", "t/2", "u")

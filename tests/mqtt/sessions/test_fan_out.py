@@ -12,10 +12,11 @@ from shoal.mqtt.codec.packets import Connect, Packet, Publish, Subscribe, Subscr
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.connection import outlet
 from shoal.mqtt.sessions import fan_out
+from tests.examples import examples
 from tests.mqtt.house import Client, House
 from tests.mqtt.network_house import Network
 
-SEEDS = range(40)
+SEEDS = range(examples(40))
 TOPICS = ("a", "a/b", "b", "a/b/c")
 FILTERS = (
     "a", "#", "a/#", "+", "a/b?n>3", "a/#?n<5", "a?kind=x", "#?kind=y&n>1", "$share/g/a/#",
@@ -120,7 +121,7 @@ def test_together_or_one_by_one(seed: int) -> None:
     assert play(House(), seed, together=True) == one_by_one
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_in_a_network(seed: int) -> None:
     one_by_one = play(Network("B1", "B2")["B1"], seed, together=False)
     assert play(Network("B1", "B2")["B1"], seed, together=True) == one_by_one

@@ -18,6 +18,7 @@ from shoal.overlays.bluedove.dispatching.outbox import Outbox
 from shoal.overlays.bluedove.messages import Answer, Receipt, Results, Stored
 from shoal.overlays.bluedove.parameters import Order
 from tests.broker.transcript import subscription
+from tests.examples import examples
 from tests.overlays.bluedove.cluster import Cluster, parameters
 
 
@@ -179,7 +180,7 @@ class Checked(Waiting):
 
 
 @pytest.mark.parametrize("order", list(Order))
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_what_is_settled_is_delivered_and_all_is_settled_in_the_end(
     seed: int, order: Order
 ) -> None:

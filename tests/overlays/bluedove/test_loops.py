@@ -13,6 +13,7 @@ from shoal.overlays.bluedove.cluster.members import NOTHING, Member, Segment
 from shoal.overlays.bluedove.messages import Hello, Leave, Match, News, NotServed, Welcome
 from shoal.overlays.bluedove.parameters import full_replication
 from tests.broker.transcript import subscription
+from tests.examples import examples
 from tests.overlays.bluedove.cluster import TWO, Cluster, parameters
 
 BOTH = "B1 B2 B3"
@@ -117,7 +118,7 @@ def test_one_of_a_replicated_cluster_leaves_while_it_matches(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_brokers_die_and_come_back_in_the_midst_of_everything(seed: int) -> None:
     """Random steps and restarts; in the end all that lives agrees and nothing is stuck."""
     random = Random(seed)

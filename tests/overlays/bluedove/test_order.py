@@ -13,6 +13,7 @@ from shoal.broker.messages import Subscribe
 from shoal.overlays.bluedove.messages import Match, Matched, Receipt, Results
 from shoal.overlays.bluedove.parameters import Order
 from tests.broker.transcript import subscription
+from tests.examples import examples
 from tests.overlays.bluedove.cluster import TWO, Cluster, parameters
 from tests.overlays.bluedove.test_custody import publications
 
@@ -148,7 +149,7 @@ def test_a_home_that_stays_away_is_given_up() -> None:
     assert not cluster.unsettled
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(examples(15)))
 def test_order_holds_whatever_happens(seed: int) -> None:
     """Random steps; matchers die, links to the home break; each comes once, in order."""
     random, done = Random(seed), list[int]()

@@ -5,22 +5,23 @@ from __future__ import annotations
 import pytest
 
 from shoal.overlays.octopia.parameters import Dynamic
+from tests.examples import examples
 from tests.overlays.octopia.random_products import RandomProduct
 
 
 @pytest.mark.parametrize("dynamic", Dynamic)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_bursts_lose_double_and_reorder_nothing(seed: int, dynamic: Dynamic) -> None:
     network = RandomProduct(seed, dynamic)
     assert network.run() == []
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_lossy_links(seed: int) -> None:
     assert RandomProduct(seed, Dynamic.ORDERED, lossy=True).run() == []
 
 
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", range(examples(9)))
 def test_deaths_cost_clients_elsewhere_nothing(seed: int) -> None:
     """Beside what was under way, which the simulator loses; tables are as if nothing had been."""
     assert RandomProduct(seed, list(Dynamic)[seed % 3], deaths=2).run() == []

@@ -130,8 +130,6 @@ def test_links_that_change_make_all_trees_anew() -> None:
     here.settle()
     here.fire("1", ("renew",))
     here.settle()
-    here.fire("1", ("use",))
-    here.settle()
     here.ask("1", "P", publish(1))
     here.settle()
     assert here.delivered() == [(1, "S")]

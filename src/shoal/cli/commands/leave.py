@@ -19,6 +19,8 @@ _POLL_S = 0.2
 # Stages are short but for the sessions'; what lasts longer is said.
 _SAY_AFTER_S = 5.0
 _HEAR_S = 5.0
+# Questions, one after the other, to which no answer came in time.
+_MOST_UNANSWERED = 6
 
 
 def leave(
@@ -74,12 +76,18 @@ async def _leave(
         raise UserError(f"{broker} does not answer at {address}: {error}") from error
     if problem:
         raise UserError(f"{broker} cannot leave: {problem}")
-    stage, since_s, has_said = "", 0.0, False
+    stage, since_s, has_said, unanswered = "", 0.0, False, 0
     while True:
         try:
             found: dict[str, Any] = await get_json(address, "/status")
+        except TimeoutError:  # busy, not gone; a machine that is off refuses nothing either
+            unanswered += 1
+            if unanswered > _MOST_UNANSWERED:
+                break
+            continue
         except OSError:
             break
+        unanswered = 0
         leaving = found.get("leaving", {})
         if not leaving.get("stage"):
             raise UserError(f"{broker} was started again before it had left; ask it once more")

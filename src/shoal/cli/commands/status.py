@@ -15,13 +15,11 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
     from shoal.broker.records import ProposalRecord
     from shoal.runtime.network_file import Network
-
-# Every broker of a network answers with one of these; None when it does not answer.
-Statuses = dict[str, dict[str, Any] | None]
 
 PROPOSALS_SHOWN = 10
 
@@ -48,7 +46,7 @@ def status(
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
-    statuses = asyncio.run(_ask(network))
+    statuses = asyncio.run(ask_status(network))
     if advise:
         print(_advice(network, statuses))
     elif as_json:
@@ -56,7 +54,7 @@ def status(
     else:
         console = Console()
         console.print(_table(statuses))
-        for text in (*_waiting(statuses), *_disks(statuses)):
+        for text in (*_waiting(statuses), *_sent(statuses), *_disks(statuses)):
             console.print(text, soft_wrap=True, highlight=False)
         for stranger in network.strangers(statuses):
             text = f"[yellow]{stranger}, so it has no effect[/yellow]"
@@ -69,37 +67,6 @@ def status(
                 console.print(further)
     if not all(each is not None and each["ready"] for each in statuses.values()):
         raise typer.Exit(1)
-
-
-async def _ask(network: Network) -> Statuses:
-    """What brokers say: those of the file and those that have joined, without those that left."""
-    listed = {broker.name: broker.admin for broker in network.brokers}
-    found = await _ask_all(listed)
-    known = {
-        row["broker"]: row["admin"]
-        for answer in found.values()
-        if answer is not None
-        for row in answer["brokers"]
-    }
-    if known:
-        joined = {name: admin for name, admin in known.items() if name not in listed}
-        found = {name: answer for name, answer in found.items() if answer or name in known}
-        found |= await _ask_all(joined)
-    return found
-
-
-async def _ask_all(admins: Mapping[str, str]) -> Statuses:
-    from shoal.runtime.addresses import read_address
-    from shoal.runtime.supervisor import get_json
-
-    async def ask(admin: str) -> dict[str, Any] | None:
-        try:
-            return await get_json(read_address(admin), "/status") if admin else None
-        except (OSError, ValueError):
-            return None
-
-    answers = await asyncio.gather(*map(ask, admins.values()))
-    return dict(zip(admins, answers, strict=True))
 
 
 def _table(statuses: Statuses) -> Table:
@@ -119,13 +86,19 @@ def _table(statuses: Statuses) -> Table:
         alone = not found["links"]
         table.add_row(
             name,
-            "ready" if found["ready"] else "[yellow]not ready[/yellow]",
+            _state(found),
             links,
             f"{mqtt['connected']:,}",
             f"{mqtt['publications'] if alone else counts.get('publications_in', 0):,}",
             f"{mqtt['deliveries']:,}",
         )
     return table
+
+
+def _state(found: Mapping[str, Any]) -> str:
+    if found.get("clients", {}).get("is_draining"):
+        return "[yellow]drained[/yellow]"
+    return "ready" if found["ready"] else "[yellow]not ready[/yellow]"
 
 
 def _waiting(statuses: Statuses) -> Iterator[str]:
@@ -138,6 +111,20 @@ def _waiting(statuses: Statuses) -> Iterator[str]:
             problem = found["leaving"]["problem"]
             words = f"{name} leaves, busy with: {found['leaving']['stage']}"
             yield f"[yellow]{words}: {problem}[/yellow]" if problem else words
+
+
+def _sent(statuses: Statuses) -> Iterator[str]:
+    """Who is on the way to another broker, and what became of those who were to go."""
+    for name, found in statuses.items():
+        clients = (found or {}).get("clients", {})
+        if clients.get("is_draining") and clients["problem"]:
+            yield f"[yellow]{name} still has clients: {clients['problem']}[/yellow]"
+        counts = dict(clients.get("moves", {}))
+        if clients.get("moving"):
+            counts["on their way"] = clients["moving"]
+        if counts:
+            words = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+            yield f"clients of {name} that were to move: {words}"
 
 
 def _held(statuses: Statuses, records: Mapping[str, type]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,7 @@ def _run(network: Network, path: Path, *, forget: bool) -> None:
         supervisor = Supervisor(network, path)
         try:
             await supervisor.start()
-            _show(network, path)
+            _show(network, path, supervisor.left)
             await stop.wait()
         finally:
             await supervisor.stop()
@@ -119,17 +120,21 @@ def _run(network: Network, path: Path, *, forget: bool) -> None:
         shutil.rmtree(path.parent / "data", ignore_errors=True)
 
 
-def _show(network: Network, path: Path) -> None:
-    table = Table(title=f"{len(network.brokers)} brokers, {network.system}", title_justify="left")
+def _show(network: Network, path: Path, left: Collection[str]) -> None:
+    brokers = [broker for broker in network.brokers if broker.name not in left]
+    table = Table(title=f"{len(brokers)} brokers, {network.system}", title_justify="left")
     for column in ("broker", "MQTT", "WebSocket", "admin", "linked to"):
         if column != "WebSocket" or network.brokers[0].websocket:
             table.add_column(column)
-    for broker in network.brokers:
+    for broker in brokers:
         websocket = [broker.websocket] if broker.websocket else []
-        links = ", ".join(network.neighbours(broker.name))
+        links = ", ".join(name for name in network.neighbours(broker.name) if name not in left)
         table.add_row(broker.name, broker.mqtt, *websocket, broker.admin, links)
     console = Console()
     console.print(table)
+    if left:
+        names = ", ".join(sorted(left))
+        console.print(f"not started, as they have left: {names}", soft_wrap=True, highlight=False)
     console.print(f"network file and logs in {path.parent}", soft_wrap=True, highlight=False)
     console.print(f"look at it: shoal status {path}", soft_wrap=True, highlight=False)
     console.print("Ctrl-C stops it", soft_wrap=True)

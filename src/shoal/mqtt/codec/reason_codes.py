@@ -91,6 +91,9 @@ ALLOWED_REASON_CODES: dict[int, dict[int, ReasonCode]] = {
     PacketType.AUTH: _codes(0x00, 0x18, 0x19),
 }  # fmt: skip
 
+# With these a client is told to go to another server.
+ELSEWHERE = frozenset((ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED))
+
 # Return codes of CONNACK in 3.1.1.  What is not here ends the connection without an answer.
 CONNECT_RETURN_CODES: dict[ReasonCode, int] = {
     ReasonCode.SUCCESS: 0,

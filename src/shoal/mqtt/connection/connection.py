@@ -21,7 +21,8 @@ for.  But PINGREQ is answered, and what it says of publications that it got, or 
 acknowledged to it, is heard.
 
 A client that is sent to another broker gets nothing more here, but what it says about publications
-it got before counts, until it closes: so its next broker does not send them again.
+it got before counts, until it closes: so its next broker does not send them again.  What it
+publishes at QoS 0 until it has read that is published; all else it sends again where it goes.
 
 Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said where it is done.
 """  # noqa: E501
@@ -36,7 +37,7 @@ from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packets import Connect, Disconnect, Packet
-from shoal.mqtt.codec.reason_codes import FIRST_ERROR, ReasonCode
+from shoal.mqtt.codec.reason_codes import ELSEWHERE, FIRST_ERROR, ReasonCode
 from shoal.mqtt.connection.connecting import Terms, check_connect
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.connection.entering import Entering
@@ -65,6 +66,7 @@ class Connection:
         "certificate",
         "credentials",
         "is_held",
+        "is_moving",
         "is_waiting",
         "last_received_us",
         "outlet",
@@ -99,6 +101,8 @@ class Connection:
         self._serving: Serving | None = None
         # Whether the driver wants nothing taken for now.
         self.is_held = False
+        # Whether its client is about to be sent elsewhere: it gets the answers it is owed first.
+        self.is_moving = False
         # Whether it waits for clients that read more slowly than it sends (see `patience`).
         self.is_waiting = False
         self._held = Held(house)
@@ -139,7 +143,7 @@ class Connection:
         """Whether what the client sends is not taken now, since it is owed too many answers or the
         driver says so.
         """
-        if self.is_held or self.is_waiting or self._house.is_held:
+        if self.is_held or self.is_moving or self.is_waiting or self._house.is_held:
             return True
         return self._serving is not None and self._serving.incoming.is_full
 
@@ -147,6 +151,11 @@ class Connection:
     def holds(self) -> bool:
         """Whether something waits for `take_held`."""
         return self.state is State.CONNECTED and bool(self._held)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the client goes where it is sent."""
+        return self.terms is not None and self.terms.follows
 
     @property
     def owes(self) -> bool:
@@ -198,9 +207,11 @@ class Connection:
         if self._serving is not None:
             self._serving.session.took_us = now_us
 
-    def redirect(self, server_reference: str, now_us: int) -> list[ClientEffect]:
-        """Send the client to another broker, for now; what it had here is kept as agreed."""
-        self._do(Word.REDIRECT, server_reference, now_us)
+    def redirect(
+        self, server_reference: str, now_us: int, reason: str = "another broker takes you in"
+    ) -> list[ClientEffect]:
+        """As `go_elsewhere`."""
+        self.go_elsewhere(server_reference, reason, now_us)
         return self._house.take_effects()
 
     # --- the broker's side --------------------------------------------------------------------
@@ -213,6 +224,13 @@ class Connection:
         `server_reference` says where to go, with USE_ANOTHER_SERVER or SERVER_MOVED (section 4.11).
         """
         self._do(Word.DISCONNECT, reason_code, reason, now_us, server_reference)
+
+    def go_elsewhere(self, server_reference: str, reason: str, now_us: int) -> None:
+        """Send the client to another broker, for now; what it had here comes there.
+
+        It is kept as agreed, and a while at least; its will is not published meanwhile.
+        """
+        self._do(Word.REDIRECT, server_reference, reason, now_us)
 
     def go_on(self, admission: Admission, now_us: int) -> None:
         """The client's session has come, or will not: let the client in."""
@@ -249,14 +267,14 @@ class Connection:
 
     # --- ends ---------------------------------------------------------------------------------
 
-    def _leave(self, now_us: int, *, with_will: bool = True) -> None:
+    def _leave(self, now_us: int, *, with_will: bool = True, is_moving: bool = False) -> None:
         """Left → closed."""
         if self.state is State.CLOSED:
             return
         self._held.let_go()
         self.state = State.CLOSED
         self.outlet.touch()
-        self._house.left(self, self.session, now_us, with_will)
+        self._house.left(self, self.session, now_us, with_will=with_will, is_moving=is_moving)
 
     def _leave_when_all_is_handled(self, now_us: int) -> None:
         """Left → closed, once what was held is handled."""
@@ -276,16 +294,22 @@ class Connection:
     def _tell(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Told why → closed."""
         self.outlet.say_goodbye(code, reason, server)
-        self._leave(now_us)
+        session = self.session
+        # A session that ends now is of use elsewhere only as a will that is not published.
+        is_moving = code in ELSEWHERE and session is not None
+        if is_moving and session is not None and not session.expiry_interval_s:
+            is_moving = session.will is not None
+        self._leave(now_us, is_moving=is_moving)
 
-    def _send_away(self, server_reference: str, now_us: int) -> None:
+    def _send_away(self, server_reference: str, reason: str, now_us: int) -> None:
         """Told, and read on → redirected."""
         session = self.session
-        reason = "another broker is nearer to the subscribers"
         self.outlet.say_goodbye(ReasonCode.USE_ANOTHER_SERVER, reason, server_reference)
-        self._leave(now_us)
+        held, _ = self._held.let_go()
+        self._leave(now_us, is_moving=True)
         if session is not None and self._house.redirected(self, session, now_us):
             self.state = State.REDIRECTED
+            self._take_last_words(held, now_us, 0)
 
     def _refuse(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Refused → closed."""
@@ -356,11 +380,11 @@ class Connection:
             reason = "too many packets before the answer to CONNECT"
             self.disconnect(ReasonCode.QUOTA_EXCEEDED, reason, now_us)
 
-    def _take_acknowledgements(self, packets: list[Packet], now_us: int, size: int) -> None:
+    def _take_last_words(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Acknowledgements are taken."""
         try:
             if self._serving is not None:
-                self._serving.take_acknowledgements(packets, now_us)
+                self._serving.take_last_words(packets, now_us)
             if self._decoder.failure is not None:
                 raise self._decoder.failure
         except MqttError:
@@ -392,7 +416,8 @@ class Connection:
     def _answer_connect(self, entering: Entering, admission: Admission, now_us: int) -> None:
         answer = entering.judged(admission)
         if answer.reason_code >= FIRST_ERROR:
-            self.disconnect(answer.reason_code, answer.reason or "", now_us)
+            reason, server = answer.reason or "", answer.server
+            self.disconnect(answer.reason_code, reason, now_us, server)
         elif not self._house.must_wait(self, entering.connect, answer, now_us):
             self._enter(entering, answer, now_us)
 
@@ -425,7 +450,7 @@ LIFE = LifeCycle(
             does(Connection._handle),
             does(Connection._hold_until_the_answer),
             does(Connection._handle_or_hold),
-            does(Connection._take_acknowledgements),
+            does(Connection._take_last_words),
             IGNORED,
         ),
         Word.ADMITTED: (IGNORED, does(Connection._admit), IGNORED, IGNORED, IGNORED),

@@ -66,9 +66,18 @@ class House(Protocol):
         """Let a client in; its session, and whether it was there before."""
 
     def left(
-        self, connection: ClientConnection, session: Session | None, now_us: int, with_will: bool
+        self,
+        connection: ClientConnection,
+        session: Session | None,
+        now_us: int,
+        *,
+        with_will: bool,
+        is_moving: bool,
     ) -> None:
-        """A connection ended; it has a session if its client was let in."""
+        """A connection ended; it has a session if its client was let in.
+
+        `is_moving`: it was sent to another broker, and its session is to come there.
+        """
 
     def redirected(self, connection: ClientConnection, session: Session, now_us: int) -> bool:
         """A client was sent to another broker; whether what it still says matters."""

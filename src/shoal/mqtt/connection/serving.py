@@ -96,11 +96,14 @@ class Serving:
         handler(self, packet, now_us)
         return 0
 
-    def take_acknowledgements(self, packets: list[Packet], now_us: int) -> None:
-        """Take only what the client says about publications that it got."""
+    def take_last_words(self, packets: list[Packet], now_us: int) -> None:
+        """Take what the client says about publications that it got, and what it says but once."""
         for packet in packets:
             if isinstance(packet, Puback | Pubrec | Pubcomp):
                 _HANDLERS[type(packet)](self, packet, now_us)
+            elif isinstance(packet, Publish) and not packet.qos:
+                self.incoming.on_publish(packet, now_us)
+        self._house.settle()
 
     def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
         """Do what it asks for, until it is answered or that was `most` work; how much it was."""

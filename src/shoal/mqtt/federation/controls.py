@@ -1,6 +1,7 @@
 """What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
 about retained messages when one joins (see `joining`), about whose turn it is (see `sharing`),
-about how far what they want has come (see `granting`), and about full queues (see `crowding`).
+about how far what they want has come (see `granting`), about full queues (see `crowding`), and
+about clients that are to move (see `moving`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -156,6 +157,27 @@ class Vacated(msgspec.Struct, frozen=True, tag=True, array_like=True):
     will: Will | None
 
 
+class Coming(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """May a client of `broker`, which entered it at `entered_us`, be sent here?
+
+    `moved_us`: when it was sent anywhere, as far as that counts.
+    """
+
+    client_id: str
+    broker: BrokerId
+    entered_us: int
+    user: str
+    moved_us: tuple[int, ...] = ()
+
+
+class Welcome(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer of `broker`: it may, or not, and why."""
+
+    client_id: str
+    broker: BrokerId
+    problem: str = ""
+
+
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """This broker wants to know who is there and what is retained."""
 
@@ -260,6 +282,8 @@ Control = (
     | Departed
     | Taken
     | Vacated
+    | Coming
+    | Welcome
     | Hello
     | Rejoined
     | Here

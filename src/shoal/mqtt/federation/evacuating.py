@@ -1,4 +1,4 @@
-"""The sessions of a broker that leaves the network go to others before it ends.
+"""The sessions of a broker that leaves the network, or is drained, go to others.
 
 It has sent its clients away by then.  Whoever comes back elsewhere takes its session along, as ever
 (see `roaming`); for each that is still here the broker asks another one to take it over, again and
@@ -23,8 +23,7 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import Vacated, encode_control
-from shoal.mqtt.federation.homes import Home
-from shoal.mqtt.federation.roaming import Roaming
+from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.session import Session
@@ -33,6 +32,9 @@ from shoal.mqtt.timers import Timers
 
 # A session that has come is there a good deal sooner; a question may get lost with a link.
 ASK_AGAIN_US = 3 * MICROSECONDS
+
+# Whoever was sent elsewhere takes its session along; who does not come in this time, does not.
+COMES_BY_ITSELF_US = 5 * MICROSECONDS
 
 EVACUATING_TIMER = "evacuating"
 
@@ -56,21 +58,28 @@ class Evacuating:
         self._timers = timers
         self._roaming = roaming
         self._permissions = permissions
-        self._takers: Sequence[BrokerId] = ()
+        self._takers: Callable[[], Sequence[BrokerId]] = tuple
         self._asked = 0
 
-    def begin(self, takers: Sequence[BrokerId], now_us: int) -> None:
-        """This broker leaves, and these can take its sessions."""
+    def begin(self, takers: Callable[[], Sequence[BrokerId]], now_us: int) -> None:
+        """No session stays at this broker, and these can take them."""
         self._takers = takers
         self.due(now_us)
 
+    def end(self) -> None:
+        """Sessions may stay."""
+        self._timers.cancel((EVACUATING_TIMER, ()))
+
     def due(self, now_us: int) -> None:
         """Ask for what is still here."""
+        takers = self._takers()
         for session in list(self._sessions):
             if session.is_only_a_will:
                 self._sessions.end(session, now_us)
-            elif session.going is None and session.outlet is None and self._takers:
-                taker = self._takers[self._asked % len(self._takers)]
+            elif session.is_moving and _comes_by_itself(session, now_us):
+                continue
+            elif session.going is None and session.outlet is None and takers:
+                taker = takers[self._asked % len(takers)]
                 self._asked += 1
                 self._door.send(taker, encode_control(self._vacated(session, now_us)), now_us)
         self._timers.set((EVACUATING_TIMER, ()), now_us + ASK_AGAIN_US)
@@ -95,10 +104,7 @@ class Evacuating:
         waiting = self._roaming.fetching.waiting
         if is_elsewhere or self._sessions.get(client_id) or client_id in waiting:
             return
-        if home is None or home.broker != control.broker:
-            had_us = 0 if home is None else home.had_us
-            place = Home(control.broker, control.entered_us, control.user, had_us)
-            self._roaming.homes.put(client_id, place)
+        self._roaming.is_at(client_id, control.broker, control.entered_us, control.user)
         permissions = self._permissions(control.user, client_id)
         admission = Admission(permissions=permissions, user=control.user)
         newcomer = Newcomer(control, self._enter)
@@ -119,20 +125,34 @@ class Evacuating:
         self._sessions.restored(session, now_us)
 
 
+def _comes_by_itself(session: Session, now_us: int) -> bool:
+    """Whether the client of a session, which was sent elsewhere, is expected there.
+
+    One that ends with its connection is of no use to another broker without the client.
+    """
+    away_us = 0 if session.left_us is None else now_us - session.left_us
+    return not session.expiry_interval_s or away_us < COMES_BY_ITSELF_US
+
+
 class Newcomer:
     """Stands where the connection of a client would, whose session comes without it."""
 
     def __init__(self, control: Vacated, enter: Callable[[Vacated, int], None]) -> None:
         self.owner: Any = None
         self.credentials = Credentials(client_id=control.client_id)
-        self.is_waiting = False
-        self.is_closed = False
+        self.is_waiting = self.is_moving = self.is_closed = False
+        self.follows = self.owes = False
         self._control = control
         self._enter = enter
 
-    def disconnect(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
+    def disconnect(
+        self, reason_code: ReasonCode, reason: str, now_us: int, server_reference: str | None = None
+    ) -> None:
         """The client itself has come, here or elsewhere, or the session does not."""
         self.is_closed = True
+
+    def go_elsewhere(self, server_reference: str, reason: str, now_us: int) -> None:
+        """There is nobody to send."""
 
     def go_on(self, admission: Admission, now_us: int) -> None:
         """The session has come, or will not."""

@@ -14,6 +14,7 @@ from shoal.model import BrokerId, SubscriptionId
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
+    Coming,
     Full,
     Hello,
     Here,
@@ -25,13 +26,15 @@ from shoal.mqtt.federation.controls import (
     Told,
     Took,
     Vacated,
+    Welcome,
     decode_control,
 )
 from shoal.mqtt.federation.crowding import CROWDING_TIMER, Crowding
 from shoal.mqtt.federation.evacuating import EVACUATING_TIMER, Evacuating
 from shoal.mqtt.federation.granting import GRANTING_TIMER, Granting
 from shoal.mqtt.federation.joining import Joining
-from shoal.mqtt.federation.roaming import Roaming
+from shoal.mqtt.federation.moving import MOVING_TIMER, Moving
+from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.federation.sharing import SHARING_TIMER, Sharing
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
@@ -46,7 +49,7 @@ class Federation:
     """One broker's part.  `deliver` gives a message to a member of a group here.
 
     `problems` gets in words what came for a session and cannot be kept; `permissions` says what a
-    user may do whose client is not here.
+    user may do whose client is not here, `full` why no client may be sent here.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Federation:
         timers: Timers,
         deliver: Callable[[Message, ClientSubscription, int], None],
         permissions: Callable[[str, str], Permissions],
+        full: Callable[[int], str],
         now_us: int,
     ) -> None:
         self._spreading = Granting(broker_id, door, None)
@@ -67,6 +71,7 @@ class Federation:
             broker_id, sessions, subscriptions, problems, door, timers, self._spreading
         )
         self.evacuating = Evacuating(broker_id, sessions, door, timers, self.roaming, permissions)
+        self.moving = Moving(broker_id, sessions, door, timers, self.roaming, self.evacuating, full)
         self.granting = Granting(broker_id, door, timers)
         told = self.granting.wait_for
         self.sharing = Sharing(broker_id, door, timers, subscriptions, deliver, told, now_us)
@@ -104,6 +109,8 @@ class Federation:
                 self.granting.due(now_us)
             case () if kind == CROWDING_TIMER:
                 self.crowding.due(now_us)
+            case () if kind == MOVING_TIMER:
+                self.moving.due(now_us)
             case () if kind == EVACUATING_TIMER:
                 self.evacuating.due(now_us)
             case ():
@@ -120,6 +127,8 @@ class Federation:
             self.joining.hear(control, now_us)
         elif isinstance(control, Full):
             self.crowding.hear(control, now_us)
+        elif isinstance(control, Coming | Welcome):
+            self.moving.hear(control, now_us)
         elif isinstance(control, Vacated):
             self.evacuating.hear(control, now_us)
         else:

@@ -51,6 +51,7 @@ class Delivery:
         "backlog",
         "client_id",
         "dropped",
+        "is_moving",
         "limits",
         "outlet",
         "took_us",
@@ -63,6 +64,8 @@ class Delivery:
         self._user = ""
         self.outlet: ClientOutlet | None = None
         self.limits = limits
+        # Whether its client was sent to another broker and is on its way: QoS 0 waits for it, too.
+        self.is_moving = False
         # What could not be kept.
         self.dropped = 0
         # What is on its way in all sessions, counted.
@@ -158,7 +161,7 @@ class Delivery:
                 self.count_in(message)
                 self._send_new(Outgoing(message, qos, retain, identifiers), outlet, now_us)
                 return
-        elif qos == 0 and outlet is None:
+        elif qos == 0 and outlet is None and not self.is_moving:
             return
         if outlet is not None:
             self._falls_behind(message, now_us)
@@ -177,9 +180,14 @@ class Delivery:
         self.pump(now_us)
 
     def detach(self, now_us: int) -> None:
-        """The client is gone; what waits at QoS 0 goes with it."""
+        """The client is gone; what waits at QoS 0 goes with it, unless it comes elsewhere."""
         self.outlet = None
         self._has_caught_up(now_us)
+        if not self.is_moving:
+            self.forget_at_0()
+
+    def forget_at_0(self) -> None:
+        """Nobody comes for what waits at QoS 0."""
         self.drop_at_0(0, is_lost=False)
         self.backlog.forget(self)
 

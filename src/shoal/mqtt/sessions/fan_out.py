@@ -103,7 +103,7 @@ class FanOut:
         lanes = self._lanes(messages, forms)
         written: dict[int, list[bytes]] = {}
         for session, lane in lanes.items():
-            if session.outlet is None and session.diversion is None:
+            if session.outlet is None and session.diversion is None and not session.is_moving:
                 continue  # what is of QoS 0 is not kept for those who are away
             if session.takes_at_once:
                 assert session.outlet is not None

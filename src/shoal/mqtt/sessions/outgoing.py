@@ -47,13 +47,28 @@ class ClientConnection(Protocol):
     credentials: Credentials
     # Whether it waits for clients that read more slowly than it sends (see `patience`).
     is_waiting: bool
+    # Whether its client is about to be sent elsewhere: nothing more is taken from it.
+    is_moving: bool
 
     @property
     def is_closed(self) -> bool:
         """Whether no more is said on it."""
 
-    def disconnect(self, reason_code: ReasonCode, reason: str, now_us: int) -> None:
+    @property
+    def follows(self) -> bool:
+        """Whether the client goes where it is sent."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client waits for the answer to a publication."""
+
+    def disconnect(
+        self, reason_code: ReasonCode, reason: str, now_us: int, server_reference: str | None = None
+    ) -> None:
         """End it, with a word to the client."""
+
+    def go_elsewhere(self, server_reference: str, reason: str, now_us: int) -> None:
+        """Send the client to another broker, where what it has here comes."""
 
     def go_on(self, admission: Admission, now_us: int) -> None:
         """The client's session has come, or will not: let the client in."""

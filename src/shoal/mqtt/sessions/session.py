@@ -168,6 +168,7 @@ class Session(Delivery):
         "is_remembered",
         "journal",
         "left_us",
+        "moved_us",
         "received",
         "subscriptions",
         "unsettled",
@@ -188,6 +189,8 @@ class Session(Delivery):
         # When its client came to this broker, as others know it, and when it went, if it did.
         self.entered_us = 0
         self.left_us: int | None = None
+        # When it was sent to another broker, as far as that counts (see `moving`).
+        self.moved_us: tuple[int, ...] = ()
         # The stamp of its journey, while something may still come from where it was.
         self.arriving_us: int | None = None
         # Where it was sent, and the stamp of that journey; it is kept until it is there.

@@ -8,6 +8,7 @@
 | connect, client still connected | old connection closed (0x8E), then as above | as on a loss |
 | DISCONNECT | kept for its expiry interval | forgotten, unless the client wants it published |
 | connection lost | kept for its expiry interval | published after its delay |
+| sent to another broker | kept for a while at least | as on a loss, if it does not come there |
 | expiry interval over | ended | one that still waited is published |
 | the broker starts again | kept, its clients are away | published after its delay, and a pause |
 
@@ -33,6 +34,9 @@ WILL_TIMER = "will"
 # Until then a broker that starts has its links and its neighbours' subscriptions back, and
 # clients that only lost their connection to it have had time to come back.
 PAUSE_US = 5 * MICROSECONDS
+# A client that was sent to another broker is on its way there for so long: its session is kept, and
+# its will is not published.
+MOVING_US = 15 * MICROSECONDS
 # Why a connection is closed whose client has another.
 ELSEWHERE = "the client connected again elsewhere"
 
@@ -143,7 +147,7 @@ class Sessions:
         """The session of a client that connects, and whether it was there before."""
         session = self.let_go(client_id, now_us)
         if session is not None and (connect.clean_start or session.is_only_a_will):
-            self.end(session, now_us)
+            self.replace(session, now_us)
             session = None
         present = session is not None
         if session is None:
@@ -151,42 +155,51 @@ class Sessions:
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
         session.left_us = None
+        session.is_moving = False
         session.expiry_interval_s = expiry_interval_s
         session.will = connect.will
         return session, present
 
-    def left(self, session: Session, now_us: int, *, with_will: bool) -> None:
-        """The session's client is gone."""
+    def left(
+        self, session: Session, now_us: int, *, with_will: bool, is_moving: bool = False
+    ) -> None:
+        """The session's client is gone, perhaps as it was sent to another broker."""
+        session.is_moving = is_moving
         session.detach(now_us)
         session.left_us = now_us
         if not with_will:
             session.will = None
         expiry_s = session.expiry_interval_s
-        if not expiry_s:
+        if not (expiry_s or is_moving):
             self.end(session, now_us)
             return
+        least_us = MOVING_US if is_moving else 0
         if expiry_s != NEVER_S:
             key = (SESSION_TIMER, session.client_id)
-            self._timers.set(key, now_us + expiry_s * MICROSECONDS)
-        if session.will is not None:
-            delay_s = session.will.properties.will_delay_interval_s or 0
-            if delay_s:
-                key = (WILL_TIMER, session.client_id)
-                self._timers.set(key, now_us + delay_s * MICROSECONDS)
-            else:
-                self.publish_will(session, now_us)
-        if self.journal is not None:
+            self._timers.set(key, now_us + max(expiry_s * MICROSECONDS, least_us))
+        delay_s = session.will.properties.will_delay_interval_s or 0 if session.will else 0
+        if delay_s or is_moving:
+            key = (WILL_TIMER, session.client_id)
+            self._timers.set(key, now_us + max(delay_s * MICROSECONDS, least_us))
+        else:
+            self.publish_will(session, now_us)
+        if self.journal is not None and expiry_s:
             self.journal.left(session, now_us)
 
     def restored(self, session: Session, now_us: int) -> None:
-        """The broker has started again; a client that was there until then has left now."""
+        """The broker has started again; a client that was there until then has left now.
+
+        Or a session stays here after all that was to go to another broker.
+        """
         left_us = now_us if session.left_us is None else session.left_us
         end_us = left_us + session.expiry_interval_s * MICROSECONDS
         will = session.will
-        if will is not None:
-            will_us = left_us + (will.properties.will_delay_interval_s or 0) * MICROSECONDS
-            self._timers.set((WILL_TIMER, session.client_id), max(will_us, now_us + PAUSE_US))
-            end_us = max(end_us, now_us + PAUSE_US)
+        if will is not None or session.is_moving:
+            delay_s = (will.properties.will_delay_interval_s or 0) if will is not None else 0
+            will_us = left_us + delay_s * MICROSECONDS
+            pause_us = MOVING_US if session.is_moving else PAUSE_US
+            self._timers.set((WILL_TIMER, session.client_id), max(will_us, now_us + pause_us))
+            end_us = max(end_us, now_us + pause_us)
         if session.expiry_interval_s != NEVER_S:
             self._timers.set((SESSION_TIMER, session.client_id), end_us)
         if self.journal is not None and session.expiry_interval_s:
@@ -204,6 +217,19 @@ class Sessions:
         self._leaving.add(session)
         if self.journal is not None:
             self.journal.ended(session)
+        self.publish_will(session, now_us)
+
+    def replace(self, session: Session, now_us: int) -> None:
+        """End a session whose client begins another; who was sent there is not gone."""
+        if session.is_moving:
+            session.will = None
+        self.end(session, now_us)
+
+    def will_is_due(self, session: Session, now_us: int) -> None:
+        """The delay of its will is over, and the client has not come where it was sent."""
+        if session.is_moving:
+            session.is_moving = False
+            session.forget_at_0()
         self.publish_will(session, now_us)
 
     def publish_will(self, session: Session, now_us: int) -> None:

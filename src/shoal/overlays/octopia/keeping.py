@@ -2,12 +2,13 @@
 
 What should go over a broken way is kept, unsettled, and goes when there is another, marked as sent
 before, since nobody knows what of it has arrived.  What has had none for too long is dropped: who
-is there counts as gone.
+is there counts as gone.  How long is counted by a timer, in quarters, not by the clock: so a pause
+of this broker, after which what others have said is yet to be read, counts for one at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from shoal.broker.custody import marked
@@ -17,11 +18,11 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.labels import Product
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.tables import Tables
-from shoal.overlays.octopia.ways import clusters_of
+from shoal.overlays.octopia.ways import bits_of, clusters_of
 
 TIMER: TimerKey = ("patience",)
-# What is missed where nobody is linked up to; the others are clusters.
-UP = -1
+# Of the patience; who is missed when these and a started one have passed counts as gone.
+QUARTERS = 4
 
 Publications = tuple[RoutedPublication, ...]
 
@@ -39,7 +40,12 @@ class Keeping:
     """What waits for a way at a broker of `cluster`."""
 
     def __init__(
-        self, product: Product, cluster: int, tables: Tables, parameters: Parameters
+        self,
+        product: Product,
+        cluster: int,
+        tables: Tables,
+        parameters: Parameters,
+        linked: Iterable[BrokerId],
     ) -> None:
         self._product = product
         self._cluster = cluster
@@ -48,10 +54,10 @@ class Keeping:
         self._kept: dict[Key, list[Kept]] = {}
         self._streams: set[tuple[ClientId, int]] = set()
         self._number = 0
-        # When brokers' links last changed; since when nobody is used for a purpose.
-        self._gone_us: dict[BrokerId, int] = {}
-        self._missed_us: dict[int, int] = {}
-        self._started_us = 0
+        # For how many quarters: what is kept, by key; who is missed, and who came back just now.
+        self._waited: dict[Key, int] = {}
+        self._missed: dict[BrokerId | int, int] = {}
+        self._linked = set(linked)
         self._is_timer_set = False
 
     def __len__(self) -> int:
@@ -86,8 +92,9 @@ class Keeping:
         key: Key | None,
     ) -> None:
         """Keep these for what may be reached yet, under `key` if they were kept before."""
-        owed &= ~sum(1 << each for each in clusters_of(owed) if self._is_hopeless(each, now_us))
-        regions = tuple(each for each in regions if not self._is_hopeless(self._on(each), now_us))
+        waited = 0 if key is None else self._waited.get(key, 0)
+        owed &= ~bits_of(each for each in clusters_of(owed) if self._is_hopeless(each, waited))
+        regions = tuple(each for each in regions if not self._is_hopeless(self._on(each), waited))
         if not owed and not regions:
             return
         if key is None:
@@ -100,7 +107,7 @@ class Keeping:
         for routed in publications:
             publisher = routed.publication.publisher
             self._streams |= {(publisher, cluster) for cluster in clusters_of(owed)}
-        self._set_timer(now_us + self._parameters.patience_us + 1, out)
+        self._set_timer(now_us, out)
 
     def take(self) -> Mapping[Key, list[Kept]]:
         """Take all of it out, by key."""
@@ -110,47 +117,55 @@ class Keeping:
 
     # --- how long -----------------------------------------------------------------------------
 
-    def start(self, now_us: int) -> None:
-        """The broker starts: who is not there now is missed from now on."""
-        self._started_us = now_us
+    def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
+        """A broker's link came up, and it has yet to say what it knows; or it is gone."""
+        (self._linked.add if is_up else self._linked.discard)(broker)
+        self._missed[broker] = 0
+        self._set_timer(now_us, out)
 
-    def linked(self, broker: BrokerId, now_us: int) -> None:
-        """A broker's link came up, or is gone."""
-        self._gone_us[broker] = now_us
+    def missed(self, cluster: int, now_us: int, out: list[Effect]) -> None:
+        """Nobody is used to enter a cluster, maybe since earlier."""
+        if cluster not in self._missed:
+            self._missed[cluster] = 0
+            self._set_timer(now_us, out)
 
-    def missed(self, what: int, now_us: int) -> None:
-        """Nobody is used to enter a cluster, or to link up (`UP`), maybe since earlier."""
-        self._missed_us.setdefault(what, now_us)
-
-    def found(self, what: int) -> None:
+    def found(self, cluster: int) -> None:
         """Somebody is."""
-        self._missed_us.pop(what, None)
+        self._missed.pop(cluster, None)
 
-    def timer_fired(self) -> None:
-        """`TIMER` has fired."""
+    def count(self) -> None:
+        """`TIMER` has fired: one more quarter has passed for all."""
         self._is_timer_set = False
+        self._waited = {key: self._waited.get(key, 0) + 1 for key in self._kept}
+        self._missed = {
+            each: min(quarters, QUARTERS) + 1
+            for each, quarters in self._missed.items()
+            if quarters <= QUARTERS or each not in self._linked
+        }
 
-    def look_again(self, now_us: int, out: list[Effect]) -> None:
-        """What still waits is looked at again a little later."""
-        if self._kept:
-            self._set_timer(now_us + self._parameters.retry_us, out)
+    def go_on(self, now_us: int, out: list[Effect]) -> None:
+        """Count on, while there is something to count."""
+        if self._kept or any(quarters <= QUARTERS for quarters in self._missed.values()):
+            self._set_timer(now_us, out)
 
-    def _set_timer(self, at_us: int, out: list[Effect]) -> None:
+    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
         if not self._is_timer_set:
             self._is_timer_set = True
-            out.append(SetTimer(TIMER, at_us))
+            out.append(SetTimer(TIMER, now_us + -(-self._parameters.patience_us // QUARTERS)))
 
-    def _on(self, region: int) -> BrokerId | int:
-        """What is missed where a region is out of reach: the next broker on the way, or the top."""
+    def _on(self, region: int) -> BrokerId:
+        """Who is missed where a region is out of reach: the next broker on the way."""
         next_region = self._tables.next_region(region)
-        return UP if next_region is None else self._product.broker(next_region, self._cluster)
+        assert next_region is not None, "all ways in a cluster lead to its top"
+        return self._product.broker(next_region, self._cluster)
 
-    def _is_hopeless(self, missed: BrokerId | int, now_us: int) -> bool:
-        if isinstance(missed, str):
-            since_us = self._gone_us.get(missed, self._started_us)
-        else:
-            since_us = self._missed_us.get(missed, now_us)
-        return now_us - since_us > self._parameters.patience_us
+    def _is_hopeless(self, missed: BrokerId | int, waited: int) -> bool:
+        """Whether what has waited so long for a broker, or for a cluster's entry, waits in vain."""
+        if isinstance(missed, int):
+            return self._missed.get(missed, 0) > QUARTERS
+        if missed in self._linked:
+            return min(waited, self._missed.get(missed, waited)) > QUARTERS
+        return self._missed.setdefault(missed, 0) > QUARTERS
 
 
 def in_order(kept: Mapping[Key, list[Kept]]) -> list[tuple[Key, Kept]]:

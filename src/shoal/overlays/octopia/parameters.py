@@ -60,7 +60,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     window_us     t_w: loads are looked at so often (VIII): 50 ms
     return_us     ordered: a publisher leaves a detour when its shortest way has been free so long
                   (ours): 2 s
-    patience_us   what has no way waits for one so long (ours): 3 s
+    patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
     """
 
@@ -72,7 +72,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     threshold: float = 10.0
     window_us: int = 50_000
     return_us: int = 2_000_000
-    patience_us: int = 3_000_000
+    patience_us: int = 10_000_000
     retry_us: int = 2_000_000
 
     def __post_init__(self) -> None:

@@ -121,6 +121,7 @@ class Octopia(BaseStrategy):
             parameters,
             lambda cluster: self._entries[cluster].current,
             self._usable.__contains__,
+            context.neighbours,
         )
         self.cluster_tables = ClusterTables(
             self.tables,
@@ -187,7 +188,6 @@ class Octopia(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.tables.own.version = now_us
-        self.routing.kept.start(now_us)
         self._exchange.start(started, now_us, out)
         if self.parameters.dynamic is not Dynamic.STATIC:
             out.append(Watch(self.parameters.window_us))
@@ -253,11 +253,11 @@ class Octopia(BaseStrategy):
     def _settle(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
         """After links or tables have changed; what is kept may go if `is_retried`."""
         self.attachments.settle(now_us, out)
-        for what, purpose in ((keeping.UP, self._up), *self._entries.items()):
+        for cluster, purpose in self._entries.items():
             if purpose.current is None:
-                self.routing.kept.missed(what, now_us)
+                self.routing.kept.missed(cluster, now_us, out)
             else:
-                self.routing.kept.found(what)
+                self.routing.kept.found(cluster)
         self._exchange.say(out)
         self.routing.changed(now_us, out, is_retried=is_retried)
 

@@ -58,7 +58,7 @@ class Routing:
     """The routing of the broker of `region` in `cluster`.
 
     `entry_of` says by whom a cluster is entered now, and `is_usable` whether a neighbour is linked
-    and has said what must be known before it is sent anything.
+    and has said what must be known before it is sent anything; `linked` are linked at the start.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Routing:
         parameters: Parameters,
         entry_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
+        linked: Iterable[BrokerId],
     ) -> None:
         self._product = product
         self._region, self._cluster = product.position(broker)
@@ -82,7 +83,7 @@ class Routing:
         self._entry_of = entry_of
         self._is_usable = is_usable
         self._reaches: dict[tuple[object, ...], Reach] = {}
-        self.kept = Keeping(product, self._cluster, tables, parameters)
+        self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
         self.ordering = Ordering(broker)
         # Probes that wait behind what is kept here, and whom they came from.
@@ -377,7 +378,7 @@ class Routing:
 
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
-        self.kept.linked(broker, now_us)
+        self.kept.linked(broker, is_up, now_us, out)
         self._probes = [each for each in self._probes if each[1] != broker]
         if is_up:
             self.ordering.begun_anew(broker, out)
@@ -405,6 +406,6 @@ class Routing:
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""
-        self.kept.timer_fired()
+        self.kept.count()
         self.changed(now_us, out)
-        self.kept.look_again(now_us, out)
+        self.kept.go_on(now_us, out)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from shoal.broker.messages import Carrier, Message
+from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, AdvertisementId, BrokerId, Subscription, SubscriptionId
+from shoal.overlays import departure
 
 # A tree is named by its publisher's host and client, and how often it was made.
 TreeId = str
@@ -19,13 +21,27 @@ class TreeCopy(Carrier, frozen=True):
 class TreeChange(Message, frozen=True):
     """To everybody: what a publisher advertises along its tree has changed.
 
-    The first that comes of a tree says where the tree leads; one whose version is known is dropped.
+    The first that comes of a tree says where the tree leads; what follows counts if it comes from
+    there, and so behind all publications before it.
+
+    former   the tree in whose place this one comes: that it is known must be said (`TreeKnown`)
     """
 
     tree: TreeId
     version: int
     added: tuple[Advertisement, ...] = ()
     removed: tuple[AdvertisementId, ...] = ()
+    former: TreeId = ""
+
+
+class TreeKnown(Message, frozen=True):
+    """Back along a tree: all behind this broker know it, and have bound what they want of it."""
+
+    tree: TreeId
+
+
+class TreesSaid(Message, frozen=True):
+    """When a link has come up: all trees have been said that the receiver may not know."""
 
 
 class Bind(Message, frozen=True):
@@ -47,4 +63,13 @@ class Renew(Message, frozen=True):
     at_us: int
 
 
-MESSAGES: tuple[type[Message], ...] = (TreeCopy, TreeChange, Bind, Unbind, Renew)
+MESSAGES: Vocabulary = (
+    TreeCopy,
+    TreeChange,
+    TreeKnown,
+    TreesSaid,
+    Bind,
+    Unbind,
+    Renew,
+    *departure.MESSAGES,
+)

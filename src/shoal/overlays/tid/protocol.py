@@ -7,7 +7,9 @@ for a subscription, to another tree to which that is bound.
 
 Where PADRES drops a copy because another tree's has been there, it may lose: only here, where it is
 delivered, is a second copy dropped, and a copy carries the set of the trees that it is on.  Links
-that change make all trees anew (ours; the paper says nothing of it).
+that change make all trees anew (ours; the paper says nothing of it): a new tree is used when all
+know it (`echoes.py`), and nothing that came along it overtakes the former one's (`waiting.py`).
+Who leaves is a leaf of every new tree, and goes when no former one leads over it any more.
 """
 
 from __future__ import annotations
@@ -45,11 +47,23 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
+from shoal.overlays.departure import Departure, DepartureMessage
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
-from shoal.overlays.tid.messages import Bind, Renew, TreeChange, TreeCopy, TreeId, Unbind
+from shoal.overlays.tid.echoes import Echoes
+from shoal.overlays.tid.messages import (
+    Bind,
+    Renew,
+    TreeChange,
+    TreeCopy,
+    TreeId,
+    TreeKnown,
+    TreesSaid,
+    Unbind,
+)
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.overlays.tid.trees import Entry, Tree, Trees
+from shoal.overlays.tid.waiting import Deliveries
 
 WAIT_US = 10_000_000
 RENEW: TimerKey = ("renew",)
@@ -74,6 +88,12 @@ class Tid(BaseStrategy):
         self._own: dict[ClientId, Tree] = {}
         self._next: dict[ClientId, Tree] = {}
         self._made = 0
+        self._now_us = 0
+        self._echoes = Echoes()
+        self._deliveries = Deliveries(self._is_after_former)
+        self._departure = Departure(context.broker, self._neighbours, self._is_free)
+        # Of who leaves: the trees that lead over it, or did.
+        self._through: list[Tree] | None = None
         self._renewed_us: dict[BrokerId, int] = {}
         self._entered: dict[BrokerId, int] = {}
         self._delivered: dict[tuple[ClientId, int], None] = {}
@@ -122,30 +142,56 @@ class Tid(BaseStrategy):
         elif key == RENEW:
             self._renew(now_us, out)
         elif key == USE:
-            self._use(out)
+            self._is_ready = self._is_ready or not self._expected
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
         self._neighbours.pop(neighbour, None)
-        self._expected.pop(neighbour, None)
+        if state is not LinkState.UP:
+            self._expected.pop(neighbour, None)
+        self.trees.cut(neighbour)
         for tree in self.trees.all.values():
             for id, hop in list(tree.entries):
                 if hop == neighbour and self.trees.unbind(tree, id, hop):
                     self._send_up(tree, Unbind(tree.id, id), out)
+        known = self._echoes.lost(neighbour, out)
         if state is LinkState.UP:
             self._neighbours[neighbour] = None
             out.append(LinkReady(neighbour))
+            self._introduce(neighbour, out)
+        for id in known:
+            self._use(id, out)
+        self._deliveries.look(out)
         self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
+        self._departure.link(neighbour, state, out)
+
+    def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Tell a neighbour of all trees; one that knows a tree otherwise keeps to that way."""
+        for tree in self.trees.all.values() if self._through is None else ():
+            if tree.advertisements:
+                promised = tuple(tree.advertisements.values())
+                change = TreeChange(tree.id, tree.version, promised, (), tree.former)
+                out.append(Send(neighbour, change))
+        out.append(Send(neighbour, TreesSaid()))
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         if neighbour not in self._neighbours:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
+        self._now_us = now_us
         match message:
             case TreeCopy(publications, hops, trees):
                 self._forward(publications, hops, neighbour, trees, out)
             case TreeChange():
                 self._change(message, neighbour, out)
+            case TreeKnown(id):
+                if self._echoes.heard(id, neighbour, out):
+                    self._use(id, out)
+            case TreesSaid():
+                self._expected.pop(neighbour, None)
+            case DepartureMessage():
+                self._departure.receive(neighbour, message, out)
             case Bind(tree_id, subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
                 tree = self.trees.all.get(tree_id)
@@ -189,7 +235,17 @@ class Tid(BaseStrategy):
                 raise unexpected(request, f"client {client}")
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        raise ProtocolError("trees that lead over a broker are not made anew before it leaves")
+        self._now_us = now_us
+        self._departure.leave(out)
+
+    def _is_free(self, out: list[Effect]) -> bool:
+        """Whether no tree leads over this broker, which leaves; they are made anew without it."""
+        if self._through is None:
+            self._through = [tree for tree in self.trees.all.values() if tree.advertisements]
+            at_us = max(self._now_us, self._renewed_us.get(self.broker, -1) + 1)
+            self._hear_renew(Renew(self.broker, at_us), None, self._now_us, out)
+        own = [tree.id for tree in self._own.values()]
+        return all(map(self.trees.is_over, [*own, *(tree.id for tree in self._through)]))
 
     # --- advertisements -----------------------------------------------------------------------
 
@@ -216,10 +272,10 @@ class Tid(BaseStrategy):
     def _trees_of(self, client: ClientId) -> list[Tree]:
         return [trees[client] for trees in (self._own, self._next) if client in trees]
 
-    def _plant(self, client: ClientId) -> Tree:
+    def _plant(self, client: ClientId, former: TreeId = "") -> Tree:
         self._made += 1
         id = f"{self.broker}/{client}/{self._made}"
-        tree = self.trees.all[id] = Tree(id, None)
+        tree = self.trees.all[id] = Tree(id, None, former)
         return tree
 
     def _say(
@@ -229,29 +285,46 @@ class Tid(BaseStrategy):
         removed: tuple[AdvertisementId, ...],
         out: list[Effect],
     ) -> None:
-        self._change(TreeChange(tree.id, tree.version + 1, added, removed), None, out)
+        change = TreeChange(tree.id, tree.version + 1, added, removed, tree.former)
+        self._change(change, None, out)
 
     def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
         """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
-        id, version, added, removed = (
-            message.tree,
-            message.version,
-            message.added,
-            message.removed,
-        )
-        for each in added:
+        id = message.tree
+        for each in message.added:
             check_filter(each.filter, "advertisement", each.id)
-        tree = self.trees.grow(id, hop, version, added, removed)
+        is_new = id not in self.trees.all or (hop is None and message.version == 1)
+        tree = self.trees.grow(
+            id, hop, message.version, message.added, message.removed, message.former
+        )
         if tree is None:
+            self._hear_known(message, hop, out)
             return
-        out += [Send(each, message) for each in self._neighbours if each != hop]
+        is_leaf = is_new and hop is not None and self._through is not None
+        told = [each for each in self._neighbours if each != hop and not is_leaf]
+        out += [Send(each, message) for each in told]
         for subscription in self.subscriptions.values():
             if tree.wants(subscription):
                 self._bind(tree, subscription, None, out)
             elif self.trees.unbind(tree, subscription.id, None) and tree.advertisements:
                 self._send_up(tree, Unbind(tree.id, subscription.id), out)
+        if is_new and tree.former:
+            self._echoes.begin(id, told, hop)
+            if self._echoes.look(id, out):
+                self._use(id, out)
         if not tree.advertisements:
             self.trees.fell(tree)
+            self._deliveries.look(out)
+            self._departure.look(out)
+
+    def _hear_known(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
+        """A neighbour knows a tree, too, by another way."""
+        if hop is None or not message.former:
+            return
+        if self._through is not None:
+            out.append(Send(hop, TreeKnown(message.tree)))
+        elif self._echoes.heard(message.tree, hop, out):
+            self._use(message.tree, out)
 
     # --- trees made anew ----------------------------------------------------------------------
 
@@ -265,22 +338,28 @@ class Tid(BaseStrategy):
         out.append(SetTimer(RENEW, now_us + self.parameters.renew_us))
 
     def _renew(self, now_us: int, out: list[Effect]) -> None:
-        for client in self._own:
+        for client, own in list(self._own.items()):
             former = self._next.pop(client, None)
             if former is not None:
                 self._say(former, (), tuple(former.advertisements), out)
-            tree = self._next[client] = self._plant(client)
+            tree = self._next[client] = self._plant(client, own.id)
             mine = tuple(each for each in self.advertisements.values() if each.publisher == client)
             self._say(tree, mine, (), out)
         out.append(SetTimer(USE, now_us + self.parameters.renew_us))
 
-    def _use(self, out: list[Effect]) -> None:
-        """The trees that were made anew have been bound to."""
-        for client, tree in self._next.items():
-            former, self._own[client] = self._own[client], tree
-            self._say(former, (), tuple(former.advertisements), out)
-        self._next.clear()
-        self._is_ready = self._is_ready or not self._expected
+    def _use(self, id: TreeId, out: list[Effect]) -> None:
+        """A tree that was made anew is known to everybody, and bound to."""
+        for client, tree in list(self._next.items()):
+            if tree.id == id:
+                former, self._own[client] = self._own[client], self._next.pop(client)
+                self._say(former, (), tuple(former.advertisements), out)
+
+    def _is_after_former(self, id: TreeId) -> bool:
+        """Whether all is here that came along the tree whose place this one has taken."""
+        tree = self.trees.all.get(id)
+        if tree is None or not tree.former:
+            return True
+        return self.trees.is_over(tree.former) and not self._deliveries.has(tree.former)
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -326,7 +405,7 @@ class Tid(BaseStrategy):
         for routed in publications:
             matching: list[Entry] = self.trees.index.match(routed.publication.attributes)
             on = [entry for entry in matching if entry.tree.id in trees]
-            self._deliver(routed, hops, on, out)
+            self._hand_over(routed, hops, on, trees, out)
             if not is_matched:
                 on = [entry for id in trees for entry in self._entries(id)]
             for way in self._ways(on, hops, source).items():
@@ -338,9 +417,15 @@ class Tid(BaseStrategy):
         tree = self.trees.all.get(id)
         return () if tree is None else tree.entries.values()
 
-    def _deliver(
-        self, routed: RoutedPublication, hops: int, entries: Iterable[Entry], out: list[Effect]
+    def _hand_over(
+        self,
+        routed: RoutedPublication,
+        hops: int,
+        entries: Iterable[Entry],
+        trees: tuple[TreeId, ...],
+        out: list[Effect],
     ) -> None:
+        """Deliver what is new here, behind what its publisher sent along a former tree."""
         wanted: dict[ClientId, dict[SubscriptionId, None]] = {}
         for entry in entries:
             if entry.hop is None:
@@ -352,8 +437,8 @@ class Tid(BaseStrategy):
         self._delivered[key] = None
         if len(self._delivered) > self.parameters.remembered:
             del self._delivered[next(iter(self._delivered))]
-        for client, ids in wanted.items():
-            out.append(Deliver(client, routed, tuple(ids), hops))
+        deliveries = [Deliver(name, routed, tuple(ids), hops) for name, ids in wanted.items()]
+        self._deliveries.add(deliveries, () if self.parameters.dynamic else trees, out)
 
     def _ways(
         self, entries: Iterable[Entry], hops: int, source: BrokerId | None

@@ -16,6 +16,5 @@ SYSTEM = System(
     parameters=Parameters,
     messages=MESSAGES,
     complete=Parameters.for_brokers,
-    grows=False,
     oracle=problems,
 )

@@ -40,13 +40,18 @@ class Entry:
 
 
 class Tree:
-    """One tree: the way to its root, None here, what is advertised along it, who is bound."""
+    """One tree: the way to its root, None here, what is advertised along it, who is bound.
 
-    __slots__ = ("advertisements", "entries", "id", "last_hop", "version")
+    `former` is the tree whose place it takes; a tree is cut when the link to its root has failed.
+    """
 
-    def __init__(self, id: TreeId, last_hop: BrokerId | None) -> None:
+    __slots__ = ("advertisements", "entries", "former", "id", "is_cut", "last_hop", "version")
+
+    def __init__(self, id: TreeId, last_hop: BrokerId | None, former: TreeId = "") -> None:
         self.id = id
         self.last_hop = last_hop
+        self.former = former
+        self.is_cut = False
         self.version = 0
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.entries: dict[tuple[SubscriptionId, BrokerId | None], Entry] = {}
@@ -77,12 +82,13 @@ class Trees:
         version: int,
         added: Iterable[Advertisement],
         removed: Iterable[AdvertisementId],
+        former: TreeId = "",
     ) -> Tree | None:
-        """Take in a change; None when it is known."""
+        """Take in a change; None when it is known, or comes from elsewhere than the root's way."""
         tree = self.all.get(id)
         if tree is None:
-            tree = self.all[id] = Tree(id, hop)
-        if version <= tree.version:
+            tree = self.all[id] = Tree(id, hop, former)
+        if version <= tree.version or (hop != tree.last_hop and not tree.is_cut):
             return None
         tree.version = version
         self._fallen.pop(id, None)
@@ -91,6 +97,16 @@ class Trees:
         for promise in added:
             tree.advertisements[promise.id] = promise
         return tree
+
+    def cut(self, neighbour: BrokerId) -> None:
+        """The link to a neighbour is gone, and with it what was on its way along trees."""
+        for tree in self.all.values():
+            tree.is_cut |= tree.last_hop == neighbour
+
+    def is_over(self, id: TreeId) -> bool:
+        """Whether nothing comes along a tree any more."""
+        tree = self.all.get(id)
+        return tree is None or not tree.advertisements or tree.is_cut
 
     def fell(self, tree: Tree) -> None:
         """Forget who was bound to a tree along which nothing is advertised any more.

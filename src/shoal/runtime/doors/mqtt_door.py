@@ -45,6 +45,9 @@ MOST_DELIVERED = 1_000
 # How often it is seen whether clients that are behind read.
 SEE_US = 100_000
 
+# Why a client is sent after its publisher.
+NEARER = "another broker is nearer to the subscribers"
+
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +112,8 @@ class MqttDoor:
         self._timer_us: int | None = None
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
+        if self.clients.federation is not None:
+            self.clients.federation.moving.servers = self._elsewhere
         if publishers is not None:
             publishers.at_wait = self._slow_down
             publishers.follows = self._follows
@@ -308,11 +313,23 @@ class MqttDoor:
         return connection is not None and connection.owes
 
     def _send_on(self, client: ClientId, broker: BrokerId) -> None:
-        connection = self.clients.connection(client)
-        if connection is not None:
-            self.node.counts["sent_on"] += 1
-            now_us = self.node.clock.now_us()
-            self.carry_out(connection.redirect(self._elsewhere[broker], now_us))
+        """A client follows its publisher, which has moved."""
+        assert self._publishers is not None
+        self.move(client, broker, partial(self._publishers.was_sent, client), NEARER)
+
+    def move(
+        self,
+        client: ClientId,
+        broker: BrokerId,
+        done: Callable[[str], None],
+        reason: str = "the operator wants it",
+    ) -> None:
+        """Send a client to another broker (see `shoal.mqtt.federation.moving`)."""
+        assert self.clients.federation is not None
+        now_us = self.node.clock.now_us()
+        self.clients.federation.moving.move(client, broker, now_us, done, reason)
+        self.carry_out(self.clients.take_effects())
+        self.node.schedule_flush()
 
     # --- admission ----------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class LivePublishers:
 
     `at_wait` is told whom to read no more, and when to; `settled` which publications nothing can
     take any more.  `follows` is asked whether a client may be sent to a broker, `owes` whether it
-    still waits for an answer, and `send_on` sends it.
+    still waits for an answer, and `send_on` sends it, and says so by `was_sent`.
     """
 
     def __init__(self, node: Node, couriers: Couriers) -> None:
@@ -48,6 +48,7 @@ class LivePublishers:
         self._couriers = couriers
         # Clients that are about to be sent to where their publisher is.
         self._leaving: dict[ClientId, BrokerId] = {}
+        self._sent: set[ClientId] = set()
         self._waiting: set[ClientId] = set()
         self._to_do: deque[DoorEffect] = deque()
         self._is_busy = False
@@ -168,10 +169,17 @@ class LivePublishers:
             if not self.publishers.is_at(client, broker):
                 del self._leaving[client]
                 self._check(client)
+            elif client in self._sent:
+                continue
             elif self._couriers.is_empty(broker) and not self.owes(client):
+                self._sent.add(client)
                 self.send_on(client, broker)
-                self._leaving.pop(client, None)
-                self._check(client)
+
+    def was_sent(self, client: ClientId, problem: str) -> None:
+        """A client has gone to where its publisher is, or stays."""
+        self._sent.discard(client)
+        self._leaving.pop(client, None)
+        self._check(client)
 
     def _detach(self, client: ClientId) -> None:
         port = self._node.client(client)

@@ -7,7 +7,9 @@ purpose by both: of crossing connections that of the smaller name stays.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from shoal.broker.links.states import State
@@ -19,6 +21,8 @@ from shoal.runtime.links.peer_settings import PeerSettings
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
+
+_log = logging.getLogger(__name__)
 
 
 class Dialling:
@@ -75,12 +79,15 @@ class Dialling:
             connection = None
             address = self._address(link)
             if link.connection is None and address is not None:
-                connection = await dial(self._door, address, self._settings.tls)
+                failed = partial(self._failed, link, address, pause_s)
+                connection = await dial(self._door, address, self._settings.tls, failed)
             if connection is not None:
                 self._say_hello(connection, link)
                 await connection.ended
                 if connection.is_greeted:
                     pause_s = FIRST_PAUSE_S
+                elif connection.refused and address is not None:
+                    self._failed(link, address, pause_s, connection.refused)
                 if connection.has_ended:
                     self._vanish(link)
             elif link.connection is not None:
@@ -90,6 +97,15 @@ class Dialling:
                 return
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _failed(self, link: Link, address: Address, pause_s: float, problem: str) -> None:
+        """It was tried again and again, in vain: say so, once until it comes up."""
+        if pause_s < LONGEST_PAUSE_S or link.connection is not None:
+            return  # brokers that start together are not all there at once
+        if not link.problem:
+            extra = {"neighbour": link.session.neighbour, "address": str(address)}
+            _log.warning("no connection", extra=extra | {"problem": problem})
+        link.problem = f"{address}: {problem}"
 
     def _address(self, link: Link) -> Address | None:
         known = self._settings.addresses.get(link.session.neighbour)

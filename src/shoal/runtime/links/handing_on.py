@@ -33,6 +33,8 @@ class Link:
         # Where the other end is, as far as whoever opened the link knew.
         self.address = address
         self.connection: PeerConnection | None = None
+        # Why there has been none for a while, if this end connects.
+        self.problem = ""
         self.dialling: asyncio.Task[None] | None = None
         self.since_us: int | None = None  # when the oldest of what it holds back came
         self.is_handing_on = False
@@ -61,6 +63,7 @@ class Link:
         return {
             "neighbour": session.neighbour,
             "state": session.state.value,
+            "problem": self.problem,
             "is_lasting": self.is_lasting,
             "is_full": session.is_full,
             "buffered_bytes": session.buffered_bytes,

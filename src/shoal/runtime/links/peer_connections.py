@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
@@ -154,8 +156,13 @@ class PeerConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-async def dial(door: Door, address: Address, tls: TlsContexts | None) -> PeerConnection | None:
-    """A new connection to a broker; None when it cannot be made."""
+async def dial(
+    door: Door,
+    address: Address,
+    tls: TlsContexts | None,
+    told: Callable[[str], None] = lambda problem: None,
+) -> PeerConnection | None:
+    """A new connection to a broker; None when it cannot be made: `told` is told why."""
     loop = asyncio.get_running_loop()
     try:
         # Not `wait_for`: in Python 3.11 it forgets that it was cancelled when what it waits for
@@ -168,6 +175,10 @@ async def dial(door: Door, address: Address, tls: TlsContexts | None) -> PeerCon
                 ssl=tls.outgoing if tls else None,
             )
     except (OSError, ssl.SSLError, TimeoutError) as error:
-        _log.debug("cannot connect", extra={"address": str(address), "problem": str(error)})
+        problem = str(error) or "no answer"
+        if isinstance(error, ConnectionError) and error.errno is not None:
+            problem = os.strerror(error.errno)  # whichever loop says it
+        _log.debug("cannot connect", extra={"address": str(address), "problem": problem})
+        told(problem)
         return None
     return connection

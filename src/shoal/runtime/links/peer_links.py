@@ -387,6 +387,7 @@ class PeerLinks:
             self._changed(link, error.changes)
             raise
         link.connections += 1
+        link.problem = ""
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)

@@ -7,9 +7,13 @@
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
+| /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
+| /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
+| /undrain | by POST: it takes clients in again; as above |
 
 A web page in somebody's browser can send a POST to a port of that machine, but not with a header of
-its own: who asks a broker to leave says `X-Shoal: leave`, and is refused without, 403.
+its own: who asks a broker to leave says `X-Shoal: leave`, and is refused without, 403.  So for
+the others.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -33,14 +37,14 @@ from shoal.runtime.operations.metrics import render
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
-# Begins to leave; why not, or nothing.
-Leave = Callable[[], str]
+# Does what the operator asks for, by the query; why not, or nothing.
+Order = Callable[[Mapping[str, str]], Awaitable[str]]
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
 
 
-def admin_app(status: Status, missing: Missing, leave: Leave) -> Starlette:
-    """The application behind the admin port."""
+def admin_app(status: Status, missing: Missing, orders: Mapping[str, Order]) -> Starlette:
+    """The application behind the admin port; `orders` by the names of their paths."""
 
     async def health(request: Request) -> Response:
         return JSONResponse({"alive": True})
@@ -52,10 +56,11 @@ def admin_app(status: Status, missing: Missing, leave: Leave) -> Starlette:
     async def show_status(request: Request) -> Response:
         return JSONResponse(dict(status()))
 
-    async def start_to_leave(request: Request) -> Response:
-        if request.headers.get("x-shoal") != "leave":
-            return JSONResponse({"problem": "say so: X-Shoal: leave"}, 403)
-        problem = leave()
+    async def follow_order(request: Request) -> Response:
+        name = request.url.path.removeprefix("/")
+        if request.headers.get("x-shoal") != name:
+            return JSONResponse({"problem": f"say so: X-Shoal: {name}"}, 403)
+        problem = await orders[name](request.query_params)
         return JSONResponse({"problem": problem}, 409 if problem else 202)
 
     async def metrics(request: Request) -> Response:
@@ -67,7 +72,7 @@ def admin_app(status: Status, missing: Missing, leave: Leave) -> Starlette:
             Route("/ready", ready),
             Route("/status", show_status),
             Route("/metrics", metrics),
-            Route("/leave", start_to_leave, methods=["POST"]),
+            *(Route(f"/{name}", follow_order, methods=["POST"]) for name in orders),
         ]
     )
 
@@ -83,9 +88,9 @@ class _Server(uvicorn.Server):
 class AdminServer:
     """Serves the admin port within the broker's loop."""
 
-    def __init__(self, status: Status, missing: Missing, leave: Leave) -> None:
+    def __init__(self, status: Status, missing: Missing, orders: Mapping[str, Order]) -> None:
         self._config = uvicorn.Config(
-            admin_app(status, missing, leave),
+            admin_app(status, missing, orders),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -75,6 +75,7 @@ class Metrics(Collector):
             yield GaugeMetricFamily(name, text, value=float(mqtt.get(key, 0)))
         for key, (name, text) in _MQTT_COUNTERS.items():
             yield CounterMetricFamily(name, text, value=mqtt.get(key, 0))
+        yield from _move_metrics(status.get("clients") or {})
         journal = status.get("journal")
         if journal:
             for key, (name, text) in _JOURNAL.items():
@@ -92,6 +93,18 @@ def _proposals(counts: Mapping[str, int]) -> CounterMetricFamily:
         if what == "proposals":
             family.add_metric([outcome], count)
     return family
+
+
+def _move_metrics(clients: Mapping[str, Any]) -> Iterator[Metric]:
+    """Clients that are sent to other brokers."""
+    draining = float(clients.get("is_draining", False))
+    yield GaugeMetricFamily("shoal_draining", "1 while it takes no clients in.", value=draining)
+    moves = CounterMetricFamily(
+        "shoal_client_moves", "What became of clients that were to move.", labels=["outcome"]
+    )
+    for outcome, count in clients.get("moves", {}).items():
+        moves.add_metric([outcome], count)
+    yield moves
 
 
 def _link_metrics(links: Any) -> Iterator[Metric]:

@@ -126,3 +126,14 @@ class Overlay:
                 problem = {"file": str(self._path), "problem": error.strerror}
                 _log.error("the overlay cannot be written", extra=problem)
             self._is_failing = True
+
+
+def who_has_left(folders: Iterable[Path]) -> set[BrokerId]:
+    """Brokers that have left the network, by the last that the brokers of these folders heard."""
+    last: dict[BrokerId, Whereabouts] = {}
+    for folder in folders:
+        with suppress(JournalError):  # its broker says so when it starts
+            for where in Overlay(folder).brokers.values():
+                if where.name not in last or where.at_us > last[where.name].at_us:
+                    last[where.name] = where
+    return {where.name for where in last.values() if where.has_left}

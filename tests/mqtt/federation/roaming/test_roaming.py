@@ -30,6 +30,7 @@ from shoal.mqtt.federation.controls import (
     parts_of,
 )
 from shoal.mqtt.sessions.session import ClientSubscription
+from tests.examples import examples
 from tests.mqtt.house import Client, will
 from tests.mqtt.network_house import Network
 
@@ -446,7 +447,7 @@ def wait_for_all(network: Network, roamer: Roamer) -> None:
 
 
 @pytest.mark.parametrize("is_told", [False, True], ids=["by itself", "redirected"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(examples(25)))
 def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(seed: int, is_told: bool) -> None:
     """Links are slow and of random speed, and the client does not stay long anywhere.
 

@@ -37,8 +37,8 @@ from shoal.mqtt.federation.controls import (
     item_of,
     parts_of,
 )
-from shoal.mqtt.federation.homes import Home
-from shoal.mqtt.federation.moves import Move
+from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.moves import Move
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.outgoing import Outgoing

@@ -23,7 +23,7 @@ from shoal.mqtt.federation.controls import (
     message_of,
 )
 from shoal.mqtt.federation.granting import Granting
-from shoal.mqtt.federation.moves import Latecomers, Move, SendItem, Waiting
+from shoal.mqtt.federation.roaming.moves import Latecomers, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import subscription_of

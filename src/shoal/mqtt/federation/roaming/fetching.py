@@ -22,8 +22,8 @@ from shoal.mqtt.federation.controls import (
     SessionPart,
     SessionState,
 )
-from shoal.mqtt.federation.homes import Home
-from shoal.mqtt.federation.moves import Waiting
+from shoal.mqtt.federation.roaming.homes import Home
+from shoal.mqtt.federation.roaming.moves import Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.outgoing import ClientConnection

@@ -45,7 +45,6 @@ from shoal.mqtt.access import ANOTHER_USERS, Admission
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.door.network import EVERY_BROKER, Door
-from shoal.mqtt.federation.arriving import Arriving
 from shoal.mqtt.federation.controls import (
     Adopted,
     Control,
@@ -62,12 +61,13 @@ from shoal.mqtt.federation.controls import (
     Taken,
     encode_control,
 )
-from shoal.mqtt.federation.fetching import WAITING_TIMER, Fetching
-from shoal.mqtt.federation.giving import GIVING_TIMER, Giving
 from shoal.mqtt.federation.granting import Granting
-from shoal.mqtt.federation.homes import Home, Homes
-from shoal.mqtt.federation.moves import Move, Waiting
-from shoal.mqtt.federation.redirecting import REDIRECTED_TIMER, Redirecting
+from shoal.mqtt.federation.roaming.arriving import Arriving
+from shoal.mqtt.federation.roaming.fetching import WAITING_TIMER, Fetching
+from shoal.mqtt.federation.roaming.giving import GIVING_TIMER, Giving
+from shoal.mqtt.federation.roaming.homes import Home, Homes
+from shoal.mqtt.federation.roaming.moves import Move, Waiting
+from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.sessions.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
@@ -148,6 +148,20 @@ class Roaming:
             began_us=session.began_us,
         )
         session.began_us = session.began_us or session.entered_us
+
+    def going(self, client_id: str) -> BrokerId | None:
+        """Where a client's session was sent, or is after that; None if it was not sent anywhere."""
+        home = self._giving.home(client_id)
+        if home is None and client_id not in self._sessions:
+            home = self.homes.entry(client_id)
+        return None if home is None else home.broker
+
+    def is_at(self, client_id: str, broker: BrokerId, entered_us: int, user: str) -> None:
+        """A client is at another broker, which says so itself."""
+        known = self.homes.entry(client_id)
+        if client_id not in self._sessions and (known is None or known.at_us <= entered_us):
+            had_us = 0 if known is None else known.had_us
+            self.homes.put(client_id, Home(broker, entered_us, user, had_us))
 
     def restored(self, session: Session, now_us: int) -> None:
         """A session is here since before the broker started; whoever joins the network is told.
@@ -325,7 +339,7 @@ class Roaming:
         else:
             let_go = self._sessions.let_go(session.client_id, now_us)
             if let_go is not None:
-                self._sessions.end(let_go, now_us)
+                self._sessions.replace(let_go, now_us)
 
     def _is_asked_for(self, session: Session, question: Entered, now_us: int) -> None:
         """Another broker wants a session that is here, or was given and is still kept."""

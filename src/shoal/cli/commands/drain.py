@@ -1,0 +1,57 @@
+"""`shoal drain`: send all clients of a live broker to others, as before it is upgraded."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.orders import give_order
+
+if TYPE_CHECKING:
+    from shoal.runtime.addresses import Address
+
+_POLL_S = 0.2
+_SAY_AFTER_S = 5.0
+
+
+def drain(
+    network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
+    broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
+) -> None:
+    """Send all clients of a broker to others, with all that is theirs, and let it take nobody in.
+
+    It stays in the network, and passes on what others publish, until `shoal undrain` or its next
+    start.  Clients that follow are told where to go; the others are let go with a word, and find
+    another broker by themselves.  Ends when no client and no session is left.
+    """
+    address = asyncio.run(give_order(network_file, broker, "drain"))
+    asyncio.run(_watch(broker, address))
+    print(f"{broker} is drained")
+
+
+async def _watch(broker: str, address: Address) -> None:
+    """Until nobody is there any more."""
+    from shoal.runtime.supervisor import get_json
+
+    said, waited_s = "", 0.0
+    while True:
+        try:
+            found: dict[str, Any] = await get_json(address, "/status")
+        except OSError as error:
+            raise UserError(f"{broker} answers no more: {error}") from error
+        clients, mqtt = found["clients"], found["mqtt"]
+        if not clients["is_draining"]:
+            raise UserError(f"{broker} takes clients in again")
+        if not mqtt["sessions"]:
+            return
+        waited_s += _POLL_S
+        words = f"{broker} still has {mqtt['sessions']:,} sessions"
+        words += f": {clients['problem']}" if clients["problem"] else ""
+        if waited_s > _SAY_AFTER_S and words != said:
+            print(words, flush=True)
+            said, waited_s = words, 0.0
+        await asyncio.sleep(_POLL_S)

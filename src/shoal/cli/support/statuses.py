@@ -1,0 +1,44 @@
+"""What the brokers of a live network say of themselves, asked at their admin ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+
+# Every broker of a network answers with one of these; None when it does not answer.
+Statuses = dict[str, dict[str, Any] | None]
+
+
+async def ask_status(network: Network) -> Statuses:
+    """What brokers say: those of the file and those that have joined, without those that left."""
+    listed = {broker.name: broker.admin for broker in network.brokers}
+    found = await _ask_all(listed)
+    known = {
+        row["broker"]: row["admin"]
+        for answer in found.values()
+        if answer is not None
+        for row in answer["brokers"]
+    }
+    if known:
+        joined = {name: admin for name, admin in known.items() if name not in listed}
+        found = {name: answer for name, answer in found.items() if answer or name in known}
+        found |= await _ask_all(joined)
+    return found
+
+
+async def _ask_all(admins: Mapping[str, str]) -> Statuses:
+    from shoal.runtime.addresses import read_address
+    from shoal.runtime.supervisor import get_json
+
+    async def ask(admin: str) -> dict[str, Any] | None:
+        try:
+            return await get_json(read_address(admin), "/status") if admin else None
+        except (OSError, ValueError):
+            return None
+
+    answers = await asyncio.gather(*map(ask, admins.values()))
+    return dict(zip(admins, answers, strict=True))

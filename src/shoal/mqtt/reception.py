@@ -1,0 +1,70 @@
+"""Who is let in to one broker, by what name, and who may be sent here from another."""
+
+from __future__ import annotations
+
+from shoal.model import BrokerId
+from shoal.mqtt.access import Access, Admission, Credentials, Permissions
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.moving import Moving
+from shoal.mqtt.limits import Limits
+from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.sessions.session import CANNOT_WRITE
+from shoal.mqtt.sessions.sessions import Sessions
+from shoal.mqtt.statistics import Statistics
+
+# Why publications above QoS 0 are refused while they would have to wait.
+QUEUES_ARE_FULL = "what waits for clients has no room for more"
+# Why no more clients are taken in.
+TOO_MANY = "too many connections"
+
+
+class Reception:
+    """One broker's; `moving`, in a network, says whether it is drained."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        limits: Limits,
+        access: Access,
+        statistics: Statistics,
+        sessions: Sessions,
+        now_us: int,
+    ) -> None:
+        self.limits = limits
+        self.access = access
+        self.moving: Moving | None = None
+        self.journal: Journal | None = None
+        self._broker_id = broker_id
+        self._statistics = statistics
+        self._sessions = sessions
+        self._started_us = now_us
+        self._assigned = 0
+
+    def new_client_id(self) -> str:
+        """A client identifier for one that has none, unique in the network [MQTT-3.1.3-6]."""
+        while True:
+            self._assigned += 1
+            client_id = f"{self._broker_id}-{self._started_us}-{self._assigned}"
+            if client_id not in self._sessions:
+                return client_id
+
+    def admit(self, credentials: Credentials) -> Admission | None:
+        """Whether a client may connect; None if that is known later."""
+        if self._statistics.connected >= self.limits.maximum_connections:
+            return Admission(ReasonCode.QUOTA_EXCEEDED, reason=TOO_MANY)
+        if self.moving is not None and self.moving.is_draining:
+            return self.moving.refusal()
+        return self.access.admit(credentials)
+
+    def full(self, now_us: int) -> str:
+        """Why no client of another broker may be sent here; empty if it may."""
+        promised = self.moving.promised(now_us) if self.moving is not None else 0
+        if self._statistics.connected + promised >= self.limits.maximum_connections:
+            return TOO_MANY
+        if self.journal is not None and self.journal.is_failing:
+            return CANNOT_WRITE
+        return QUEUES_ARE_FULL if self._sessions.backlog.is_full else ""
+
+    def permissions(self, user: str, client_id: str) -> Permissions:
+        """What a user may do, by today's rules."""
+        return self.access.permissions(user, client_id)

@@ -1,0 +1,98 @@
+"""What an operator asks of a live broker: to leave, to move a client, to be drained.
+
+Each answers why that cannot be, in words, or with nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from shoal.mqtt.federation.moving import Moving
+from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.runtime.leaving import Leaving
+
+_ALONE = "it is all there is of its network"
+
+_log = logging.getLogger(__name__)
+
+
+class Operator:
+    """One broker's."""
+
+    def __init__(self, door: MqttDoor, leaving: Leaving) -> None:
+        self._door = door
+        self._leaving = leaving
+
+    @property
+    def orders(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[str]]]:
+        """By the name that the admin port has for them; each takes what was said with it."""
+        return {
+            "leave": self._leave,
+            "move": self._move,
+            "drain": self._drain,
+            "undrain": self._undrain,
+        }
+
+    @property
+    def _moving(self) -> Moving | None:
+        federation = self._door.clients.federation
+        return federation.moving if federation is not None else None
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the broker takes no clients in."""
+        return self._moving is not None and self._moving.is_draining
+
+    def status(self) -> dict[str, Any]:
+        """Who is sent to other brokers, and what became of those who were."""
+        moving = self._moving
+        if moving is None:
+            return {"is_draining": False, "problem": "", "moving": 0, "moves": {}}
+        return {
+            "is_draining": moving.is_draining,
+            "problem": moving.problem,
+            "moving": moving.under_way,
+            "moves": dict(moving.counts),
+        }
+
+    async def _leave(self, said: Mapping[str, str]) -> str:
+        return self._leaving.begin()
+
+    async def _move(self, said: Mapping[str, str]) -> str:
+        client, broker = said.get("client", ""), said.get("broker", "")
+        if self._moving is None:
+            return _ALONE
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def done(problem: str) -> None:
+            if not answer.done():  # whoever asked may have gone
+                answer.set_result(problem)
+
+        self._door.move(client, broker, done)
+        return await answer
+
+    async def _drain(self, said: Mapping[str, str]) -> str:
+        door, moving = self._door, self._moving
+        if self._leaving.stage:
+            return "it leaves already"
+        if moving is None:
+            return _ALONE
+        if not self._leaving.takers():
+            return "no other broker is known that takes clients"
+        if not moving.is_draining:
+            _log.info("drained")
+            moving.drain(self._leaving.takers, door.node.clock.now_us())
+            door.carry_out(door.clients.take_effects())
+            door.node.schedule_flush()
+        return ""
+
+    async def _undrain(self, said: Mapping[str, str]) -> str:
+        moving = self._moving
+        if moving is None or not moving.is_draining:
+            return "it is not being drained"
+        _log.info("takes clients in again")
+        moving.undrain()
+        return ""

@@ -1,0 +1,84 @@
+"""Every system's live network grows and shrinks under its clients; see `test_all_systems`, too.
+
+A new broker's client that has SUBACK gets all that is published after it, wherever, and what is
+retained.  When the broker leaves, the client goes elsewhere with its session, and nothing is lost,
+doubled or overtaken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.client import Client
+from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.addresses import read_address
+from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.links.joining import Join
+from shoal.runtime.network_file import Network
+from shoal.runtime.network_sections import StorageSection
+from shoal.runtime.supervisor import ask_to_leave, local_network
+from tests.runtime.live import PATIENCE_S, on_asyncio, until
+from tests.runtime.test_broker_service import running
+from tests.runtime.test_leaving import with_new
+
+COUNT = 60
+
+
+def network_of(system: str, folder: Path) -> Network:
+    layout = SYSTEMS[system].size().layout()
+    network = local_network(system, layout, port=0)
+    storage = StorageSection(folder=str(folder), sync="never")
+    return msgspec.structs.replace(network, storage=storage)
+
+
+async def publish(client: Client, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        await client.publish("a", b"%d" % number, qos=1)
+
+
+# One of each shape; whose brokers find each other by themselves have roles (`test_leaving`).
+GROWING = {
+    system.shape.name: name
+    for name, system in reversed(SYSTEMS.items())
+    if system.grows and not system.shape.opens_links
+}
+
+
+@pytest.mark.parametrize("system", GROWING.values())
+@on_asyncio
+async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path: Path) -> None:
+    network = network_of(system, tmp_path)
+    names = [broker.name for broker in network.brokers if broker.mqtt]
+    first, last = names[0], names[-1]
+    there = read_address(network.broker(last).peers)
+    async with (
+        asyncio.timeout(4 * PATIENCE_S),
+        running(network, *(broker.name for broker in network.brokers)) as services,
+    ):
+        await until(lambda: not any(service.missing() for service in services))
+        at = {service.node.id: service for service in services}
+        door = str(at[first].listening["mqtt"])
+        async with Client(door) as publisher:
+            await publisher.publish("kept", b"kept", qos=1, retain=True)
+            new = BrokerService(with_new(network, "B99"), "B99", Join(last, there))
+            left = asyncio.Event()
+            new.at_left = left.set
+            await new.start()
+            async with Client(str(new.listening["mqtt"])) as client:
+                kept, subscription = client.subscribe("kept"), client.subscribe("a", qos=1)
+                async with kept, subscription:
+                    assert (await kept.get()).payload == b"kept"
+                    await subscription.granted()
+                    await publish(publisher, 0, COUNT)
+                    assert await ask_to_leave(new.listening["admin"]) == ""
+                    await publish(publisher, COUNT, COUNT)
+                    await left.wait()
+                    await publish(publisher, 2 * COUNT, COUNT)
+                    got = [(await subscription.get()).payload for _ in range(3 * COUNT)]
+                    assert got == [b"%d" % number for number in range(3 * COUNT)]
+            await new.stop()
+            await until(lambda: all("B99" not in each.links.neighbours for each in services))

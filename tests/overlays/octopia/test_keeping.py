@@ -1,0 +1,74 @@
+"""What has no way waits for one: for how long, and that a pause of the broker does not count."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.effects import LinkChanged, LinkState
+from shoal.broker.messages import Advertise, Subscribe
+from shoal.overlays.octopia.keeping import QUARTERS, TIMER
+from tests.broker.transcript import advertisement, publish, subscription
+from tests.overlays.octopia.stages import ProductStage
+
+MINUTE_US = 60_000_000
+
+
+def stage() -> ProductStage:
+    """P at a0, S at c0, whose link to b0 is broken."""
+    here = ProductStage(clusters=2)
+    here.ask("c0", "S", Subscribe(subscription("s", client="S")))
+    here.ask("a0", "P", Advertise(advertisement("p")))
+    here.settle()
+    here.break_link("b0", "c0")
+    return here
+
+
+def kept(here: ProductStage) -> int:
+    return here.brokers["b0"].strategy.description["kept"]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_pause_of_the_broker_is_no_patience(is_before: bool) -> None:
+    """Whether it began before the publication came or behind it."""
+    here = stage()
+    if is_before:
+        here.now_us += MINUTE_US
+    here.ask("a0", "P", publish(1))
+    here.settle()
+    here.now_us += MINUTE_US
+    here.break_link("b0", "b1")
+    assert kept(here) == 1
+    here.mend_link("b0", "c0")
+    here.settle()
+    assert here.delivered() == [(1, "S")]
+    assert kept(here) == 0
+
+
+def test_who_is_not_there_for_long_counts_as_gone() -> None:
+    here = stage()
+    here.ask("a0", "P", publish(1))
+    here.settle()
+    for _ in range(QUARTERS):
+        here.fire("b0", TIMER)
+        assert kept(here) == 1
+    here.fire("b0", TIMER)
+    assert kept(here) == 0
+    here.ask("a0", "P", publish(2))
+    here.settle()
+    assert kept(here) == 0
+    assert ("b0", TIMER) not in here.timers
+
+
+def test_who_comes_back_is_waited_for_until_it_has_said_its_tables() -> None:
+    here = stage()
+    here.ask("a0", "P", publish(1))
+    here.settle()
+    for _ in range(QUARTERS):
+        here.fire("b0", TIMER)
+    here.handle("b0", LinkChanged("c0", LinkState.UP))
+    for _ in range(QUARTERS):
+        here.fire("b0", TIMER)
+        assert kept(here) == 1
+    here.handle("c0", LinkChanged("b0", LinkState.UP))
+    here.settle()
+    assert here.delivered() == [(1, "S")]
