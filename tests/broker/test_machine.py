@@ -61,15 +61,20 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.overlays.self_organising.healing import HealingMessage
-from shoal.overlays.self_organising.ring_messages import RingMessage
+from shoal.overlays.self_organising.links.healing import HealingMessage
+from shoal.overlays.self_organising.moves.reserved_paths import PathMessage
+from shoal.overlays.self_organising.quiet_ring.ring_messages import RingMessage
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.overlays.octopia.anything import product_messages
-from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
+from tests.overlays.self_organising.anything import (
+    exchange_messages,
+    path_messages,
+    self_organising_messages,
+)
 from tests.overlays.tid.anything import tree_messages
 from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
@@ -183,8 +188,17 @@ MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
 MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
 MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES |= path_messages(CLIENTS, PATHS)
 MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
-BASES = {Message, Carrier, RingMessage, LeavingMessage, DepartureMessage, HealingMessage}
+BASES = {
+    Message,
+    Carrier,
+    RingMessage,
+    LeavingMessage,
+    DepartureMessage,
+    HealingMessage,
+    PathMessage,
+}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])

@@ -24,8 +24,8 @@ from shoal.clients.courier import CourierLimits
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.peer_links import PeerLinks
@@ -111,7 +111,7 @@ class LiveNetwork:
         machine = Broker(name, (), factory, expected=overlay.neighbours(neighbours))
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
-        node = Node(machine, Clock(), self, admits_bytes)
+        node = Node(machine, Clock(), self, admits_bytes, SYSTEMS[self.system].shown_rows)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         shape = SYSTEMS[self.system].shape
         settings = PeerSettings(

@@ -37,7 +37,7 @@ from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscrip
 from shoal.mqtt.door.repeats import Repeats
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.tree.stand_in import stand_in
-from shoal.runtime.batches import joined
+from shoal.runtime.driving.batches import joined
 from tests.broker.links.memory_disk import Disk
 
 LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)

@@ -95,6 +95,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
     records        tables of the trace that its brokers write (`Record`): their rows, by name
+    shown          those of which brokers show the last rows in their status
     size           how large a new network is
     complete       parameters for just these brokers, where they do not name them themselves
     takes_clients  whether clients connect to a broker, by the parameters
@@ -115,6 +116,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     parameters: type[msgspec.Struct] = NoParameters
     messages: Vocabulary = ()
     records: Mapping[str, type[msgspec.Struct]] = {}
+    shown: Sequence[str] = ()
     size: type[Size] = Brokers
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
@@ -130,6 +132,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     def stores(self) -> bool:
         """Whether what is for a neighbour that is away may be acknowledged once it is on disk."""
         return self.stand_in is not None
+
+    @property
+    def shown_rows(self) -> Mapping[str, type[msgspec.Struct]]:
+        """The rows that brokers show in their status, by table."""
+        return {name: self.records[name] for name in self.shown}
 
     def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
         """The links of these brokers where nobody names any; TopologyError if there are none."""

@@ -14,7 +14,7 @@ from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import ProposalRecord, RefusalRecord
+from shoal.broker.records import RefusalRecord
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.registry import SYSTEMS
@@ -80,7 +80,6 @@ class LoadRow(msgspec.Struct, frozen=True):
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
     **{name: row for system in SYSTEMS.values() for name, row in system.records.items()},
     "migrations": MigrationRecord,
-    "proposals": ProposalRecord,
     "refusals": RefusalRecord,
 }
 

@@ -28,12 +28,12 @@ from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
@@ -93,7 +93,8 @@ class BrokerService:
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
         limits, has_cycles = network.bounds, system.shape.has_cycles
-        self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
+        admits_bytes = limits.high_bytes if has_cycles else None
+        self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
@@ -351,7 +352,10 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
-            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
+            "shown": {
+                name: [msgspec.structs.asdict(row) for row in rows]
+                for name, rows in self.node.shown.items()
+            },
         }
 
 

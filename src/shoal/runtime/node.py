@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -61,21 +61,20 @@ from shoal.broker.effects import (
 from shoal.broker.holding import Holding
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
-from shoal.broker.records import ProposalRecord
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.admission import Admission
-from shoal.runtime.batches import joined, publications_in
-from shoal.runtime.clock import Clock
-from shoal.runtime.flushing import Flushing, Phase
-from shoal.runtime.gate import Gate
-from shoal.runtime.held_back import HeldBack
-from shoal.runtime.surroundings import Client, Links, Trace
-from shoal.runtime.timers import Timers
-from shoal.runtime.watching import Watching
+from shoal.runtime.driving.admission import Admission
+from shoal.runtime.driving.batches import joined, publications_in
+from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.gate import Gate
+from shoal.runtime.driving.held_back import HeldBack
+from shoal.runtime.driving.surroundings import Client, Links, Trace
+from shoal.runtime.driving.timers import Timers
+from shoal.runtime.driving.watching import Watching
 
 _MICROSECONDS = 1_000_000
-_PROPOSALS_KEPT = 100
+_ROWS_KEPT = 100
 _log = logging.getLogger(__name__)
 
 
@@ -94,15 +93,18 @@ class Node:
         clock: Clock,
         trace: Trace | None = None,
         admits_bytes: int | None = None,
+        shown: Mapping[str, type[msgspec.Struct]] = {},
     ) -> None:
-        """`admits_bytes` bounds what its own clients have under way (see `Admission`)."""
+        """`admits_bytes` bounds what its own clients have under way (see `Admission`); of these
+        rows that the machine records, by table, the last are `shown`.
+        """
         self.id = machine.id
         self.machine = machine
         self.clock = clock
         self._links: Links | None = None
         self.counts: Counter[str] = Counter()
-        # The last ones; what became of links that were proposed.
-        self.proposals: deque[ProposalRecord] = deque(maxlen=_PROPOSALS_KEPT)
+        self.shown = {name: deque[msgspec.Struct](maxlen=_ROWS_KEPT) for name in shown}
+        self._shown_as = {kind: name for name, kind in shown.items()}
         self._flushing = Flushing(self._flushed)
         self._gate = Gate()
         self.at_hold = self._gate.at_change
@@ -345,9 +347,9 @@ class Node:
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
         self.counts[type(row).__name__] += 1
-        if type(row) is ProposalRecord:
-            self.proposals.append(row)
-            self.counts[f"proposals {row.outcome}"] += 1
+        if (name := self._shown_as.get(type(row))) is not None:
+            self.shown[name].append(row)
+            self.counts[f"{name} {getattr(row, 'outcome', '')}"] += 1
         if self._trace is not None:
             self._trace.record(row)
 

@@ -14,7 +14,7 @@ from shoal.experiments.self_organising.model import KINDS, Model
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
 from shoal.experiments.self_organising.setting import HEURISTICS, Setting
 from shoal.experiments.self_organising.workload import Costs, Workload, draw
-from shoal.overlays.self_organising.interest import Cache, bloom_filter, notification_id
+from shoal.overlays.self_organising.deciding.interest import Cache, bloom_filter, notification_id
 from tests.experiments.self_organising.test_optimum import is_tree, random_problem
 from tests.experiments.self_organising.test_optimum import random_tree as any_tree
 

@@ -14,11 +14,12 @@ from shoal.overlays.octopia.messages import (
     HomeChange,
     HomeTable,
     Notification,
-    Probe,
-    ProbePassed,
+    NumbersBegin,
+    NumbersEnd,
     TablesKnown,
     TablesSaid,
     TableWanted,
+    WayLost,
 )
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
@@ -30,9 +31,10 @@ def product_messages(
     ups = st.one_of(st.none(), NUMBERS)
     some = st.lists(subscriptions, max_size=3).map(tuple)
     only = st.one_of(st.none(), st.lists(NUMBERS, max_size=3).map(tuple))
+    shifts = st.dictionaries(NUMBERS, NUMBERS, max_size=2)
     publications = st.lists(routed, max_size=3).map(tuple)
     return {
-        Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only),
+        Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only, shifts),
         HomeTable: st.builds(HomeTable, NUMBERS, NUMBERS, ups, some),
         HomeChange: st.builds(
             HomeChange, NUMBERS, NUMBERS, ups, some, st.lists(names, max_size=3).map(tuple)
@@ -43,6 +45,7 @@ def product_messages(
         BitSet: st.builds(BitSet, names),
         BitCleared: st.builds(BitCleared, names),
         BitsSaid: st.builds(BitsSaid),
-        Probe: st.builds(Probe, brokers, NUMBERS, clients, NUMBERS, st.booleans()),
-        ProbePassed: st.builds(ProbePassed, brokers, NUMBERS),
+        NumbersBegin: st.builds(NumbersBegin, clients, st.one_of(st.none(), NUMBERS)),
+        NumbersEnd: st.builds(NumbersEnd, clients, NUMBERS),
+        WayLost: st.builds(WayLost),
     }

@@ -21,10 +21,9 @@ from typing import Any, NamedTuple, cast
 from shoal.experiments.self_organising.delivery import Tree
 from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
 from shoal.experiments.self_organising.workload import Workload
-from shoal.overlays.self_organising.interest import ID_BYTES, Cache
-from shoal.overlays.self_organising.neighbourhood import Neighbourhood
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters, ThreeWay
-from shoal.overlays.self_organising.planner import (
+from shoal.overlays.self_organising.deciding.interest import ID_BYTES, Cache
+from shoal.overlays.self_organising.deciding.neighbourhood import Neighbourhood
+from shoal.overlays.self_organising.deciding.planner import (
     Cycle,
     UnknownBrokerError,
     cost_vector,
@@ -32,6 +31,7 @@ from shoal.overlays.self_organising.planner import (
     evaluate,
     gives_way,
 )
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters, ThreeWay
 
 # What costs arise from; each is added up by window.
 KINDS = ("notifications", "broadcasts", "requests", "exchanges")

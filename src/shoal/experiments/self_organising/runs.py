@@ -22,7 +22,7 @@ from shoal.experiments.self_organising.setting import Setting
 from shoal.experiments.self_organising.workload import Workload, draw, places_apart
 from shoal.experiments.studies.runs import Run, run_key
 from shoal.experiments.topologies import random_tree, uniform_tree
-from shoal.overlays.self_organising.planner import VARIATION
+from shoal.overlays.self_organising.deciding.planner import VARIATION
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.overlays.octopia import attachments, exchange, keeping, routing
+from shoal.overlays.octopia import attachments, exchange, gate, keeping, routing
 from shoal.overlays.octopia.attachments import Attachment, Attachments
 from shoal.overlays.octopia.cluster_tables import ClusterTables
 from shoal.overlays.octopia.exchange import Exchange
@@ -53,11 +53,12 @@ from shoal.overlays.octopia.messages import (
     HomeChange,
     HomeTable,
     Notification,
-    Probe,
-    ProbePassed,
+    NumbersBegin,
+    NumbersEnd,
     TablesKnown,
     TablesSaid,
     TableWanted,
+    WayLost,
 )
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
@@ -159,9 +160,10 @@ class Octopia(BaseStrategy):
             "subscriptions": len(self.tables.subscriptions),
             "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
             "congested": len(self.outputs.since_us),
-            "detours": self.routing.ordering.detours,
             "diverted": self.routing.diverted,
+            "held": len(self.routing.gate.lines),
             "kept": len(self.routing.kept),
+            "numbered": len(self.routing.numbering),
         }
 
     @property
@@ -204,6 +206,9 @@ class Octopia(BaseStrategy):
         elif key == keeping.TIMER:
             self.routing.waited(now_us, out)
             return
+        elif key == gate.TIMER:
+            self.routing.gate.waited(now_us, out)
+            return
         else:
             return
         self._settle(now_us, out)
@@ -225,6 +230,8 @@ class Octopia(BaseStrategy):
         self._usable.discard(neighbour)
         self.cluster_tables.told.discard(neighbour)
         self._advertised_to.discard(neighbour)
+        if neighbour in self._linked:
+            self.routing.lost(neighbour, now_us, out)
         self.routing.linked(neighbour, state is LinkState.UP, now_us, out)
         if state is LinkState.UP:
             self._linked.add(neighbour)
@@ -307,14 +314,11 @@ class Octopia(BaseStrategy):
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
         if type(message) is Notification:
             self._check_bits(message.owed)
+            for cluster in message.shifts:
+                self._check_cluster(cluster)
             if not 0 <= message.hops < MAX_HOPS:
                 raise ProtocolError(f"{message.hops} is no number of hops")
             self.routing.receive(neighbour, message, now_us, out)
-        elif type(message) is Probe:
-            self._check_bits(message.owed)
-            self.routing.probe(message, neighbour, now_us, out)
-        elif type(message) is ProbePassed:
-            self.routing.passed(neighbour, message, now_us, out)
         elif self._is_primary(neighbour):
             self._hear_primary(neighbour, message, now_us, out)
         else:
@@ -323,6 +327,10 @@ class Octopia(BaseStrategy):
     def _check_bits(self, bits: int) -> None:
         if not 0 <= bits < 1 << self.product.clusters:
             raise ProtocolError(f"{bits} are no bits of {self.product.clusters} clusters")
+
+    def _check_cluster(self, cluster: int) -> None:
+        if not 0 <= cluster < self.product.clusters:
+            raise ProtocolError(f"{cluster} is none of {self.product.clusters} clusters")
 
     def _hear_primary(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -360,6 +368,10 @@ class Octopia(BaseStrategy):
                 self.hosted.set(neighbour, id, is_on=True)
             case BitCleared(id):
                 self.hosted.set(neighbour, id, is_on=False)
+            case NumbersBegin() | NumbersEnd():
+                self.routing.gate.hear(neighbour, message, now_us, out)
+            case WayLost():
+                self.routing.gate.lines.doubt(now_us)
             case BitsSaid():
                 self.hosted.all_said(neighbour)
                 purpose = self._entries[self.product.position(neighbour).cluster]
@@ -398,6 +410,7 @@ class Octopia(BaseStrategy):
                 self._unsubscribe([id], out)
             case Goodbye():
                 self.publishers.detach(client)
+                self.routing.numbering.end(client, out)
                 for advertisement in self.hosted.of(client):
                     self._unadvertise(advertisement.id, out)
                 rows = self.tables.own.subscriptions

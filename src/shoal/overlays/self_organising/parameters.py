@@ -23,6 +23,7 @@ import enum
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 
 Pair = tuple[BrokerId, BrokerId]
 
@@ -59,6 +60,13 @@ class Interest(enum.Enum):
     PASSING = "passing"
 
 
+class Publishers(enum.Enum):
+    """Whether publishers stay where their clients are, or move over the tree as in `grape`."""
+
+    STAY = "stay"
+    GRAPE = "grape"
+
+
 class ThreeWay(enum.Enum):
     """How the interest that three brokers share is found: by Eq. 6, or counted in two filters."""
 
@@ -89,6 +97,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree            links that a broker may have (ours): 0, any number
     exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
     frozen                nothing is proposed or agreed to (ours): no
+    publishers            stay, or move as in the system grape (ours): stay
+    grape                 how they move then: as in that system
     """
 
     heuristic: Heuristic = Heuristic.COST_AND_INTEREST
@@ -107,6 +117,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree: int = 0
     exchanges_per_hour: int = 0
     frozen: bool = False
+    publishers: Publishers = Publishers.STAY
+    grape: GrapeParameters = GrapeParameters()
 
     def __post_init__(self) -> None:
         _check("neighbourhood_hops", self.neighbourhood_hops, 1, MAX_HOPS)

@@ -146,7 +146,7 @@ class TreeRouting(BaseStrategy):
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is Publish:
             accepted = self.publishers.accept(client, request.publications, out)
-            self.forward(accepted, 0, None, out)
+            self.publish(client, accepted, now_us, out)
             return
         match request:
             case Advertise(advertisement, moves):
@@ -210,7 +210,7 @@ class TreeRouting(BaseStrategy):
         return False
 
     def replaced(
-        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """The tables have turned, and that is all."""
 
@@ -313,6 +313,16 @@ class TreeRouting(BaseStrategy):
         check_subscription(client, subscription, None if entry is None else entry.subscription)
 
     # --- publications -------------------------------------------------------------------------
+
+    def publish(
+        self,
+        client: ClientId,
+        accepted: tuple[RoutedPublication, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Send on what a local client has published, and has been accepted."""
+        self.forward(accepted, 0, None, out)
 
     def forward(
         self,

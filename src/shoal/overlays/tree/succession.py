@@ -80,9 +80,9 @@ class Around(Protocol):
         """A timer fired."""
 
     def replaced(
-        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """These neighbours have taken the place of one, and the tables have turned."""
+        """These neighbours have taken the place of one, if any, and the tables have turned."""
 
 
 class _Part:

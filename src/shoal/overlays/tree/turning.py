@@ -9,6 +9,10 @@ in whatever way an advertisement on a cycle is reached, it is in the same direct
 Nothing may be under way between brokers of the cycle from the first `Turn` until all have turned.
 Then every table is again what the invariant of `propagation.py` makes of the new tree.
 
+Of a publisher that has moved those know most moves that are nearest to it, as moves only pass where
+it is and comes to be.  So it must stay, as of two words about it the one that counts more holds:
+those at the links that change are nearer to each side's publishers than they were.
+
     before  the neighbour towards the link that goes: until now what is far lies there
     behind  the neighbour towards the new link: from now on what is far lies there
 """
@@ -36,12 +40,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     known           subscriptions from the far side that it has
     far             subscriptions from there that it lacks
     near            subscriptions from this side that it lacks, which something far asks for
+    moves           how often publishers have moved, by advertisement: as the first broker knows it
     """
 
     advertisements: tuple[AdvertisementId, ...]
     known: tuple[SubscriptionId, ...]
     far: tuple[Subscription, ...] = ()
     near: tuple[Subscription, ...] = ()
+    moves: tuple[tuple[AdvertisementId, int], ...] = ()
 
 
 def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
@@ -51,6 +57,7 @@ def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
             id for id, row in tables.advertisements.items() if row.last_hop == before
         ),
         known=tuple(id for id, entry in tables.subscriptions.items() if entry.last_hop == before),
+        moves=tuple((id, row.rank) for id, row in tables.advertisements.items() if row.rank),
     )
 
 
@@ -71,7 +78,11 @@ def next_turn(tables: RoutingTable, turn: Turn, behind: BrokerId) -> Turn:
         if entry.last_hop != behind and behind not in entry.forwarded_to and entry.id not in far
     ]
     return Turn(
-        advertisements=turn.advertisements, known=tuple(known), far=tuple(lacking), near=tuple(near)
+        advertisements=turn.advertisements,
+        known=tuple(known),
+        far=tuple(lacking),
+        near=tuple(near),
+        moves=turn.moves,
     )
 
 
@@ -80,7 +91,11 @@ def turn_tables(propagation: Propagation, turn: Turn, before: BrokerId, behind: 
     tables = propagation.tables
     rows = _rows(tables, turn)
     for row in rows:
-        row.last_hop = behind
+        # Whatever move turned it, this neighbour was not on its path.
+        row.last_hop, row.turned_us = behind, None
+    for id, moves in turn.moves:
+        if (moved := tables.advertisements.get(id)) is not None:
+            moved.moves = max(moved.moves, moves)
     for subscription in turn.near:
         tables.add_subscription(subscription, before)
     known = [tables.subscriptions[id] for id in turn.known if id in tables.subscriptions]

@@ -31,9 +31,9 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets import LateAccess, Socket
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
+from shoal.runtime.driving.pauses import Alarm
 from shoal.runtime.node import Node
-from shoal.runtime.pauses import Alarm
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls import certified_names
