@@ -19,11 +19,12 @@ from shoal.overlays.self_organising.links.overlay import Overlay
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
 from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING_SYSTEM
-from shoal.overlays.system import NoParameters, System
+from shoal.overlays.system import System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.system import Parameters as TreeParameters
 
 # The key of a timer that nobody sets: a number and a cycle follow, and the exchange begins.
 BEGIN = "begin"
@@ -46,8 +47,8 @@ class Refused(msgspec.Struct, frozen=True):
 class Forced(BaseStrategy):
     """One broker of it."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self.tree = TreeRouting(context)
+    def __init__(self, context: BrokerContext, *, covering: bool = False) -> None:
+        self.tree = TreeRouting(context, covering=covering)
         self.routing = self.make_routing(context)
         self.overlay = Overlay(context, self, self.tree, self.routing)
         self._broker = context.broker
@@ -135,20 +136,25 @@ class ForcedWithMoves(Forced):
         self.routing.measured(measured)
 
 
-def _strategy(context: BrokerContext, parameters: NoParameters) -> Forced:
-    return Forced(context)
+def _strategy(context: BrokerContext, parameters: TreeParameters) -> Forced:
+    return Forced(context, covering=parameters.covering)
 
 
-def _moving(context: BrokerContext, parameters: NoParameters) -> Forced:
-    return ForcedWithMoves(context)
+def _moving(context: BrokerContext, parameters: TreeParameters) -> Forced:
+    return ForcedWithMoves(context, covering=parameters.covering)
 
 
 SYSTEM = System(
-    name="forced", strategy=_strategy, messages=(*TREE_MESSAGES, *MESSAGES), oracle=table_problems
+    name="forced",
+    strategy=_strategy,
+    parameters=TreeParameters,
+    messages=(*TREE_MESSAGES, *MESSAGES),
+    oracle=table_problems,
 )
 WITH_MOVES = System(
     name="forced_with_moves",
     strategy=_moving,
+    parameters=TreeParameters,
     messages=SELF_ORGANISING_SYSTEM.messages,
     oracle=table_problems,
 )

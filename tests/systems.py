@@ -74,6 +74,18 @@ def eager(
     return None
 
 
+def covers(system: str) -> bool:
+    """Whether the system's brokers can keep to themselves what others of theirs cover."""
+    return "covering" in SYSTEMS[system].parameters.__struct_fields__
+
+
+def covering(system: str, parameters: msgspec.Struct | None) -> msgspec.Struct | None:
+    """The same parameters with covering, where the system can."""
+    if not covers(system):
+        return parameters
+    return msgspec.structs.replace(parameters or SYSTEMS[system].parameters(), covering=True)
+
+
 def to_rest(system: str, until_us: int) -> int | None:
     """How long a world runs until all is done: one whose brokers talk by themselves never rests."""
     return None if SYSTEMS[system].is_quiet else until_us

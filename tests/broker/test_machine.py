@@ -49,6 +49,7 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
+from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -78,13 +79,16 @@ from tests.overlays.self_organising.anything import (
 from tests.overlays.tid.anything import tree_messages
 from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
-from tests.systems import TREES, eager
+from tests.systems import TREES, covering, eager
 
 SESSION = MessageId("B1", "P", 0)
 
 
-def broker(system: str = "tree") -> Broker:
-    return Broker("B1", ("B0", "B2"), strategy_factory(system, eager(system, 2)))
+def broker(system: str = "tree", *, is_covering: bool = False) -> Broker:
+    parameters = eager(system, 2)
+    if is_covering:
+        parameters = covering(system, parameters)
+    return Broker("B1", ("B0", "B2"), strategy_factory(system, parameters))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -196,6 +200,7 @@ BASES = {
     RingMessage,
     LeavingMessage,
     DepartureMessage,
+    DepartingMessage,
     HealingMessage,
     PathMessage,
 }
@@ -244,11 +249,12 @@ def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effe
     return effects
 
 
+@pytest.mark.parametrize("is_covering", [False, True], ids=["plain", "covering"])
 @pytest.mark.parametrize("system", TREES)
 @given(st.data())
-@settings(max_examples=examples(50))
-def test_no_input_raises(system: str, data: st.DataObject) -> None:
-    machine = broker(system)
+@settings(max_examples=examples(25))
+def test_no_input_raises(system: str, is_covering: bool, data: st.DataObject) -> None:
+    machine = broker(system, is_covering=is_covering)
     effects = feed(machine, data.draw(inputs(ANY_MESSAGE)))
     for effect in effects:
         if isinstance(effect, Send):
@@ -268,6 +274,17 @@ def test_no_frame_raises(happenings: list[Input]) -> None:
 def assert_tables_hold_together(machine: Broker) -> None:
     """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.propagation`."""
     tables = machine.strategy.tables
+    if tables.wanted is not None:
+        assert tables.wanted.keys() <= {"B0", "B2"}
+        for neighbour, wanted in tables.wanted.items():
+            told = {id for id, row in tables.subscriptions.items() if row.is_told(neighbour)}
+            assert told == {*wanted.kept}
+            assert {*wanted} == {
+                id
+                for id, row in tables.subscriptions.items()
+                if row.last_hop != neighbour and row.is_wanted_by(neighbour)
+            }
+        return
     for entry in tables.subscriptions.values():
         assert entry.last_hop not in entry.forwarded_to
         for neighbour in ("B0", "B2"):

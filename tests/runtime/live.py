@@ -20,6 +20,7 @@ from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
+from shoal.client import client
 from shoal.clients.courier import CourierLimits
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
@@ -38,6 +39,8 @@ from shoal.runtime.tls import TlsContexts
 ANYWHERE = Address("127.0.0.1", 0)
 # Long enough for the slowest machine; a test that waits so long has failed.
 PATIENCE_S = 40.0
+# Nor do the clients of tests give up before.
+client.CONNECT_TIMEOUT_S = PATIENCE_S
 
 _incarnations = count(1)
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args, get_type_hints
 import msgspec
 
 from shoal.broker.records import RefusalRecord
-from shoal.clients.records import MigrationRecord
+from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.registry import SYSTEMS
 
@@ -81,6 +81,7 @@ RECORDS: Mapping[str, type[msgspec.Struct]] = {
     **{name: row for system in SYSTEMS.values() for name, row in system.records.items()},
     "migrations": MigrationRecord,
     "refusals": RefusalRecord,
+    "subscriber_moves": SubscriberMoveRecord,
 }
 
 

@@ -52,7 +52,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Parameters of an overlay; ValueError names the one that is out of bounds.
 
     clusters      k, how many clusters there are (IV); 0: 3, 2 or 1, as the brokers allow
-    rows          the brokers by region, each with one of every cluster; without, in their order
+    rows          the brokers by region, each with one of every cluster, "" where nobody is yet;
+                  without, in their order
     parents       the tree: the row above each row but the first; without, balanced (fan-out 2)
     dynamic       when publications leave their shortest ways (VII)
     congestion    how congested an output is (VII-B)
@@ -64,6 +65,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     doubt_us      the same when a link was lost on which that may have been (ours): 3 s
     patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
+    covering      a broker tells its cluster no subscription that another of its own covers (ours;
+                  PADRES does so on trees): no
     """
 
     clusters: int = 0
@@ -78,6 +81,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     doubt_us: int = 3_000_000
     patience_us: int = 10_000_000
     retry_us: int = 2_000_000
+    covering: bool = False
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

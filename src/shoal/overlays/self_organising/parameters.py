@@ -11,6 +11,9 @@ ValueError: filter_hashes: 0 is not between 1 and 32
 >>> Parameters(pinned=(("A", "B"),), forbidden=(("B", "A"),))
 Traceback (most recent call last):
 ValueError: forbidden: B - A is pinned
+>>> Parameters(grape=GrapeParameters(covering=True))
+Traceback (most recent call last):
+ValueError: grape: covering is said of the tree, beside grape
 
 Source: Jaeger, Parzyjegla, Mühl and Herrmann, "Self-Organizing Broker Topologies for
 Publish/Subscribe Systems" (SAC 2007), sections 4 and 5.
@@ -97,6 +100,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree            links that a broker may have (ours): 0, any number
     exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
     frozen                nothing is proposed or agreed to (ours): no
+    covering              neighbours are told no subscription that another covers (PADRES): no
     publishers            stay, or move as in the system grape (ours): stay
     grape                 how they move then: as in that system
     """
@@ -117,6 +121,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree: int = 0
     exchanges_per_hour: int = 0
     frozen: bool = False
+    covering: bool = False
     publishers: Publishers = Publishers.STAY
     grape: GrapeParameters = GrapeParameters()
 
@@ -129,6 +134,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         _check("least_gain_percent", self.least_gain_percent, 0, 100)
         _check("max_degree", self.max_degree, 0, MAX_COUNT)
         _check("exchanges_per_hour", self.exchanges_per_hour, 0, MAX_COUNT)
+        if self.grape.covering:
+            raise ValueError("grape: covering is said of the tree, beside grape")
         pinned = {frozenset(pair) for pair in self.pinned}
         for left, right in self.forbidden:
             if {left, right} in pinned:

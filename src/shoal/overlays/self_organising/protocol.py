@@ -41,7 +41,7 @@ class SelfOrganising(BaseStrategy):
         self._notes_all = parameters.interest is Interest.PASSING
         rules = Rules(parameters)
         heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
-        self.tree = TreeRouting(context)
+        self.tree = TreeRouting(context, covering=parameters.covering)
         self.routing = self._routing(context, parameters)
         self.overlay = Overlay(
             context,

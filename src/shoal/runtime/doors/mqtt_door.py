@@ -113,6 +113,7 @@ class MqttDoor:
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
         if self.clients.federation is not None:
+            node.at_move = self._move_for_machine
             self.clients.federation.moving.servers = self._elsewhere
         if publishers is not None:
             publishers.at_wait = self._slow_down
@@ -330,6 +331,15 @@ class MqttDoor:
         self.clients.federation.moving.move(client, broker, now_us, done, reason)
         self.carry_out(self.clients.take_effects())
         self.node.schedule_flush()
+
+    def _move_for_machine(self, client: ClientId, broker: BrokerId) -> None:
+        """The broker's system wants a client elsewhere."""
+
+        def done(problem: str) -> None:
+            if problem:
+                _log.info("a client stays", extra={"client": client, "problem": problem})
+
+        self.move(client, broker, done, NEARER)
 
     # --- admission ----------------------------------------------------------------------------
 

@@ -216,7 +216,7 @@ class Overlay:
     ) -> None:
         """Turn the tables and put the links right, and go on."""
         before, behind = ring.neighbours
-        self.tree.turn(turn, before, behind, opens=ring.opens_link, ends=ring.ends_link)
+        self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:

@@ -282,7 +282,7 @@ class QuietRing:
             self._latest_us = max(message.latest_us, self._host.latest_us(ring))
             out.append(Send(_down(ring), Drained(self._key, self._latest_us)))
         else:
-            self._say_on(message, next_turn(tables, turn, ring.behind), out)
+            self._say_on(message, next_turn(tables, turn, ring.before, ring.behind), out)
 
     def _say_on(self, message: Halted | Drained, turn: Turn | None, out: list[Effect]) -> None:
         ring = self._ring
