@@ -11,6 +11,9 @@ ValueError: filter_hashes: 0 is not between 1 and 32
 >>> Parameters(pinned=(("A", "B"),), forbidden=(("B", "A"),))
 Traceback (most recent call last):
 ValueError: forbidden: B - A is pinned
+>>> Parameters(grape=GrapeParameters(covering=True))
+Traceback (most recent call last):
+ValueError: grape: covering is said of the tree, beside grape
 
 Source: Jaeger, Parzyjegla, Mühl and Herrmann, "Self-Organizing Broker Topologies for
 Publish/Subscribe Systems" (SAC 2007), sections 4 and 5.
@@ -131,6 +134,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         _check("least_gain_percent", self.least_gain_percent, 0, 100)
         _check("max_degree", self.max_degree, 0, MAX_COUNT)
         _check("exchanges_per_hour", self.exchanges_per_hour, 0, MAX_COUNT)
+        if self.grape.covering:
+            raise ValueError("grape: covering is said of the tree, beside grape")
         pinned = {frozenset(pair) for pair in self.pinned}
         for left, right in self.forbidden:
             if {left, right} in pinned:
