@@ -49,6 +49,7 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
+from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -199,6 +200,7 @@ BASES = {
     RingMessage,
     LeavingMessage,
     DepartureMessage,
+    DepartingMessage,
     HealingMessage,
     PathMessage,
 }

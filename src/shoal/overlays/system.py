@@ -16,6 +16,7 @@ from shoal.broker.effects import Input
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.planning import Planner
 from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
 
 MAX_BROKERS = 200
@@ -106,6 +107,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
+    planner        which parameters suit some brokers, by round trips and rates (`shoal plan`)
     named          brokers that parameters name and no network needs to have, by key
     """
 
@@ -126,6 +128,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None
+    planner: Planner | None = None
     named: Callable[[Any], Mapping[str, Iterable[BrokerId]]] = _nobody
 
     @property

@@ -95,6 +95,7 @@ class BrokerService:
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
+        self.node.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
@@ -164,7 +165,8 @@ class BrokerService:
             self.trace.start()
         former = self.door.journal.neighbours if self.door.journal is not None else ()
         former = tuple(name for name in former if name not in self._overlay.ended)
-        self.node.start(Started(former, self.network.bounds.give_up_us))
+        started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
+        self.node.start(started)
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         if self.spools is not None:

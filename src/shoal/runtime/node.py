@@ -22,6 +22,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -45,6 +46,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Release,
+    Remember,
     Requested,
     ResetLink,
     Returned,
@@ -129,6 +131,8 @@ class Node:
         self.watching = Watching(self.bring)
         # Told that the machine has left the network, or with a reason that it stays.
         self.at_leave: Callable[[str], None] = _nobody_asked
+        # Told what the machine must know when it starts again.
+        self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
         # Sends a client to another broker, for the machine.
         self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
 
@@ -328,6 +332,8 @@ class Node:
             case Release():
                 self._holding.release()
                 self._hold_for_machine(False)
+            case Remember(facts):
+                self.at_remember(facts)
             case MoveClient(name, broker):
                 self.at_move(name, broker)
             case Left():
@@ -451,6 +457,10 @@ class Node:
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
+
+
+def _nobody_remembers(facts: Mapping[str, Any]) -> None:
+    """A broker of which nothing outlasts its process."""
 
 
 def _nobody_moves(client: ClientId, broker: BrokerId) -> None:

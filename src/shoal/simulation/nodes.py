@@ -26,6 +26,7 @@ from shoal.broker.effects import (
     Received,
     Record,
     Release,
+    Remember,
     Requested,
     ResetLink,
     Send,
@@ -127,6 +128,8 @@ class BrokerNode:
         self._subscribers = subscribers
         self._movers = subscribers.movers
         self._network = network
+        # What its machine must not forget, whatever happens to it.
+        self.facts: Mapping[str, Any] = {}
         self._free_us = 0
         self._client_free_us = 0
         self._timers: dict[TimerKey, int] = {}
@@ -348,6 +351,8 @@ class BrokerNode:
                 self._network.move_client(client, broker)
             case Left():
                 self._network.left(self.id)
+            case Remember(facts):
+                self.facts = facts
             case Stays(reason):
                 self._trace.refused.append(Refused(self.id, reason, now_us))
 

@@ -342,7 +342,7 @@ class World:
             self._crash(now_us, broker)
         expected = self._wiring.neighbours(broker) if self._is_patient else ()
         node.start(self._machine(broker, (), expected))
-        node.bring(now_us, Started())
+        node.bring(now_us, Started(facts=node.facts))
         self._wiring.restart(now_us, broker)
         self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)
 

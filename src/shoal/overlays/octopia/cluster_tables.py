@@ -35,7 +35,8 @@ class ClusterTables:
     """What one broker says and hears of the tables of its cluster.
 
     `told` are the neighbours of the cluster that are told changes; `linked` all neighbours; `moved`
-    is called when a broker of the cluster links up to another one.
+    is called when a broker of the cluster links up to another one; `is_above` says whether of two
+    regions the second one's broker may link up to the first one's.
     """
 
     def __init__(
@@ -45,10 +46,12 @@ class ClusterTables:
         linked: Container[BrokerId],
         exchange: Exchange,
         moved: Callable[[int, list[Effect]], None],
+        is_above: Callable[[int, int], bool],
         *,
         covering: bool = False,
     ) -> None:
         self._tables = tables
+        self._is_above = is_above
         self._region = tables.region
         self.told = set(told)
         self._linked = linked
@@ -127,7 +130,7 @@ class ClusterTables:
     ) -> None:
         """A table has changed; what is older than what is known says nothing."""
         home = self._tables.homes.get(message.region)
-        if home is None or (message.up is not None and not 0 <= message.up < message.region):
+        if home is None or not self._may_link_up(message.region, message.up):
             raise ProtocolError(f"region {message.region} links up to {message.up}")
         if not 0 <= message.version <= MAX_VERSION:
             raise ProtocolError(f"{message.version} is no version")
@@ -135,7 +138,8 @@ class ClusterTables:
         for each in subscriptions:
             check_filter(each.filter, "subscription", each.id)
         if message.region == self._region:
-            if message.version >= home.version:
+            # What it says comes back to it where more links are up than a tree has.
+            if message.version > home.version:
                 home.version = message.version + 1
                 self._say_own(out)
             return
@@ -158,6 +162,9 @@ class ClusterTables:
         if message.up != home.up:
             self._tables.link_up(message.region, message.up)
             self._moved(now_us, out)
+
+    def _may_link_up(self, region: int, up: int | None) -> bool:
+        return up is None or (up in self._tables.homes and self._is_above(up, region))
 
     def tell_bits(self, rows: Iterable[SecondaryRow], out: list[Effect]) -> None:
         """Say the bits of rows as they are now."""

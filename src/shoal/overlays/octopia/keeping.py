@@ -15,7 +15,7 @@ from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, Key, SetTimer, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.labels import Position, Product
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.octopia.ways import bits_of, clusters_of
@@ -150,8 +150,9 @@ class Keeping:
     def _on(self, region: int) -> BrokerId:
         """Who is missed where a region is out of reach: the next broker on the way."""
         next_region = self._tables.next_region(region)
-        assert next_region is not None, "all ways in a cluster lead to its top"
-        return self._product.broker(next_region, self._cluster)
+        if next_region is None:
+            return ""
+        return self._product.at(Position(next_region, self._cluster)) or ""
 
     def _is_hopeless(self, missed: BrokerId | int, waited: int) -> bool:
         """Whether what has waited so long for a broker, or for a cluster's entry, waits in vain."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoal.broker.messages import Carrier, Message
-from shoal.model import AdvertisementId, ClientId, Subscription, SubscriptionId
+from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.overlays.octopia.roster import Places
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
 
@@ -118,7 +119,69 @@ class WayLost(Message, frozen=True):
     """To the region: a link of it is lost, and with it maybe what was numbered."""
 
 
+class EntryLeft(Message, frozen=True):
+    """To a secondary broker: the sender enters its cluster by another one now."""
+
+
+class Sweep(Message, frozen=True):
+    """Behind all that a host has sent into a cluster, to everybody there: is it through?"""
+
+    broker: BrokerId
+    number: int
+
+
+class Swept(Message, frozen=True):
+    """To whom the sweep came from: it has been everywhere from here on."""
+
+    broker: BrokerId
+    number: int
+
+
+class DepartingMessage(Message, frozen=True):
+    """About a broker that goes; `round` tells its attempts apart (see `departing.py`)."""
+
+    leaver: BrokerId
+    round: int
+
+
+class Freeze(DepartingMessage, frozen=True):
+    """From who goes: be ready to do without it; the centre will lead to the others."""
+
+    centre: BrokerId
+    others: tuple[BrokerId, ...]
+
+
+class Frozen(DepartingMessage, frozen=True):
+    """To who goes: nothing more comes."""
+
+
+class Turn(DepartingMessage, frozen=True):
+    """From who goes: all that came is before this."""
+
+
+class Turned(DepartingMessage, frozen=True):
+    """To the centre: all that came over who goes is here."""
+
+
+class Go(DepartingMessage, frozen=True):
+    """From the centre: it leads on."""
+
+
+class Parted(DepartingMessage, frozen=True):
+    """To who goes: it is done without."""
+
+
 MESSAGES: tuple[type[Message], ...] = (
+    Places,
+    EntryLeft,
+    Sweep,
+    Swept,
+    Freeze,
+    Frozen,
+    Turn,
+    Turned,
+    Go,
+    Parted,
     AdvertisementsSaid,
     Notification,
     HomeTable,

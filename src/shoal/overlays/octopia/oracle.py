@@ -2,8 +2,9 @@
 
 It knows nothing of how tables come to be.  At rest, every broker of the product there and linked:
 each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
-secondary brokers there, and a bit is on exactly where something of that cluster overlaps.  With
-covering others may lack a subscription exactly when they have one of the same home that covers it.
+broker by which that enters each other cluster, and a bit is on exactly where something of that
+cluster overlaps.  With covering others may lack a subscription exactly when they have one of the
+same home that covers it.  All know the same places, and the same tree.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import permutations
 
 from shoal.matching import covers, overlaps
 from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.octopia.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.ways import bits_of
 from shoal.overlays.system import Picture
@@ -39,7 +41,7 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
         rows = sorted(
             (home, advertisement.id)
             for advertisement, home in advertised
-            if product.position(home).region == broker.region and home != name
+            if name in _entries(product, home)
         )
         found += _differences(f"{name}: secondary", rows, sorted(broker.tables.secondary))
         bits = sorted(
@@ -49,10 +51,36 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
         )
         own = sorted((id, broker.hosted.bits(row)) for id, row in broker.hosted.rows.items())
         found += _differences(f"{name}: bits", bits, own)
-        ups = [(region, product.parent(region)) for region in broker.tables.homes]
-        actual = [(region, home.up) for region, home in broker.tables.homes.items()]
+        regions = product.regions_of(broker.cluster)
+        ups = [(each, _up(product, broker.cluster, each, brokers)) for each in regions]
+        actual = [(each, broker.tables.homes[each].up) for each in regions]
         found += _differences(f"{name}: tree", ups, actual)
+        top, *others = [up for _, up in actual]
+        if top is not None or None in others:
+            found.append(f"{name}: {actual} is no tree")
+        found += [
+            f"{name}: {region} is above {up}"
+            for region, up in actual
+            if up is not None
+            and (up not in regions or not product.is_above(up, region, broker.cluster))
+        ]
     return found
+
+
+def _entries(product: Product, host: BrokerId) -> list[BrokerId]:
+    """By whom a host enters the other clusters."""
+    region, own = product.position(host)
+    others = [each for each in range(product.clusters) if each != own]
+    there = [(each, found[0]) for each in others if (found := product.entries(region, each))]
+    return [product.broker(entry, cluster) for cluster, entry in there]
+
+
+def _up(
+    product: Product, cluster: int, region: int, brokers: Mapping[BrokerId, Octopia]
+) -> int | None:
+    """To which region a broker links up, as it says itself."""
+    broker = brokers.get(product.broker(region, cluster))
+    return None if broker is None else broker.tables.own.up
 
 
 def _is_covered(

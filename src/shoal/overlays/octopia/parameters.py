@@ -52,7 +52,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Parameters of an overlay; ValueError names the one that is out of bounds.
 
     clusters      k, how many clusters there are (IV); 0: 3, 2 or 1, as the brokers allow
-    rows          the brokers by region, each with one of every cluster; without, in their order
+    rows          the brokers by region, each with one of every cluster, "" where nobody is yet;
+                  without, in their order
     parents       the tree: the row above each row but the first; without, balanced (fan-out 2)
     dynamic       when publications leave their shortest ways (VII)
     congestion    how congested an output is (VII-B)

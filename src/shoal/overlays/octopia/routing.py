@@ -30,7 +30,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.gate import Gate
 from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.labels import Position, Product
 from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
@@ -91,8 +91,7 @@ class Routing:
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.
-        row = product.rows[self._region]
-        self._secondary = frozenset(each for each in row if each != broker)
+        self._secondary = set(product.near(broker))
         self.gate = Gate(parameters, self._enter, self._secondary)
 
     # --- publications -------------------------------------------------------------------------
@@ -207,7 +206,7 @@ class Routing:
         if source is not None:
             position = product.position(source)
             sender = position.region if position.cluster == self._cluster else None
-        is_from_above = sender is not None and sender < self._region
+        is_from_above = sender is not None and self._is_above(sender)
         inner: dict[BrokerId, list[int]] = {}
         unreached = []
         for region in wanted if regions is None else [each for each in wanted if each in regions]:
@@ -220,14 +219,18 @@ class Routing:
                 if not is_from_above and next_region == sender:
                     continue
             if next_region is not None and next_region != sender:
-                neighbour = product.broker(next_region, self._cluster)
-                if self._is_usable(neighbour):
+                neighbour = product.at(Position(next_region, self._cluster))
+                if neighbour is not None and self._is_usable(neighbour):
                     inner.setdefault(neighbour, []).append(region)
                     continue
             unreached.append(region)
         is_local = self._region in wanted and (regions is None or self._region in regions)
         ways = {neighbour: tuple(found) for neighbour, found in inner.items()}
         return Reach(ways, tuple(unreached), is_local)
+
+    def _is_above(self, region: int) -> bool:
+        """Whether what comes from a region of this cluster comes from above."""
+        return self._product.is_above(region, self._region, self._cluster)
 
     def _pass_on(
         self,
@@ -362,8 +365,10 @@ class Routing:
             out += [Send(each, WayLost()) for each in sorted(others)]
 
     def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
-        """Links or tables have changed: what is kept may have a way now."""
+        """Links, tables or places have changed: what is kept may have a way now."""
         self._reaches.clear()
+        self._secondary.clear()
+        self._secondary.update(self._product.near(self._broker))
         if not is_retried:
             return
         kept = self.kept.take()
