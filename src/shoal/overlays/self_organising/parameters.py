@@ -85,7 +85,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     neighbourhood_hops    how far broadcasts go (5, eta): 4
     interval_us           between two broadcasts (5, 250 ticks): 25 s
     interest              in which notifications a broker is interested: what its clients publish
-                          and get (4.1: local), or all that pass it (ours): local
+                          and get (4.1: local), or all that pass it (ours): passing, as trees of
+                          many brokers become cheaper by it whatever links cost
     cache_entries         notifications that a broker remembers (5): 8192
     filter_bits           size of the Bloom filter in a broadcast (5): 100,000
     filter_hashes         hash functions of the filter (5): 5
@@ -109,7 +110,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     mode: Mode = Mode.ADVICE
     neighbourhood_hops: int = 4
     interval_us: int = 25_000_000
-    interest: Interest = Interest.LOCAL
+    interest: Interest = Interest.PASSING
     cache_entries: int = 8_192
     filter_bits: int = 100_000
     filter_hashes: int = 5

@@ -27,7 +27,7 @@ from shoal.overlays.self_organising.deciding.neighbourhood import MAX_KNOWN, Hop
 from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters
+from shoal.overlays.self_organising.parameters import Heuristic, Interest, Parameters
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.rules import HOUR_US
 from tests.broker.transcript import Stage, advertisement, publish, subscription
@@ -49,8 +49,12 @@ def stage(
     costs: Mapping[frozenset[str], float] = FIGURE_2,
     **parameters: object,
 ) -> Stage:
-    """A network whose brokers know what messages cost: 2 at each broker, and these over links."""
-    made = Stage(links, "self_organising", Parameters(least_gain_percent=0, **parameters))  # type: ignore[arg-type]
+    """A network whose brokers know what messages cost: 2 at each broker, and these over links.
+
+    They exchange as in the paper: for any gain, interested in what their own clients are.
+    """
+    paper: dict[str, object] = {"least_gain_percent": 0, "interest": Interest.LOCAL}
+    made = Stage(links, "self_organising", Parameters(**(paper | parameters)))  # type: ignore[arg-type]
     for broker in made.brokers:
         pairs = [pair for pair in costs if broker in pair]
         to = {other: costs[pair] for pair in pairs for other in pair - {broker}}
@@ -90,6 +94,13 @@ def test_the_first_example_of_figure_2_is_advised() -> None:
         assert {row.left, row.right} == {"B2", "B3"}
         assert {row.old_left, row.old_right} == {"B1", "B3"}
         assert (row.cost_now, row.cost_then) == (120, 80)
+
+
+def test_who_only_forwards_counts_as_interested_by_what_passes() -> None:
+    """So B1 is not spared what it is in the way of: the price of knowing what links carry."""
+    here = stage(interest=Interest.PASSING)
+    traffic(here, "B2", ("B3",), 10)
+    assert interval(here) + interval(here) == []
 
 
 def test_the_second_example_of_figure_2_stays_as_it_is() -> None:

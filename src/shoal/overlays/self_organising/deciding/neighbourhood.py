@@ -95,9 +95,13 @@ class Neighbourhood:
 
     def forget_ways_over(self, left: BrokerId, right: BrokerId) -> None:
         """Forget all whose broadcasts came over a link that is no more."""
+        link = (left, right)
         for broker, known in list(self._known.items()):
-            if any({left, right} == set(link) for link in pairwise(known.way)):
-                self._drop(broker)
+            way = known.way
+            if left in way and right in way:
+                ends = pairwise(way)
+                if any(each in (link, link[::-1]) for each in ends):
+                    self._drop(broker)
 
     def _drop(self, broker: BrokerId) -> None:
         known = self._known.pop(broker, None)

@@ -29,7 +29,7 @@ least is shared.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -139,38 +139,45 @@ def evaluate(heuristic: Heuristic, view: View, cycle: Cycle) -> Evaluation | Non
             if not _known(view, cycle.brokers[-1]):
                 return None
             way = zip(cycle.brokers[1:], cycle.processing[1:], cycle.costs[:-1], strict=True)
-            return Evaluation(indirect_costs(view, list(way))[-1], new)
+            return Evaluation(indirect_costs(view, way)[-1], new)
         case Heuristic.COST:
             return Evaluation(max(cycle.costs[:-1]), new)
         case Heuristic.INTEREST:
             return Evaluation(cycle.shared[-1], min(cycle.shared[:-1]))
 
 
-def indirect_costs(view: View, way: Sequence[tuple[BrokerId, float, float]]) -> list[float]:
+def indirect_costs(view: View, way: Iterable[tuple[BrokerId, float, float]]) -> list[float]:
     """What a notification costs to each broker of a way (Eq. 7's C), which starts at a neighbour.
 
     `way` is brokers, what a notification costs there, and over the link that leads there.
     """
-    found: list[float] = []
+    return [indirect for _, _, indirect in _along(view, way)]
+
+
+def _along(
+    view: View, way: Iterable[tuple[BrokerId, float, float]]
+) -> Iterator[tuple[BrokerId, int | None, float]]:
+    """Each broker of a way, what is shared with it, and what a notification costs to it."""
     before: BrokerId | None = None
+    shared_before: int | None = None
     indirect = processing_before = 0.0
     for broker, processing, cost in way:
+        shared = view.shared(broker)
         if before is None:
             indirect = float(cost)
         else:
-            extra = _extra(view, before, broker)
+            # Of what is shared with this one, the part that the one before does not want.
+            extra = 1.0
+            if shared is None:
+                raise UnknownBrokerError(broker)
+            if shared:
+                if shared_before is None:
+                    raise UnknownBrokerError(before)
+                if shared_before:
+                    extra = (shared - view.shared_by_three(before, broker)) / shared
             indirect = extra * (indirect + processing_before) + cost
-        found.append(indirect)
-        before, processing_before = broker, processing
-    return found
-
-
-def _extra(view: View, between: BrokerId, broker: BrokerId) -> float:
-    """Of the notifications shared with a broker, the part that the one before does not want."""
-    shared = _known(view, broker)
-    if not shared or not _known(view, between):
-        return 1.0
-    return (shared - view.shared_by_three(between, broker)) / shared
+        yield broker, shared, indirect
+        before, shared_before, processing_before = broker, shared, processing
 
 
 def _known(view: View, broker: BrokerId) -> int:
@@ -185,27 +192,28 @@ def cost_vector(view: View, cycle: Cycle, broker: BrokerId) -> tuple[float, ...]
 
     UnknownBrokerError when it does not know another broker of the cycle.
     """
-    size, here = len(cycle.brokers), cycle.brokers.index(broker)
-    onwards = _sums(view, cycle, [(here + step) % size for step in range(size)])
-    # Backwards the link that leads to a broker has that broker's own number.
-    back = [(here - step) % size for step in range(size)]
-    backwards = _sums(view, cycle, back, back[1:])
-    # Without the link that is `ahead` links onwards, so many brokers are reached that way.
-    ahead = [(link - here) % size for link in range(size)]
-    return tuple(onwards[reached] + backwards[size - 1 - reached] for reached in ahead)
+    here = cycle.brokers.index(broker)
+    # From the next broker around to the one before; the link that leads to a broker onwards has the
+    # number of the one before it, and backwards that broker's own.
+    brokers = cycle.brokers[here + 1 :] + cycle.brokers[:here]
+    processing = cycle.processing[here + 1 :] + cycle.processing[:here]
+    costs = cycle.costs[here:] + cycle.costs[:here]
+    onwards = _sums(view, zip(brokers, processing, costs[:-1], strict=True))
+    way = zip(brokers[::-1], processing[::-1], costs[:0:-1], strict=True)
+    backwards = _sums(view, way)
+    # Without the link that is so many links onwards, as many brokers are reached that way.
+    ahead = [one + other for one, other in zip(onwards, reversed(backwards), strict=True)]
+    return (*ahead[-here:], *ahead[:-here])
 
 
-def _sums(
-    view: View, cycle: Cycle, way: Sequence[int], links: Sequence[int] | None = None
-) -> list[float]:
+def _sums(view: View, way: Iterable[tuple[BrokerId, float, float]]) -> list[float]:
     """For 0, 1, 2, ... brokers of a way: the sum of what each shares times what it costs to it."""
-    steps = [
-        (cycle.brokers[place], cycle.processing[place], cycle.costs[link])
-        for place, link in zip(way[1:], way[:-1] if links is None else links, strict=True)
-    ]
-    sums = [0.0]
-    for (broker, _, _), indirect in zip(steps, indirect_costs(view, steps), strict=True):
-        sums.append(sums[-1] + _known(view, broker) * indirect)
+    total, sums = 0.0, [0.0]
+    for broker, shared, indirect in _along(view, way):
+        if shared is None:
+            raise UnknownBrokerError(broker)
+        total += shared * indirect
+        sums.append(total)
     return sums
 
 
