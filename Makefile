@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order clean
+.PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -91,6 +91,9 @@ bench-mqtt-clients: install ## messages per second through the MQTT side of a br
 bench-covering: install ## time to reduce 100,000 subscriptions to those that no other covers
 	$(BIN)/python benchmarks/bench_covering.py
 
+bench-covering-routing: install ## what covering saves in routing tables, on quotes and flights
+	$(BIN)/python benchmarks/bench_covering_routing.py
+
 bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's join by condition
 	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_matching.py $(WORKLOADS)
@@ -110,6 +113,9 @@ bench-trials: install ## whether trials twice as long change the rates of `shoal
 
 bench-live: install ## live brokers beside mosquitto, where that is installed
 	$(BIN)/python benchmarks/bench_live.py
+
+bench-rearranging: install ## publishers that move and links that are exchanged, each alone and both
+	$(BIN)/python benchmarks/bench_rearranging.py
 
 bench-bluedove-order: install ## what a publisher's order costs a live BlueDove cluster
 	$(BIN)/python benchmarks/bench_bluedove_order.py

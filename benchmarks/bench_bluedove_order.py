@@ -17,8 +17,9 @@ from random import Random
 from statistics import median
 
 from shoal.client import Client
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
-from shoal.runtime.supervisor import Supervisor, free_ports
+from shoal.runtime.supervisor import Supervisor
 
 PUBLICATIONS = 4_000
 ALONE = 300

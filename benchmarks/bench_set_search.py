@@ -19,8 +19,8 @@ from random import Random
 import msgspec
 import tomli_w
 
-from shoal.experiments.bluedove.engine_costs import FILE, Measurement, SearchTime
-from shoal.experiments.bluedove.workload import Workload
+from shoal.experiments.bluedove.testbed.engine_costs import FILE, Measurement, SearchTime
+from shoal.experiments.bluedove.testbed.workload import Workload
 from shoal.matching import MatchIndex
 
 SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000, 40_000)

@@ -6,17 +6,25 @@ from collections.abc import Collection, Mapping, Sized
 
 import msgspec
 
-from shoal.broker.effects import Effect, LinkState, Record, Started, TimerKey
+from shoal.broker.effects import Effect, LinkState, Measured, Record, Started, TimerKey
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.planner import Priority
+from shoal.overlays.publisher_relocation.grape.protocol import Grape
+from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.overlay import Overlay
-from shoal.overlays.self_organising.ring_messages import MESSAGES
-from shoal.overlays.system import NoParameters, System
+from shoal.overlays.self_organising.links.overlay import Overlay
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
+from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING_SYSTEM
+from shoal.overlays.system import System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
+from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.system import Parameters as TreeParameters
 
 # The key of a timer that nobody sets: a number and a cycle follow, and the exchange begins.
 BEGIN = "begin"
@@ -39,10 +47,16 @@ class Refused(msgspec.Struct, frozen=True):
 class Forced(BaseStrategy):
     """One broker of it."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self.overlay = Overlay(context, self)
+    def __init__(self, context: BrokerContext, *, covering: bool = False) -> None:
+        self.tree = TreeRouting(context, covering=covering)
+        self.routing = self.make_routing(context)
+        self.overlay = Overlay(context, self, self.tree, self.routing)
         self._broker = context.broker
         self._begun_us = 0
+
+    def make_routing(self, context: BrokerContext) -> TreeRouting | MovingPublishers:
+        """Its publishers stay."""
+        return self.tree
 
     @property
     def tables(self) -> RoutingTable:
@@ -77,7 +91,7 @@ class Forced(BaseStrategy):
         self.overlay.receive(neighbour, message, now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        self.overlay.tree.request(client, request, now_us, out)
+        self.routing.request(client, request, now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key[0] != BEGIN:
@@ -102,10 +116,45 @@ class Forced(BaseStrategy):
             out.append(Record(Refused(reason)))
 
 
-def _strategy(context: BrokerContext, parameters: NoParameters) -> Forced:
-    return Forced(context)
+class ForcedWithMoves(Forced):
+    """One whose publishers move, too, as GRAPE has it: eagerly."""
+
+    def make_routing(self, context: BrokerContext) -> MovingPublishers:
+        parameters = Parameters(trace_session_length=5, priority=Priority.DELAY)
+        return MovingPublishers(
+            self.tree,
+            lambda send_away: Grape(context, parameters, send_away),
+            lambda: self.overlay.exchanging,
+        )
+
+    @property
+    def migrations(self) -> Migrations:
+        assert isinstance(self.routing, MovingPublishers)
+        return self.routing.migrations
+
+    def measured(self, measured: Measured) -> None:
+        self.routing.measured(measured)
+
+
+def _strategy(context: BrokerContext, parameters: TreeParameters) -> Forced:
+    return Forced(context, covering=parameters.covering)
+
+
+def _moving(context: BrokerContext, parameters: TreeParameters) -> Forced:
+    return ForcedWithMoves(context, covering=parameters.covering)
 
 
 SYSTEM = System(
-    name="forced", strategy=_strategy, messages=(*TREE_MESSAGES, *MESSAGES), oracle=table_problems
+    name="forced",
+    strategy=_strategy,
+    parameters=TreeParameters,
+    messages=(*TREE_MESSAGES, *MESSAGES),
+    oracle=table_problems,
+)
+WITH_MOVES = System(
+    name="forced_with_moves",
+    strategy=_moving,
+    parameters=TreeParameters,
+    messages=SELF_ORGANISING_SYSTEM.messages,
+    oracle=table_problems,
 )

@@ -15,7 +15,7 @@ from shoal.overlays.publisher_relocation.grape.parameters import Parameters as G
 from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.self_organising.parameters import Mode
+from shoal.overlays.self_organising.parameters import Mode, Publishers
 from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
 from shoal.overlays.shapes import TREE, Link, TopologyError
 from shoal.overlays.tid.parameters import Parameters as TidParameters
@@ -68,8 +68,22 @@ def eager(
                 interval_us=publications * SECOND_US,
                 neighbourhood_hops=8,
                 least_gain_percent=0,
+                publishers=Publishers.GRAPE,
+                grape=GrapeParameters(trace_session_length=publications, priority=Priority.DELAY),
             )
     return None
+
+
+def covers(system: str) -> bool:
+    """Whether the system's brokers can keep to themselves what others of theirs cover."""
+    return "covering" in SYSTEMS[system].parameters.__struct_fields__
+
+
+def covering(system: str, parameters: msgspec.Struct | None) -> msgspec.Struct | None:
+    """The same parameters with covering, where the system can."""
+    if not covers(system):
+        return parameters
+    return msgspec.structs.replace(parameters or SYSTEMS[system].parameters(), covering=True)
 
 
 def to_rest(system: str, until_us: int) -> int | None:
@@ -98,4 +112,7 @@ def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec
             return GrapeParameters(
                 trace_session_length=publications, priority=priority, weight=weight
             )
-    return eager(system, publications, brokers)
+    parameters = eager(system, publications, brokers)
+    if isinstance(parameters, SelfOrganisingParameters) and publications % 2:
+        return msgspec.structs.replace(parameters, publishers=Publishers.STAY)
+    return parameters

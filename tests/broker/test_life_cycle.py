@@ -13,7 +13,7 @@ from shoal.broker.life_cycle import LifeCycle
 from shoal.broker.links import session
 from shoal.clients import publisher
 from shoal.mqtt.connection import connection
-from shoal.overlays.self_organising import quiet_ring
+from shoal.overlays.self_organising.quiet_ring import quiet_ring
 
 MODULES = [publisher, session, connection, quiet_ring]
 

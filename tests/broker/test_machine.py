@@ -49,6 +49,7 @@ from shoal.clients.messages import (
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
+from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -61,25 +62,33 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     TraceResult,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.overlays.self_organising.healing import HealingMessage
-from shoal.overlays.self_organising.ring_messages import RingMessage
+from shoal.overlays.self_organising.links.healing import HealingMessage
+from shoal.overlays.self_organising.moves.reserved_paths import PathMessage
+from shoal.overlays.self_organising.quiet_ring.ring_messages import RingMessage
 from shoal.overlays.tree.messages import AdvertisementsSaid, LeavingMessage, SubscriptionsSaid
 from shoal.simulation.links import Frame, ReliableBroker
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
 from tests.overlays.octopia.anything import product_messages
-from tests.overlays.self_organising.anything import exchange_messages, self_organising_messages
+from tests.overlays.self_organising.anything import (
+    exchange_messages,
+    path_messages,
+    self_organising_messages,
+)
 from tests.overlays.tid.anything import tree_messages
 from tests.overlays.tree.anything import leaving_messages
 from tests.strategies import attributes, filters
-from tests.systems import TREES, eager
+from tests.systems import TREES, covering, eager
 
 SESSION = MessageId("B1", "P", 0)
 
 
-def broker(system: str = "tree") -> Broker:
-    return Broker("B1", ("B0", "B2"), strategy_factory(system, eager(system, 2)))
+def broker(system: str = "tree", *, is_covering: bool = False) -> Broker:
+    parameters = eager(system, 2)
+    if is_covering:
+        parameters = covering(system, parameters)
+    return Broker("B1", ("B0", "B2"), strategy_factory(system, parameters))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -183,8 +192,18 @@ MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
 MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)
 MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES |= path_messages(CLIENTS, PATHS)
 MESSAGES |= leaving_messages(BROKERS, NAMES, SUBSCRIPTIONS)
-BASES = {Message, Carrier, RingMessage, LeavingMessage, DepartureMessage, HealingMessage}
+BASES = {
+    Message,
+    Carrier,
+    RingMessage,
+    LeavingMessage,
+    DepartureMessage,
+    DepartingMessage,
+    HealingMessage,
+    PathMessage,
+}
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
 FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
@@ -230,11 +249,12 @@ def feed(machine: Broker | ReliableBroker, happenings: list[Input]) -> list[Effe
     return effects
 
 
+@pytest.mark.parametrize("is_covering", [False, True], ids=["plain", "covering"])
 @pytest.mark.parametrize("system", TREES)
 @given(st.data())
-@settings(max_examples=examples(50))
-def test_no_input_raises(system: str, data: st.DataObject) -> None:
-    machine = broker(system)
+@settings(max_examples=examples(25))
+def test_no_input_raises(system: str, is_covering: bool, data: st.DataObject) -> None:
+    machine = broker(system, is_covering=is_covering)
     effects = feed(machine, data.draw(inputs(ANY_MESSAGE)))
     for effect in effects:
         if isinstance(effect, Send):
@@ -254,6 +274,17 @@ def test_no_frame_raises(happenings: list[Input]) -> None:
 def assert_tables_hold_together(machine: Broker) -> None:
     """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.propagation`."""
     tables = machine.strategy.tables
+    if tables.wanted is not None:
+        assert tables.wanted.keys() <= {"B0", "B2"}
+        for neighbour, wanted in tables.wanted.items():
+            told = {id for id, row in tables.subscriptions.items() if row.is_told(neighbour)}
+            assert told == {*wanted.kept}
+            assert {*wanted} == {
+                id
+                for id, row in tables.subscriptions.items()
+                if row.last_hop != neighbour and row.is_wanted_by(neighbour)
+            }
+        return
     for entry in tables.subscriptions.values():
         assert entry.last_hop not in entry.forwarded_to
         for neighbour in ("B0", "B2"):

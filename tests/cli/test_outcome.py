@@ -3,7 +3,7 @@ from pathlib import Path
 from rich.console import Console
 
 from shoal.cli.support.outcome import outcome_table, verdict_line
-from shoal.report.figures import MINUS
+from shoal.report.drawing.figures import MINUS
 from shoal.report.inputs import read_runs
 from tests.report.fake_runs import make_runs
 

@@ -168,7 +168,7 @@ def test_what_a_user_gets_wrong_is_said(
         (("up", "--scenario", str(tmp_path / "none")), "cannot be read"),
         (("up", "--scenario", str(bad), "--system", "pop"), "--system: the scenario says that"),
         (("up", "--scenario", str(bad), "--set", "sed=1"), "sed: unknown key; did you mean seed?"),
-        (("up", "--set", "seed=1"), "--set changes a scenario; name one by --scenario"),
+        (("up", "--set", "seed=1"), "--set: seed: unknown key"),
     ]
     for arguments, problem in wrong:
         code, text = run(capsys, *arguments)

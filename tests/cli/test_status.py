@@ -13,7 +13,7 @@ from shoal.cli.commands import status as command
 
 
 def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
-    decided = outcome == "advised"
+    decided = outcome in ("advised", "done")
     return {
         "broker": "B3",
         "at_us": at_us,
@@ -42,7 +42,7 @@ def says(neighbours: list[str], *proposals: dict[str, Any]) -> dict[str, Any]:
         "tables": {},
         "journal": None,
         "publishers": [],
-        "proposals": list(proposals),
+        "shown": {"proposals": list(proposals)},
     }
 
 
@@ -83,11 +83,13 @@ def test_links_that_were_proposed_are_shown_with_what_became_of_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rows = [proposal(1, "advised"), proposal(2, "refused", "B1 - B2 is pinned")]
-    found = [says(["B2"]), says(["B1", "B3"]), says(["B2"], *rows)]
+    done = [proposal(0, "done")] + [proposal(at, "refused", "links are frozen") for at in range(9)]
+    found = [says(["B2"]), says(["B1", "B3"], *done), says(["B2"], *rows)]
     code, text = run(capsys, monkeypatch, tmp_path, found)
     assert code == 0
     assert "B1 - B3" in text
-    assert "33 % less" in text
+    assert "33 % less: 80, not 120" in text
+    assert "done" in text
     assert "refused: B1 - B2 is pinned" in text
 
 

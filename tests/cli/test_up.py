@@ -19,6 +19,7 @@ import aiomqtt
 import pytest
 
 from shoal.cli.main import main
+from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.runtime.network_file import Network, load_network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
@@ -256,6 +257,17 @@ def test_what_is_kept_is_there_after_a_kill_and_in_the_next_run(
         assert retained(folder / "network.toml") == "2"
 
 
+def test_what_sets_the_system_is_in_the_network_file(tmp_path: Path) -> None:
+    options = ("--brokers", "2", "--folder", str(tmp_path), "--system", "self_organising")
+    settings = ("--set", "mode=exchange", "--set", "self_organising.grape.weight=50")
+    with up(*options, *settings, "--set", "pinned=[['B1', 'B2']]"):
+        parameters = load_network(tmp_path / "network.toml").system_parameters
+    assert isinstance(parameters, Parameters)
+    assert parameters.mode is Mode.EXCHANGE
+    assert parameters.grape.weight == 50
+    assert parameters.pinned == (("B1", "B2"),)
+
+
 def test_who_has_left_is_not_started_in_the_next_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,6 +325,9 @@ def test_what_a_user_gets_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         (("up", "--brokers", "0"), "--brokers 0: use 1 to 200"),
         (("up", "--system", "bluedove", "--matchers", "0"), "--matchers 0: use 1 to 200"),
         (("up", "--system", "bluedove", "--dimension", "x"), "--dimension x: write NAME=LOW:HIGH"),
+        (("up", "--set", "weight"), "--set weight: write key.path=value"),
+        (("up", "--system", "grape", "--set", "weight=140"), "weight: 140 is not between 0 and"),
+        (("up", "--system", "grape", "--set", "wait=1"), "wait: unknown key; did you mean weight?"),
         (("up", "--port", "65534"), "--port 65534: is not a port that leaves room for 3 brokers"),
         (("up", "--system", "forest"), "--system forest: use one of tree, "),
         (

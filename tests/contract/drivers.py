@@ -36,7 +36,7 @@ from shoal.runtime.doors.clients import LocalClient
 from shoal.simulation.trace import Delivery
 from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork
-from tests.systems import eager, with_cycles
+from tests.systems import covering, eager, with_cycles
 
 # Virtual time in which everything that was asked has had its effect.
 SETTLE_US = 10_000_000
@@ -121,10 +121,10 @@ class Clients:
 class Simulated:
     """The simulator."""
 
-    def __init__(self, system: str, links: Links) -> None:
+    def __init__(self, system: str, links: Links, *, is_covering: bool = False) -> None:
         links = tuple(links)
         brokers = names_of(links)
-        factory = strategy_factory(system, eager(system, 20, brokers))
+        factory = strategy_factory(system, _parameters(system, brokers, is_covering))
         ways = () if SYSTEMS[system].shape.opens_links else with_cycles(system, brokers, links)
         self._world = World(ways, factory, _Near(), brokers=brokers, seed=1)
         self._until_us = 0
@@ -171,14 +171,14 @@ class _Near:
 class Live:
     """Nodes in this process, linked over loopback."""
 
-    def __init__(self, system: str, links: Links) -> None:
+    def __init__(self, system: str, links: Links, *, is_covering: bool = False) -> None:
         links = tuple(links)
         self._brokers = names_of(links)
         self._is_linked_at_start = not SYSTEMS[system].shape.opens_links
         self._network = LiveNetwork(
             with_cycles(system, self._brokers, links) if self._is_linked_at_start else (),
             system,
-            eager(system, 20, self._brokers),
+            _parameters(system, self._brokers, is_covering),
             brokers=self._brokers,
         )
         self._network.delivered = self._delivered  # type: ignore[method-assign]
@@ -270,8 +270,15 @@ class _Listener:
     def notify(self, message: msgspec.Struct) -> None: ...
 
 
+def _parameters(
+    system: str, brokers: tuple[BrokerId, ...], is_covering: bool
+) -> msgspec.Struct | None:
+    parameters = eager(system, 20, brokers)
+    return covering(system, parameters) if is_covering else parameters
+
+
 def names_of(links: Links) -> tuple[BrokerId, ...]:
     return tuple(dict.fromkeys(name for link in links for name in link))
 
 
-DRIVERS: dict[str, Callable[[str, Links], Driver]] = {"simulated": Simulated, "live": Live}
+DRIVERS: dict[str, Callable[..., Driver]] = {"simulated": Simulated, "live": Live}

@@ -11,10 +11,16 @@ from shoal.broker.messages import Publish
 from shoal.matching import matches
 from shoal.overlays.registry import SYSTEMS
 from tests.contract.drivers import DRIVERS, Clients
-from tests.systems import TREES
+from tests.systems import TREES, covers
 
 pytestmark = [
-    pytest.mark.parametrize("system", SYSTEMS),
+    pytest.mark.parametrize(
+        ("system", "is_covering"),
+        [
+            *(pytest.param(name, False, id=name) for name in SYSTEMS),
+            *(pytest.param(name, True, id=f"{name}-covering") for name in SYSTEMS if covers(name)),
+        ],
+    ),
     pytest.mark.parametrize("driver", DRIVERS),
 ]
 
@@ -22,8 +28,8 @@ LINKS = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
 
 
 @pytest.fixture
-def clients(driver: str, system: str) -> Iterator[Clients]:
-    network = DRIVERS[driver](system, LINKS)
+def clients(driver: str, system: str, is_covering: bool) -> Iterator[Clients]:
+    network = DRIVERS[driver](system, LINKS, is_covering=is_covering)
     yield Clients(network)
     network.close()
 

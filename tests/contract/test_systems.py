@@ -213,7 +213,7 @@ def test_deliveries_to_others_are_noticed(system: str, monkeypatch: pytest.Monke
 def test_tables_that_keep_too_much_are_noticed(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Propagation, "release", lambda self, hop, rows: [])
+    monkeypatch.setattr(Propagation, "release", lambda self, hop, rows, out: [])
     assert "subscriptions" in judge_random_networks(system, 8)
 
 

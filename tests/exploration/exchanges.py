@@ -29,9 +29,10 @@ from shoal.broker.effects import (
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Publish, Subscribe
 from shoal.broker.records import RefusalRecord
+from shoal.broker.strategy import StrategyFactory
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.quiet_ring import TIMER
-from shoal.overlays.self_organising.quiet_ring import State as RingState
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import State as RingState
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.network import DEAD, Doing, Draft, Ends, Network, State
@@ -58,6 +59,12 @@ class Left(NamedTuple):
     up        the links that are there, or about to be
     lasting   the links that are brought up again
     ending    those that end when nothing is in them
+
+    Of a publisher that moves:
+
+    publications  that it has not published
+    moves         paths along which it has not been told to go
+    handed        what it has handed to a broker
     """
 
     asked: int = 0
@@ -69,10 +76,16 @@ class Left(NamedTuple):
     up: frozenset[frozenset[str]] = frozenset()
     lasting: frozenset[frozenset[str]] = frozenset()
     ending: frozenset[frozenset[str]] = frozenset()
+    publications: tuple[int, ...] = ()
+    moves: tuple[tuple[str, ...], ...] = ()
+    handed: tuple[int, ...] = ()
 
 
 class LinkExchanges(Network):
     """A line of brokers B1, B2, ...; the last begins to exchange a link for one to the first."""
+
+    clients: tuple[str, ...] = ("C",)
+    strategy: StrategyFactory = Forced
 
     def __init__(
         self,
@@ -92,13 +105,15 @@ class LinkExchanges(Network):
         mended when nothing is under way; if not, whenever it likes, and losses are not judged.
         """
         names = tuple(f"B{number}" for number in range(1, brokers + 1))
-        super().__init__(names, ("C",), Forced)
+        super().__init__(names, self.clients, type(self).strategy)
         self.links = tuple(pairwise(names))
         self.exchange = LinkExchange(cycle=names, remove=remove, saving=0)
         back = LinkExchange(cycle=names[::-1], remove=remove, saving=0)
         self.exchanges = (back, self.exchange) if both else (self.exchange,)
         self.fault, self.timely, self.publisher = fault, timely, publisher
-        self.promise = advertisement("a", publisher="C")
+        # Whether nothing can be in the exchange's way.
+        self.is_sure = not fault and not both
+        self.promise = advertisement("a", publisher=self.clients[-1])
         self.interests = [(subscription(f"s{name}"), name) for name in names]
         later = [(row.subscription, at) for at, row in requests if isinstance(row, Subscribe)]
         self.interests += later
@@ -108,7 +123,7 @@ class LinkExchanges(Network):
         empty = ((),) * len(self.ways)
         lives = [self.fresh(name, self._neighbours(name, up)) for name in names]
         state = State(
-            (*lives, DEAD),
+            (*lives, DEAD, *self.further_lives()),
             empty,
             frozenset(way for ends, way in self.ways.items() if frozenset(ends) not in up),
             (),
@@ -118,17 +133,34 @@ class LinkExchanges(Network):
         )
         draft = Draft(state)
         for ends, way in self.ways.items():
-            if "C" in ends:
+            if {*ends} & {*self.clients}:
                 draft.closed.discard(way)
         for who, _ in enumerate(names):
             self.take(draft, who, self.lives.input(Started()))
-        self._ask(draft, publisher, Advertise(self.promise))
+        self.advertise(draft)
         for interest, name in self.interests[: len(names)]:
             self._ask(draft, name, Subscribe(interest))
         state = self.settled(draft.state())
         self.start = state._replace(
             left=state.left._replace(begins=len(self.exchanges), fault=fault)
         )
+
+    def further_lives(self) -> tuple[int, ...]:
+        """The states of other clients than C."""
+        return ()
+
+    def advertise(self, draft: Draft) -> None:
+        """The publisher advertises."""
+        self._ask(draft, self.publisher, Advertise(self.promise))
+
+    def publish(self, draft: Draft, sequence: int) -> None:
+        """It publishes."""
+        request = Publish((publication(sequence, self.clients[-1]),))
+        self._ask(draft, self.publisher, request)
+
+    def home(self, state: State) -> str:
+        """Where it is."""
+        return self.publisher
 
     def _neighbours(self, name: str, links: frozenset[frozenset[str]]) -> tuple[str, ...]:
         return tuple(other for other in self.brokers if frozenset((name, other)) in links)
@@ -341,8 +373,7 @@ class LinkExchanges(Network):
         if left.up != left.lasting or not _is_tree(self.brokers, links):
             problems.append(f"up are {sorted(links)}, lasting {sorted(map(sorted, left.lasting))}")
             return problems
-        is_sure = not self.fault and len(self.exchanges) == 1
-        if is_sure and frozenset(self.exchange.new_link) not in left.up:
+        if self.is_sure and frozenset(self.exchange.new_link) not in left.up:
             problems.append("the links are not exchanged")
         overlays = {name: self._overlay(state, name) for name in self.brokers}
         for name, overlay in overlays.items():
@@ -359,15 +390,15 @@ class LinkExchanges(Network):
             if overlay._ring.state is not RingState.FREE or overlay._waiting:
                 problems.append(f"{name} is {overlay._ring.state}, {overlay._waiting}")
         problems += [f"{who} holds" for who, but in enumerate(left.holding) if but is not None]
-        home = [(self.promise, self.publisher)]
+        home = [(self.promise, self.home(state))]
         expected = expected_tables(links, home, self.interests)
         problems += check_tables(expected, {name: each.tables for name, each in overlays.items()})
         problems += self._judge_deliveries(state)
         draft = Draft(state)
-        self._ask(draft, self.publisher, Publish((publication(LAST, "C"),)))
+        self.publish(draft, LAST)
         seen = self.settled(draft.state()).seen
         for watcher, keys in zip(self.watchers, seen, strict=True):
-            if keys.count(("C", LAST)) != 1:
+            if keys.count((self.clients[-1], LAST)) != 1:
                 problems.append(f"what comes last does not reach {watcher} once")
         return problems
 
@@ -377,9 +408,7 @@ class LinkExchanges(Network):
     def _judge_deliveries(self, state: State) -> list[str]:
         problems = []
         homes = {interest.id: home for interest, home in self.interests}
-        published = [
-            row.publications[0].sequence for _, row in self.requests if isinstance(row, Publish)
-        ]
+        published = self.published(state)
         for watcher, keys in zip(self.watchers, state.seen, strict=True):
             seen = [sequence for _, sequence in keys]
             if seen != sorted(set(seen)):
@@ -389,6 +418,12 @@ class LinkExchanges(Network):
                 if missing and not self._is_excused(homes[watcher]):
                     problems.append(f"{watcher} misses {missing}")
         return problems
+
+    def published(self, state: State) -> list[int]:
+        """What reaches all."""
+        return [
+            row.publications[0].sequence for _, row in self.requests if isinstance(row, Publish)
+        ]
 
     def _is_excused(self, home: str) -> bool:
         """Whether the fault is on the way, before or after the exchange."""

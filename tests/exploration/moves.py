@@ -27,7 +27,7 @@ from shoal.simulation.trace import Delivery, Published
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.network import DEAD, Doing, Draft, Network, State, Timer, Told
 from tests.exploration.search import Explored, explore
-from tests.systems import calm
+from tests.systems import calm, covering
 
 Fault = tuple[str, ...]
 
@@ -124,6 +124,7 @@ class Moves(Network):
         brokers: int = 3,
         patient: bool = False,
         timely: bool = True,
+        is_covering: bool = False,
     ) -> None:
         """A fault is ("link", left, right), ("broker", name), ("impatience",) or ("leave",).
 
@@ -132,7 +133,8 @@ class Moves(Network):
         when nothing is under way; if not, whenever it likes, and then losses are not judged.
         """
         names = tuple(f"B{number}" for number in range(1, brokers + 1))
-        super().__init__(names, ("P", "C"), strategy_factory("grape", calm("grape")))
+        parameters = covering("grape", calm("grape")) if is_covering else calm("grape")
+        super().__init__(names, ("P", "C"), strategy_factory("grape", parameters))
         self.links = tuple(pairwise(names))
         self.patient = patient
         self.timely = timely

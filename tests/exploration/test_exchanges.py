@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.messages import Publish, Subscribe
-from shoal.overlays.self_organising import quiet_ring
-from shoal.overlays.self_organising.overlay import Overlay
-from shoal.overlays.self_organising.quiet_ring import QuietRing
+from shoal.overlays.self_organising.links.overlay import Overlay
+from shoal.overlays.self_organising.quiet_ring import quiet_ring
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
 from tests.broker.transcript import publication, subscription
 from tests.exploration.exchanges import Fault, LinkExchanges
 

@@ -25,6 +25,10 @@ def test_a_move_whatever_arrives_first(fault: Fault) -> None:
     print(explored(Moves((THERE,), 2, fault)))
 
 
+def test_a_move_where_all_subscriptions_cover_each_other() -> None:
+    print(explored(Moves((THERE,), 2, is_covering=True)))
+
+
 @pytest.mark.parametrize("mutate", [without_marker, in_the_papers_order])
 def test_the_judges_notice_a_broken_move(mutate, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     mutate(monkeypatch)
@@ -56,9 +60,10 @@ def test_two_moves_and_three_publications(back: tuple[str, ...]) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("is_covering", [False, True], ids=["plain", "covering"])
 @pytest.mark.parametrize("fault", [*LINKS, *OWN])
-def test_a_move_and_a_fault(fault: Fault) -> None:
-    print(explored(Moves((THERE,), 2, fault)))
+def test_a_move_and_a_fault(fault: Fault, is_covering: bool) -> None:
+    print(explored(Moves((THERE,), 2, fault, is_covering=is_covering)))
 
 
 @pytest.mark.soak

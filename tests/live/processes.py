@@ -50,7 +50,8 @@ class Processes:
     @asynccontextmanager
     async def stopped(self, *brokers: BrokerId) -> AsyncIterator[None]:
         """These do nothing meanwhile."""
-        pids = [(await self.status(broker))["pid"] for broker in brokers]
+        statuses = await asyncio.gather(*map(self.status, brokers))
+        pids = [status["pid"] for status in statuses]
         try:
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)

@@ -23,8 +23,14 @@ from tests.live.processes import SHOAL
 from tests.runtime.live import PATIENCE_S
 
 PUBLICATIONS = 400
-# Addresses: 10.213.1.0/30 and 10.213.2.0/30 to the brokers, 10.213.3.0/30 between them.
-_NETWORK = "10.213"
+# Addresses: .0/30 and .4/30 to the brokers, .8/30 between them; other runs of this test, which may
+# be under way on this machine, have other networks.
+_NETWORK = f"10.213.{os.getpid() % 256}"
+
+
+def address(net: int, host: int) -> str:
+    """The first or second of a network, 1 to 3."""
+    return f"{_NETWORK}.{4 * (net - 1) + host}"
 
 
 def ip(*arguments: str) -> None:
@@ -42,9 +48,9 @@ class Namespaces:
             ip("-n", name, "link", "set", "lo", "up")
             here, there = f"sh{os.getpid() % 100_000}h{number}", "door"
             ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
-            ip("addr", "add", f"{_NETWORK}.{number}.1/30", "dev", here)
+            ip("addr", "add", f"{address(number, 1)}/30", "dev", here)
             ip("link", "set", here, "up")
-            ip("-n", name, "addr", "add", f"{_NETWORK}.{number}.2/30", "dev", there)
+            ip("-n", name, "addr", "add", f"{address(number, 2)}/30", "dev", there)
             ip("-n", name, "link", "set", there, "up")
         one, other = self.names
         ip(
@@ -62,7 +68,7 @@ class Namespaces:
             other,
         )
         for number, name in enumerate(self.names, 1):
-            ip("-n", name, "addr", "add", f"{_NETWORK}.3.{number}/30", "dev", "cable")
+            ip("-n", name, "addr", "add", f"{address(3, number)}/30", "dev", "cable")
             ip("-n", name, "link", "set", "cable", "up")
 
     def cut(self) -> None:
@@ -90,8 +96,8 @@ def brokers(namespaces: Namespaces, folder: Path) -> Iterator[None]:
     sections = [
         {
             "name": f"B{number}",
-            "peers": f"{_NETWORK}.3.{number}:7000",
-            "mqtt": f"{_NETWORK}.{number}.2:1883",
+            "peers": f"{address(3, number)}:7000",
+            "mqtt": f"{address(number, 2)}:1883",
         }
         for number in (1, 2)
     ]
@@ -132,8 +138,8 @@ async def listening(host: str) -> Client:
 
 async def run(namespaces: Namespaces, cut_s: float) -> list[int]:
     async with (
-        await listening(f"{_NETWORK}.1.2") as writer,
-        await listening(f"{_NETWORK}.2.2") as reader,
+        await listening(address(1, 2)) as writer,
+        await listening(address(2, 2)) as reader,
         reader.subscribe("a") as subscription,
     ):
         arrived = asyncio.create_task(subscription.get())

@@ -71,6 +71,47 @@ def test_boxes_that_hold_points(
     check(part, low, high, random_points(random, 120, dimensions))
 
 
+@pytest.mark.parametrize("dimensions", [1, 2, 4, 6])
+@pytest.mark.parametrize("size", [1, 33, 3000])
+def test_bounds_that_are_spread_out(dimensions: int, size: int) -> None:
+    """Their codes are even, and points on a bound or near it, or beyond all, are looked at."""
+    random = np.random.default_rng([dimensions, size, 1])
+    low = random.uniform(-1, 1, (size, dimensions))
+    high = low + random.choice([-0.1, 0.0, 0.5, 1e-9], low.shape)
+    some = np.minimum(random.integers(0, size, 20), size - 1)
+    points = [
+        low[some],
+        high[some],
+        np.nextafter(low[some], -np.inf),
+        random.normal(0, 1, (60, dimensions)),
+    ]
+    low[random.random(low.shape) < 0.1] = -np.inf
+    high[random.random(low.shape) < 0.1] = np.inf
+    points += [random_points(random, 30, dimensions), np.full((1, dimensions), -np.inf)]
+    part = BoxTree([f"a{at}" for at in range(dimensions)], low, high, np.arange(size))
+    assert part._codes.is_even or size == 1
+    check(part, low, high, np.vstack(points))
+
+
+def test_bounds_that_crowd_have_ranks() -> None:
+    """Even steps would put nearly all of them into one, and each would have to be looked at."""
+    random = np.random.default_rng(8)
+    low = np.append(random.uniform(0, 1, 2_000), 1e9)[:, None]
+    part = BoxTree(["a0"], low, low + 0.1, np.arange(len(low)))
+    assert not part._codes.is_even
+    check(part, low, low + 0.1, np.vstack((low[:40], random.uniform(0, 1.2, (40, 1)))))
+
+
+def test_a_point_that_is_rounded_down_and_up_is_between() -> None:
+    """2^53 + 1 is no double: it is above a low bound below it, and below one above it."""
+    low = np.array([2.0**53, 2.0**53 + 2, -1.0])[:, None]
+    high = np.array([2.0**53, 2.0**54, 2.0**53 + 2])[:, None]
+    part = BoxTree(["a0"], low, high, np.arange(3))
+    batch = Batch.of_columns({"a0": np.array([2**53, 2**53 + 1, 2**53 + 2])})
+    found = part.search(batch)(0, 3, {})
+    assert found.counts.tolist() == [2, 1, 2]
+
+
 @pytest.mark.parametrize("width", [0.0, 5e-324, 1e-300, 1e300])
 def test_bounds_very_near_or_very_far(width: float) -> None:
     low = np.array([[-width], [0.0], [width], [-np.inf], [np.inf], [-1.7e308]])
@@ -98,8 +139,11 @@ def test_machines_without_wide_vectors_answer_the_same(tmp_path: Path) -> None:
     program = (
         "import sys; from tests.matching.test_boxes import *; "
         "random = np.random.default_rng(9); low, high = random_boxes(random, 500, 2); "
-        "check(BoxTree(['a0', 'a1'], low, high, np.arange(500)), low, high,"
-        " random_points(random, 100, 2)); print('same')"
+        "points = random_points(random, 100, 2); "
+        "check(BoxTree(['a0', 'a1'], low, high, np.arange(500)), low, high, points); "
+        "low = random.uniform(0, 40, low.shape); high = low + 9; "
+        "check(BoxTree(['a0', 'a1'], low, high, np.arange(500)), low, high, points); "
+        "print('same')"
     )
     plain = {
         "NUMBA_CPU_NAME": "generic",

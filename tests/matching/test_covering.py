@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.language import parse
-from shoal.matching import CoveringSet, covering_set, covers
+from shoal.matching import CoveringSet, Work, covering_set, covers
 from shoal.model import And, Filter, FilterError, Operator, Or, predicate
 from tests.examples import examples
 from tests.strategies import conjunctions, filters
@@ -131,6 +131,36 @@ def test_long_churn_with_tables_of_bounds() -> None:
     for id in truth:
         table.remove(id)
     assert is_bare(table)
+
+
+def test_bounds_keep_more_and_never_less() -> None:
+    """At most three hang under one, and work is short: what is not placed is placed later."""
+    chance = random.Random(23)
+    table: CoveringSet[int] = CoveringSet(most=3)
+    truth: dict[int, Filter] = {}
+    unplaced = 0
+    for _ in range(1_500):
+        id, work = chance.randrange(120), Work(chance.choice([0, 40, 200, 10_000]))
+        before = dict(table.kept)
+        if id in truth and chance.random() < 0.6:
+            change = table.remove(id, work)
+            del truth[id]
+        else:
+            truth[id] = random_box(chance)
+            change = table.add(id, truth[id], work)
+        after = dict(table.kept)
+        assert set(change.kept) == {id for id in after if before.get(id) != after[id]}
+        assert set(change.dropped) == {id for id in before if before[id] != after.get(id)}
+        assert len(change.kept) <= 4 + 8  # one, what it covered, and what was placed later
+        unplaced += bool(table._unplaced)
+        for id, filter in truth.items():
+            assert covers(truth[table.coverer(id)], filter)
+            assert table.coverer(id) in table.kept
+    assert unplaced > 100
+    for id in truth:
+        table.remove(id)
+    assert is_bare(table)
+    assert not table._unplaced
 
 
 def kept_of(*texts: str) -> list[str]:

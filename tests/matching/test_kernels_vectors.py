@@ -11,6 +11,7 @@ from shoal.matching.compiled.kernels.vectors import (
     PUT_MARGIN,
     count_lanes,
     lanes_within,
+    lanes_within_or_next,
     put_lanes,
 )
 
@@ -18,6 +19,11 @@ from shoal.matching.compiled.kernels.vectors import (
 @kernel
 def within(codes: np.ndarray, at: int, most: np.ndarray, least: np.ndarray) -> int:
     return lanes_within(codes, at, most, least)
+
+
+@kernel
+def within_or_next(codes: np.ndarray, at: int, most: np.ndarray, least: np.ndarray) -> int:
+    return lanes_within_or_next(codes, at, most, least)
 
 
 @kernel
@@ -49,6 +55,15 @@ def test_comparisons_are_of_codes_without_a_sign(most: int, least: int, dimensio
         bounds = np.array(mosts, np.uint16), np.array(leasts, np.uint16)
         lanes = within(codes.astype(np.uint16), at, *bounds)
         assert [lane for lane in range(64) if int(lanes) >> lane & 1] == expected
+        both = int(within_or_next(codes.astype(np.uint16), at, *bounds))
+        assert both >> LANES == int(lanes)
+        near = [
+            lane
+            for lane in range(LANES)
+            if (node[:, 0, lane] <= np.add(mosts, 1)).all()
+            and (node[:, 1, lane] >= np.subtract(leasts, 1)).all()
+        ]
+        assert [lane for lane in range(LANES) if both >> lane & 1] == near
 
 
 @pytest.mark.parametrize("lanes", [0, 1, 2**31, 2**32 - 1, 0xFFFF, 0xFFFF0000, 0x80018001])

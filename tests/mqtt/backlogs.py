@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
+from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, MESSAGE_BYTES
 
 
 def counted_again(clients: BrokerClients) -> int:

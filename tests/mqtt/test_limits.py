@@ -62,7 +62,7 @@ def test_nothing_a_stranger_advertises_is_parsed(monkeypatch: pytest.MonkeyPatch
     parsed: list[str] = []
     monkeypatch.setattr(content, "parse", parsed.append)
     house = House()
-    house.clients._access = Nobody()
+    house.clients._reception.access = Nobody()
     client = house.open()
     client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x >"),))))
     assert client.take()[0].reason_code is ReasonCode.NOT_AUTHORIZED

@@ -54,7 +54,7 @@ class Users:
 def network() -> Network:
     network = Network("B1", "B2", "B3")
     for site in network.sites.values():
-        site.clients._access = Users("alice")
+        site.clients._reception.access = Users("alice")
     return network
 
 
@@ -131,7 +131,7 @@ def test_a_name_is_free_when_its_session_has_ended(network: Network) -> None:
 
 def test_it_is_whose_it_was_after_a_restart() -> None:
     house = RememberingHouse([])
-    house.clients._access = Users("alice")
+    house.clients._reception.access = Users("alice")
     alice_is_away(house)
     clients = BrokerClients("B1", house.now_us, access=Users("alice"))
     assert restore(clients, remembered(house.batches), house.now_us) == []
@@ -144,7 +144,7 @@ def test_it_is_whose_it_was_after_a_restart() -> None:
 
 def test_what_the_rules_do_not_allow_any_more_is_not_restored() -> None:
     house = RememberingHouse([])
-    house.clients._access = Users("alice")
+    house.clients._reception.access = Users("alice")
     alice_is_away(house)
     clients = BrokerClients("B1", house.now_us, access=Users())
     (problem,) = restore(clients, remembered(house.batches), house.now_us)
@@ -154,7 +154,7 @@ def test_what_the_rules_do_not_allow_any_more_is_not_restored() -> None:
 
 def test_nor_does_it_come_with_a_session_from_elsewhere(network: Network) -> None:
     alice_is_away(network["B1"])
-    network["B3"].clients._access = Users()
+    network["B3"].clients._reception.access = Users()
     alice = network["B3"].connect("c", username="alice", **KEPT)
     assert alice.connack.session_present
     network.after(10)

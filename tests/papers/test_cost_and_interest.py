@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.overlays.self_organising.parameters import Heuristic
-from shoal.overlays.self_organising.planner import (
+from shoal.overlays.self_organising.deciding.planner import (
     Cycle,
     Mean,
     UnknownBrokerError,
@@ -24,6 +23,7 @@ from shoal.overlays.self_organising.planner import (
     evaluate,
     indirect_costs,
 )
+from shoal.overlays.self_organising.parameters import Heuristic
 
 CI, MST, MIT = Heuristic.COST_AND_INTEREST, Heuristic.COST, Heuristic.INTEREST
 # From B2, which proposes, over B1 to B3; links 12, 13, and the new one 23.

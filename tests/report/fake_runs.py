@@ -175,3 +175,19 @@ SUMMARY_SCHEMAS: dict[str, dict[str, pa.DataType]] = {
         "last_broker": pa.string(), "moves": pa.int64(),
     },
 }  # fmt: skip
+
+
+def proposal(at_s: int, outcome: str, new: str, old: str) -> dict[str, Any]:
+    """A row of a run's proposals; links as in "EWR-ORD"."""
+    left, right = new.split("-")
+    old_left, old_right = old.split("-")
+    return {
+        "broker": right, "at_us": at_s * 10**6, "outcome": outcome, "reason": "", "left": left,
+        "right": right, "old_left": old_left, "old_right": old_right, "hops": 2,
+        "cost_now": 120.0, "cost_then": 80.0,
+    }  # fmt: skip
+
+
+def write_proposals(run: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The run's brokers propose links."""
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), run / "proposals.parquet")

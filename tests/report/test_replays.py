@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.report.figures import MINUS, MISSING
+from shoal.report.drawing.figures import MINUS, MISSING
 from shoal.report.inputs import ReportError, read_runs
 from shoal.report.page import render
 from shoal.report.replays import (

@@ -20,12 +20,13 @@ from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
+from shoal.client import client
 from shoal.clients.courier import CourierLimits
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.clients import LocalClient
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.peer_links import PeerLinks
@@ -38,6 +39,8 @@ from shoal.runtime.tls import TlsContexts
 ANYWHERE = Address("127.0.0.1", 0)
 # Long enough for the slowest machine; a test that waits so long has failed.
 PATIENCE_S = 40.0
+# Nor do the clients of tests give up before.
+client.CONNECT_TIMEOUT_S = PATIENCE_S
 
 _incarnations = count(1)
 
@@ -111,7 +114,7 @@ class LiveNetwork:
         machine = Broker(name, (), factory, expected=overlay.neighbours(neighbours))
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
-        node = Node(machine, Clock(), self, admits_bytes)
+        node = Node(machine, Clock(), self, admits_bytes, SYSTEMS[self.system].shown_rows)
         codec = Codec(COMMON + CONTROLS + SYSTEMS[self.system].messages)
         shape = SYSTEMS[self.system].shape
         settings = PeerSettings(

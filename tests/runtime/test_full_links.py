@@ -8,7 +8,7 @@ import pytest
 
 from shoal.broker.links.outbox import LinkLimits
 from shoal.model import BrokerId
-from tests.runtime.live import live, until
+from tests.runtime.live import PATIENCE_S, live, until
 from tests.systems import eager
 
 # Full after some ten publications.
@@ -40,4 +40,4 @@ def test_a_ring_of_full_links_drains(system: str, links: tuple[tuple[str, str], 
             await asyncio.gather(*(publish(number) for number in range(3)))
             await until(lambda: all(each.deliveries.qsize() == 3 * EACH for each in clients))
 
-    asyncio.run(asyncio.wait_for(flood(), 60))
+    asyncio.run(asyncio.wait_for(flood(), 3 * PATIENCE_S))

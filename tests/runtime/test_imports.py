@@ -46,7 +46,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str
     """What is imported when a broker that traces has started, and when it has written rows."""
     folder = tmp_path_factory.mktemp("trace")
     command = [sys.executable, "-c", STARTED, str(folder)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     before, after = found.stdout.splitlines()
     assert list(Path(folder).glob("publications.parquet/*.parquet"))
     return set(before.split()), set(after.split())

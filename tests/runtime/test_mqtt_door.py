@@ -33,13 +33,13 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.overlays.registry import strategy_factory
-from shoal.runtime import pauses
 from shoal.runtime.addresses import Address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors import asking
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.driving import pauses
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.node import Node
 from tests.runtime.live import ANYWHERE, PATIENCE_S, LiveNetwork, live, on_loop, until
 from tests.runtime.test_peer_links import LINE

@@ -44,10 +44,10 @@ from shoal.broker.messages import (
 )
 from shoal.broker.wire import WireError
 from shoal.model import MessageId, Publication
-from shoal.runtime import pauses
-from shoal.runtime.batches import MAX_BATCH, joined
-from shoal.runtime.clock import Clock
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving import pauses
+from shoal.runtime.driving.batches import MAX_BATCH, joined
+from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.node import Node
 from tests.broker.transcript import publish
 from tests.runtime.live import on_loop, until

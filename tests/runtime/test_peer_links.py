@@ -11,7 +11,7 @@ from shoal.broker.effects import Effect, Input
 from shoal.broker.links.controls import CONTROLS, Hello, Refuse
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.wire import Codec, FrameReader
-from shoal.runtime import pauses
+from shoal.runtime.driving import pauses
 from shoal.runtime.links import handing_on, peer_links
 from shoal.runtime.links.peer_connections import MAX_HELLO_BYTES
 from tests.runtime.live import LiveNetwork, live, on_loop, received, until

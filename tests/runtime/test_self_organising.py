@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from shoal.broker.effects import Costs
-from shoal.broker.records import ProposalRecord
 from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import LiveNetwork, live, on_loop, until
 

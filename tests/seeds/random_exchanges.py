@@ -11,14 +11,16 @@ from random import Random
 from unittest.mock import patch
 
 from shoal.broker.effects import TimerFired
+from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.self_organising.quiet_ring import State
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
 from shoal.simulation.checkers import TimedSubscription, Verdict, check_deliveries
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.trace import Published
-from tests.forced_exchanges import BEGIN, SYSTEM, Exchanged, Forced
+from tests.forced_exchanges import BEGIN, SYSTEM, WITH_MOVES, Exchanged, Forced
 from tests.seeds.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
 from tests.seeds.trees import path
 
@@ -32,11 +34,19 @@ class RandomExchanges:
     """One seed's network; `run` gives what went wrong."""
 
     def __init__(
-        self, seed: int, *, lossy: bool = False, patient: bool = False, interval_us: int = 400_000
+        self,
+        seed: int,
+        *,
+        lossy: bool = False,
+        patient: bool = False,
+        moves: bool = False,
+        interval_us: int = 400_000,
     ) -> None:
-        with patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}):
+        """With `moves` publishers move, too."""
+        system = WITH_MOVES if moves else SYSTEM
+        with patch.dict(SYSTEMS, {system.name: system}):
             self.network = RandomNetwork(
-                seed, system=SYSTEM.name, lossy=lossy, patient=patient, interval_us=interval_us
+                seed, system=system.name, lossy=lossy, patient=patient, interval_us=interval_us
             )
         self.world = self.network.world
         self.random = random = Random(f"exchanges/{seed}")
@@ -54,6 +64,11 @@ class RandomExchanges:
     @property
     def exchanged(self) -> list[Exchanged]:
         return [row for row in self.world.trace.records if isinstance(row, Exchanged)]
+
+    @property
+    def moves(self) -> int:
+        """How often publishers have moved."""
+        return sum(isinstance(row, MigrationRecord) for row in self.world.trace.records)
 
     def _look(self, now_us: int, _: None) -> None:
         links = frozenset(self.world.links)
@@ -174,6 +189,8 @@ class RandomExchanges:
                 )
                 if sorted(found) != sorted(neighbours[name])
             ]
+            if isinstance(strategy.routing, MovingPublishers) and strategy.routing.is_moving:
+                problems.append(f"a publisher still moves through {name}")
             if overlay._ring.state is not State.FREE or world.brokers[name]._holding is not None:
                 problems.append(f"{name} is {overlay._ring.state}")
         homes = [

@@ -55,7 +55,7 @@ from shoal.mqtt.federation.roaming.arriving import ARRIVING_US
 from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.runtime.batches import joined
+from shoal.runtime.driving.batches import joined
 from tests.mqtt.backlogs import counted_again
 from tests.mqtt.house import SECOND, Client, House
 

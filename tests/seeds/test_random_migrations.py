@@ -27,7 +27,7 @@ from tests.overlays.publisher_relocation.test_migration import (
 )
 from tests.seeds.test_random_networks import _seeds
 from tests.seeds.trees import path
-from tests.systems import calm
+from tests.systems import calm, covering
 
 QUICK = range(60)
 STEPS = 250
@@ -45,7 +45,8 @@ class RandomMigrations:
         self.random = random = Random(f"migrations/{seed}")
         names = [f"B{number}" for number in range(random.randint(2, 7))]
         edges = [(names[random.randrange(n)], names[n]) for n in range(1, len(names))]
-        self.stage = Stage(edges, "grape", calm("grape"))
+        parameters = covering("grape", calm("grape")) if seed % 2 else calm("grape")
+        self.stage = Stage(edges, "grape", parameters)
         self.paths = {
             (source, target): path(edges, source, target) for source in names for target in names
         }

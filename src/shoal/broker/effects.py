@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -28,10 +29,12 @@ class Started(msgspec.Struct, frozen=True):
 
     `former` are the brokers that it was linked to before, as far as anybody remembers.  They are
     waited for like one that goes away while the broker runs, which is given up after `give_up_us`.
+    `facts` are what it has said last that it must not forget (`Remember`).
     """
 
     former: tuple[BrokerId, ...] = ()
     give_up_us: int = 60_000_000
+    facts: Mapping[str, Any] = {}
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -292,10 +295,30 @@ class Continue(msgspec.Struct, frozen=True):
     key: Key | None
 
 
+class Remember(msgspec.Struct, frozen=True):
+    """What a broker must know of the overlay when it starts again, in place of what it said before.
+
+    Texts, numbers, lists and dicts by text: what a file of facts can hold (`Started.facts`).
+    """
+
+    facts: Mapping[str, Any]
+
+
 class Stays(msgspec.Struct, frozen=True):
     """The broker cannot leave now: asked again later it may."""
 
     reason: str
+
+
+class MoveClient(msgspec.Struct, frozen=True):
+    """Send a client to another broker, with what it has subscribed to, advertised and is owed.
+
+    It makes before it breaks: nothing is lost, doubled or out of order.  Nothing says what came of
+    it: a driver lets it be where the broker or the client cannot.
+    """
+
+    client: ClientId
+    broker: BrokerId
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -323,5 +346,7 @@ Effect = (
     | Unsettled
     | Settled
     | Continue
+    | Remember
+    | MoveClient
     | Record
 )

@@ -50,6 +50,13 @@ from shoal.mqtt.content import WHERE
 # Packet identifiers are numbers of two bytes, 0 is none.
 _LAST_ID = 65_535
 _FAILED = 0x80
+# Whoever is refused so may be let in a while later.
+_PASSING = (
+    ReasonCode.SERVER_UNAVAILABLE,
+    ReasonCode.SERVER_BUSY,
+    ReasonCode.QUOTA_EXCEEDED,
+    ReasonCode.CONNECTION_RATE_EXCEEDED,
+)
 _GO_ELSEWHERE = (ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED)
 
 
@@ -259,6 +266,9 @@ class ClientSession:
         if code in _GO_ELSEWHERE:
             events.append(Elsewhere(properties.server_reference or ""))
             return
+        if code in _PASSING and not self._connect.clean_start:
+            # It has been let in before, and what it has there is not given up for a while.
+            raise SessionError(_said(code, properties))
         if code >= _FAILED:
             raise RefusedError(_said(code, properties))
         self.state = State.UP

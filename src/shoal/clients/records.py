@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.model import BrokerId, ClientId
+from shoal.model import BrokerId, ClientId, SubscriptionId
 
 
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,3 +26,14 @@ class ReturnRecord(msgspec.Struct, frozen=True, kw_only=True):
     target: BrokerId
     paused_us: int
     resumed_us: int
+
+
+class SubscriberMoveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription has moved, from when it was asked to until it was taken back at the source."""
+
+    client: ClientId
+    subscription: SubscriptionId
+    source: BrokerId
+    target: BrokerId
+    asked_us: int
+    moved_us: int

@@ -32,18 +32,17 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.connection.house import Guest
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.roaming.homes import Homes
 from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
 from shoal.mqtt.memory.journal import Journal
 from shoal.mqtt.messages import Message
 from shoal.mqtt.reception import QUEUES_ARE_FULL, Reception
-from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.delivering.backlog import Backlog
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.leaving import LEAVING_TIMER, Leaving
-from shoal.mqtt.sessions.outgoing import ClientConnection
-from shoal.mqtt.sessions.patience import PATIENCE_TIMER, Patience
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, Session
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
@@ -370,20 +369,6 @@ class BrokerClients:
         if message.retain:
             self.retained.keep(message)
         return self._fan_out.route(message, now_us)
-
-    def publish_again(self, owed: Iterable[Owed], now_us: int) -> None:
-        """Send on what was under way when the broker stopped, in this order."""
-        messages: list[Message] = []
-        for each in owed:
-            if self.door is None or each.message is None:
-                each.incoming.settled(each)
-            else:
-                self.door.publish_again(each)
-                messages.append(each.message)
-        if self.federation is not None:
-            # Behind all of these, which have lower numbers than what is said now.
-            for message in messages:
-                self.federation.sharing.share_again(message, now_us)
 
     def publish_soon(self, message: Message, now_us: int) -> None:
         """As `publish`, for what nobody waits for; with what comes next, until `settle`."""

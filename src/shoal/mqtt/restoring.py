@@ -48,7 +48,7 @@ from shoal.mqtt.memory.journal_records import (
     UnsettledPut,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.session import Session
 
@@ -271,8 +271,19 @@ class _Restoring:
         return session
 
     def publish_again(self, now_us: int) -> None:
-        """What was under way to other brokers, in its order."""
-        self._clients.publish_again(sorted(self._unsettled, key=_sequence_of), now_us)
+        """Send on what was under way to other brokers when this one stopped, in its order."""
+        door, federation = self._clients.door, self._clients.federation
+        messages: list[Message] = []
+        for each in sorted(self._unsettled, key=_sequence_of):
+            if door is None or each.message is None:
+                each.incoming.settled(each)
+            else:
+                door.publish_again(each)
+                messages.append(each.message)
+        if federation is not None:
+            # Behind all of these, which have lower numbers than what is said now.
+            for message in messages:
+                federation.sharing.share_again(message, now_us)
 
 
 def _sequence_of(owed: Owed) -> int:

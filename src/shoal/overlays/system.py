@@ -16,6 +16,7 @@ from shoal.broker.effects import Input
 from shoal.broker.strategy import BrokerContext, Strategy
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.planning import Planner
 from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
 
 MAX_BROKERS = 200
@@ -95,6 +96,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                    a section of the system's name
     messages       what its brokers say beside `shoal.broker.wire.COMMON`
     records        tables of the trace that its brokers write (`Record`): their rows, by name
+    shown          those of which brokers show the last rows in their status
     size           how large a new network is
     complete       parameters for just these brokers, where they do not name them themselves
     takes_clients  whether clients connect to a broker, by the parameters
@@ -105,6 +107,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
     decides_after  which parameter says how many publications of one publisher it needs to decide
     oracle         what its tables must be
+    planner        which parameters suit some brokers, by round trips and rates (`shoal plan`)
     named          brokers that parameters name and no network needs to have, by key
     """
 
@@ -115,6 +118,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     parameters: type[msgspec.Struct] = NoParameters
     messages: Vocabulary = ()
     records: Mapping[str, type[msgspec.Struct]] = {}
+    shown: Sequence[str] = ()
     size: type[Size] = Brokers
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
@@ -124,12 +128,18 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = True
     decides_after: str = ""
     oracle: Oracle | None = None
+    planner: Planner | None = None
     named: Callable[[Any], Mapping[str, Iterable[BrokerId]]] = _nobody
 
     @property
     def stores(self) -> bool:
         """Whether what is for a neighbour that is away may be acknowledged once it is on disk."""
         return self.stand_in is not None
+
+    @property
+    def shown_rows(self) -> Mapping[str, type[msgspec.Struct]]:
+        """The rows that brokers show in their status, by table."""
+        return {name: self.records[name] for name in self.shown}
 
     def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
         """The links of these brokers where nobody names any; TopologyError if there are none."""

@@ -14,8 +14,8 @@ from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import ProposalRecord, RefusalRecord
-from shoal.clients.records import MigrationRecord
+from shoal.broker.records import RefusalRecord
+from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.registry import SYSTEMS
 
@@ -80,8 +80,8 @@ class LoadRow(msgspec.Struct, frozen=True):
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
     **{name: row for system in SYSTEMS.values() for name, row in system.records.items()},
     "migrations": MigrationRecord,
-    "proposals": ProposalRecord,
     "refusals": RefusalRecord,
+    "subscriber_moves": SubscriberMoveRecord,
 }
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from shoal.report import figures
+from shoal.report.drawing import figures
+from shoal.report.drawing.markup import Markup, join, tag
+from shoal.report.exchanges import only_recommends
 from shoal.report.inputs import Run
-from shoal.report.markup import Markup, join, tag
 from shoal.report.remarks import remarks
 
 # A smaller change is drowned by which publications happened to be traced first.
@@ -69,13 +70,15 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
         ),
     ),
     (
-        "Price of moving",
+        "Price of rearranging",
         (
             Metric("Publisher moves", "migrations", figures.count, "",
                    "how often a publisher was moved to another broker", False),
+            Metric("Links exchanged", "exchanges", figures.count, "",
+                   "how often brokers put one link in the place of another", False),
             Metric("Message overhead", "message_overhead", figures.percent, "",
                    "share of control messages among all messages: routing tables, trace "
-                   "retrieval, moves", False),
+                   "retrieval, moves, what brokers say to find better links", False),
             Metric("Publisher wait, mean", "publisher_wait_mean_us", figures.milliseconds, "ms",
                    "how long a moving publisher holds back its publications", False),
             Metric("Selection time, mean", "selection_time_mean_us", figures.milliseconds, "ms",
@@ -209,6 +212,8 @@ def _remarks(run: Run) -> list[str]:
 
 def _worse(run: Run, reference: Run) -> str:
     """What opens a sentence about a run that changed nothing but for the worse."""
+    if only_recommends(run):
+        return "only recommends links, and finding them "
     found = [each.is_worse for each in _effects(run, reference) if each.is_worse is not None]
     return "made things worse: it " if found and all(found) else ""
 

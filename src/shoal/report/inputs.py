@@ -96,6 +96,17 @@ TABLES: Mapping[str, tuple[Column, ...]] = {
         Column("paused_us", COUNT),
         Column("resumed_us", COUNT),
     ),
+    "proposals": (
+        Column("at_us", COUNT),
+        Column("outcome", TEXT),
+        Column("left", TEXT),
+        Column("right", TEXT),
+        Column("old_left", TEXT, optional=True),
+        Column("old_right", TEXT, optional=True),
+        Column("hops", COUNT),
+        Column("cost_now", NUMBER, optional=True),
+        Column("cost_then", NUMBER, optional=True),
+    ),
 }
 
 
@@ -113,6 +124,7 @@ class Run:
     timeline: Sequence[Row]
     moves: Sequence[Row]
     migrations: Sequence[Row]
+    proposals: Sequence[Row]
 
 
 def read_runs(run_directories: Sequence[Path], summary: Path) -> list[Run]:
@@ -157,6 +169,9 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
                     f"which {directory / 'brokers.parquet'} does not have"
                 )
     migrations = read_table(directory / "migrations.parquet", TABLES["migrations"])
+    # Runs of earlier versions have none.
+    proposed = directory / "proposals.parquet"
+    proposals = read_table(proposed, TABLES["proposals"]) if proposed.exists() else []
     checks = _read_json(directory / "checks.json")
     return Run(
         name=directory.resolve().name,
@@ -165,11 +180,16 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
         brokers=sorted(brokers, key=lambda row: str(row["broker"])),
         links=sorted((row["left"], row["right"]) for row in links),
         # Order is what a run judges by itself; the summary compares with the truth.
-        metrics={**rows["runs"][0], "out_of_order": checks.get("out_of_order", 0)},
+        metrics={
+            **rows["runs"][0],
+            "out_of_order": checks.get("out_of_order", 0),
+            "exchanges": sum(row["outcome"] == "done" for row in proposals),
+        },
         loads={row["broker"]: row["message_rate_per_s"] for row in rows["broker_loads"]},
         timeline=sorted(rows["timeline"], key=lambda row: int(row["window_start_us"])),
         moves=sorted(rows["moves"], key=lambda row: str(row["publisher"])),
         migrations=sorted(migrations, key=lambda row: (row["resumed_us"], row["publisher"])),
+        proposals=sorted(proposals, key=lambda row: (row["at_us"], row["left"], row["right"])),
     )
 
 

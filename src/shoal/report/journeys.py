@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.report import figures
+from shoal.report.drawing import figures
+from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.inputs import Row, Run
-from shoal.report.markup import Markup, join, tag
 from shoal.report.remarks import why_nobody_moved
 
 # A longer journey is shown by its ends; a longer table would be most of the page.

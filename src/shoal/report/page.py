@@ -17,14 +17,22 @@ from typing import Any
 import msgspec
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.report import figures
-from shoal.report.charts import MAX_BARS, Series, bar_chart, line_chart, readings
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
-from shoal.report.geography import Placement, place
+from shoal.report.drawing import figures
+from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, readings
+from shoal.report.drawing.geography import Placement, place
+from shoal.report.drawing.markup import Markup, join, tag
+from shoal.report.drawing.network_map import Drawing, network_map
+from shoal.report.exchanges import (
+    exchanged,
+    exchanges,
+    gone_links,
+    links_at_end,
+    links_in_words,
+    new_links,
+)
 from shoal.report.inputs import Row, Run
 from shoal.report.journeys import movers
-from shoal.report.markup import Markup, join, tag
-from shoal.report.network_map import Drawing, network_map
 from shoal.report.replays import Replay, replays_section
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the reference run is grey.
@@ -175,6 +183,7 @@ def _panel(
             "p",
             f"{_marks_note(run)}, its area the message rate. Ring and number: publishers "
             "connected there. Arc: from a publisher's first broker to its last. ",
+            "Dashed: a link that went; coloured: one that came. " if new_links(run) else "",
             _cluster_note(run),
             placement.note,
             class_="note",
@@ -187,6 +196,7 @@ def _panel(
         _bars_note(reference, run),
         tag("h3", "Who moved where"),
         movers(run),
+        exchanges(run),
     )  # fmt: skip
 
 
@@ -216,7 +226,10 @@ def _cluster_note(run: Run) -> str:
 
 
 def _map_title(run: Run) -> str:
-    return f"{run.name}: {'where publishers went' if run.migrations else 'no publisher moves'}"
+    went = "where publishers went" if run.migrations else "no publisher moves"
+    number = len(exchanged(run))
+    links = f", {links_in_words(number)} exchanged" if number else ""
+    return f"{run.name}: {went}{links}"
 
 
 def _bars_note(reference: Run, run: Run) -> Markup:
@@ -246,7 +259,8 @@ def _drawing(run: Run, colour: str, placement: Placement, largest: float, title:
     return Drawing(
         title=title, colour=colour, placement=placement,
         names={row["broker"]: _broker_name(row) for row in run.brokers},
-        links=run.links, loads=run.loads, largest_load=largest, publishers=homes,
+        links=links_at_end(run), new_links=new_links(run), gone_links=gone_links(run),
+        loads=run.loads, largest_load=largest, publishers=homes,
         journeys=Counter(
             (row["first_broker"], row["last_broker"])
             for row in run.moves if row["first_broker"] != row["last_broker"]
@@ -300,6 +314,10 @@ def _marks(run: Run, time_unit: str, unit_us: float) -> Iterator[tuple[float, st
         time = row["resumed_us"] / unit_us
         label = f"{row['publisher']}: {row['source']} → {row['target']} at "
         yield time, label + f"{figures.quantity(time)} {time_unit}"
+    for row in exchanged(run):
+        time = row["at_us"] / unit_us
+        new, old = f"{row['left']} - {row['right']}", f"{row['old_left']} - {row['old_right']}"
+        yield time, f"{new} instead of {old} at {figures.quantity(time)} {time_unit}"
 
 
 def _over_time(
@@ -324,7 +342,11 @@ def _over_time(
             )
             for name, series, unit in charts
         ),
-        tag("p", "A tick below the axis is a publisher's move.", class_="note"),
+        tag(
+            "p",
+            "A tick below the axis is a publisher's move, or an exchange of links.",
+            class_="note",
+        ),
         id_="over-time",
     )
 

@@ -16,9 +16,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from shoal.report.charts import axis_label, ticks
-from shoal.report.figures import quantity
-from shoal.report.markup import Markup, join, tag
+from shoal.report.drawing.charts import axis_label, ticks
+from shoal.report.drawing.figures import quantity
+from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.study import Figure, Line
 
 WIDTH, HEIGHT = 560, 340

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.report.figures import count, seconds
+from shoal.report.drawing.figures import count, seconds
 
 
 def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
@@ -26,7 +26,7 @@ def why_nobody_moved(
 ) -> str:
     """In words; `has_decided` says that the system chose a broker for somebody."""
     system = scenario["system"]
-    if not _needed(system):
+    if not _needed(system) and not has_decided:
         return f"{system} moves no publishers."
     if too_few := _too_few(scenario, checks):
         text = too_few[0]

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.model import BrokerId, ClientId
-from shoal.report import figures as show
+from shoal.report.drawing import figures as show
+from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.inputs import ReportError
-from shoal.report.markup import Markup, join, tag
 
 FAULTS = ("lost", "duplicated", "phantom", "out_of_order")
 _UNKNOWN = "?"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
-from shoal.report.markup import Markup, join, tag
+from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.plots import plot
 from shoal.report.study import (
     Figure,

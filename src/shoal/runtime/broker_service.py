@@ -28,12 +28,12 @@ from shoal.mqtt.federation.moving import DRAINED
 from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.clock import Clock
 from shoal.runtime.doors.access import NetworkAccess
 from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.doors.mqtt_socket import MqttSocket
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.websocket import WebSocket, is_same_host
+from shoal.runtime.driving.clock import Clock
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.couriers import Couriers
@@ -93,7 +93,9 @@ class BrokerService:
         neighbours = overlay.neighbours(network.neighbours(name))
         machine = Broker(name, (), network.factory, network.seed, neighbours)
         limits, has_cycles = network.bounds, system.shape.has_cycles
-        self.node = Node(machine, clock, self.trace, limits.high_bytes if has_cycles else None)
+        admits_bytes = limits.high_bytes if has_cycles else None
+        self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
+        self.node.at_remember = overlay.remember
         codec = Codec(COMMON + CONTROLS + system.messages)
         self._contexts = load_contexts(network.tls, name) if network.tls is not None else None
         self.directory = Directory(name, _places(network, name, clock.now_us()), overlay)
@@ -163,7 +165,8 @@ class BrokerService:
             self.trace.start()
         former = self.door.journal.neighbours if self.door.journal is not None else ()
         former = tuple(name for name in former if name not in self._overlay.ended)
-        self.node.start(Started(former, self.network.bounds.give_up_us))
+        started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
+        self.node.start(started)
         self.door.start()  # what local clients want is known before neighbours ask for it
         await self._listen("peers", section.address("peers"))
         if self.spools is not None:
@@ -351,7 +354,10 @@ class BrokerService:
             "publishers": self.publishers.status(),
             "couriers": self.couriers.status(),
             "counts": dict(self.node.counts),
-            "proposals": [msgspec.structs.asdict(row) for row in self.node.proposals],
+            "shown": {
+                name: [msgspec.structs.asdict(row) for row in rows]
+                for name, rows in self.node.shown.items()
+            },
         }
 
 

@@ -205,8 +205,11 @@ def dump_network(network: Network) -> str:
     return msgspec.toml.encode(data | parameters).decode()
 
 
-def problems(network: Network) -> list[str]:
-    """What is wrong with a network beyond its types, each with the path of its key."""
+def problems(network: Network, newcomer: BrokerId = "") -> list[str]:
+    """What is wrong with a network beyond its types, each with the path of its key.
+
+    Where parameters say which links there are, they say none of a `newcomer`.
+    """
     names = [broker.name for broker in network.brokers]
     found = [
         f"brokers[{place}].name: there is another broker {name!r}"
@@ -220,7 +223,11 @@ def problems(network: Network) -> list[str]:
     if not found:
         try:
             system = SYSTEMS[network.system]
-            system.check_links(network.system_parameters, names, network.links)
+            there, links = names, network.links
+            if newcomer and system.links is not None:
+                there = [name for name in names if name != newcomer]
+                links = tuple(link for link in links if newcomer not in link)
+            system.check_links(network.system_parameters, there, links)
         except TopologyError as error:
             found.append(f"links: {error}")
     found += _address_problems(network)

@@ -20,8 +20,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -39,11 +40,13 @@ from shoal.broker.effects import (
     LinkChanged,
     LinkReady,
     LinkState,
+    MoveClient,
     Notify,
     OpenLink,
     Received,
     Record,
     Release,
+    Remember,
     Requested,
     ResetLink,
     Returned,
@@ -61,21 +64,20 @@ from shoal.broker.effects import (
 from shoal.broker.holding import Holding
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Carrier, Message, Publish
-from shoal.broker.records import ProposalRecord
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.admission import Admission
-from shoal.runtime.batches import joined, publications_in
-from shoal.runtime.clock import Clock
-from shoal.runtime.flushing import Flushing, Phase
-from shoal.runtime.gate import Gate
-from shoal.runtime.held_back import HeldBack
-from shoal.runtime.surroundings import Client, Links, Trace
-from shoal.runtime.timers import Timers
-from shoal.runtime.watching import Watching
+from shoal.runtime.driving.admission import Admission
+from shoal.runtime.driving.batches import joined, publications_in
+from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.flushing import Flushing, Phase
+from shoal.runtime.driving.gate import Gate
+from shoal.runtime.driving.held_back import HeldBack
+from shoal.runtime.driving.surroundings import Client, Links, Trace
+from shoal.runtime.driving.timers import Timers
+from shoal.runtime.driving.watching import Watching
 
 _MICROSECONDS = 1_000_000
-_PROPOSALS_KEPT = 100
+_ROWS_KEPT = 100
 _log = logging.getLogger(__name__)
 
 
@@ -94,15 +96,18 @@ class Node:
         clock: Clock,
         trace: Trace | None = None,
         admits_bytes: int | None = None,
+        shown: Mapping[str, type[msgspec.Struct]] = {},
     ) -> None:
-        """`admits_bytes` bounds what its own clients have under way (see `Admission`)."""
+        """`admits_bytes` bounds what its own clients have under way (see `Admission`); of these
+        rows that the machine records, by table, the last are `shown`.
+        """
         self.id = machine.id
         self.machine = machine
         self.clock = clock
         self._links: Links | None = None
         self.counts: Counter[str] = Counter()
-        # The last ones; what became of links that were proposed.
-        self.proposals: deque[ProposalRecord] = deque(maxlen=_PROPOSALS_KEPT)
+        self.shown = {name: deque[msgspec.Struct](maxlen=_ROWS_KEPT) for name in shown}
+        self._shown_as = {kind: name for name, kind in shown.items()}
         self._flushing = Flushing(self._flushed)
         self._gate = Gate()
         self.at_hold = self._gate.at_change
@@ -126,6 +131,10 @@ class Node:
         self.watching = Watching(self.bring)
         # Told that the machine has left the network, or with a reason that it stays.
         self.at_leave: Callable[[str], None] = _nobody_asked
+        # Told what the machine must know when it starts again.
+        self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
+        # Sends a client to another broker, for the machine.
+        self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
 
     @property
     def links(self) -> Links | None:
@@ -323,6 +332,10 @@ class Node:
             case Release():
                 self._holding.release()
                 self._hold_for_machine(False)
+            case Remember(facts):
+                self.at_remember(facts)
+            case MoveClient(name, broker):
+                self.at_move(name, broker)
             case Left():
                 self.at_leave("")
             case Stays(reason):
@@ -345,9 +358,9 @@ class Node:
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
         self.counts[type(row).__name__] += 1
-        if type(row) is ProposalRecord:
-            self.proposals.append(row)
-            self.counts[f"proposals {row.outcome}"] += 1
+        if (name := self._shown_as.get(type(row))) is not None:
+            self.shown[name].append(row)
+            self.counts[f"{name} {getattr(row, 'outcome', '')}"] += 1
         if self._trace is not None:
             self._trace.record(row)
 
@@ -444,6 +457,14 @@ class Node:
     def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)
+
+
+def _nobody_remembers(facts: Mapping[str, Any]) -> None:
+    """A broker of which nothing outlasts its process."""
+
+
+def _nobody_moves(client: ClientId, broker: BrokerId) -> None:
+    """Until there is a door with clients."""
 
 
 def _nobody_asked(reason: str) -> None:

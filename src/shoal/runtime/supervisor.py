@@ -18,7 +18,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -126,9 +126,9 @@ async def get_json(address: Address, path: str) -> dict[str, Any]:
     def get() -> dict[str, Any]:
         try:
             with _DIRECT.open(f"http://{address}{path}", timeout=_HTTP_TIMEOUT_S) as found:
-                text = found.read()
+                text = _read(found)
         except urllib.error.HTTPError as error:
-            text = error.read()
+            text = _read(error)
         except urllib.error.URLError as error:
             kind = TimeoutError if isinstance(error.reason, TimeoutError) else OSError
             raise kind(str(error.reason)) from None
@@ -154,15 +154,23 @@ async def order(address: Address, name: str, **said: str) -> str:
         request = urllib.request.Request(url, b"", {"X-Shoal": name}, method="POST")
         try:
             with _DIRECT.open(request, timeout=_ORDER_TIMEOUT_S) as found:
-                text = found.read()
+                text = _read(found)
         except urllib.error.HTTPError as error:
             if error.code not in (403, 409):
                 raise
-            text = error.read()
+            text = _read(error)
         problem: str = json.loads(text)["problem"]
         return problem
 
     return await asyncio.to_thread(post)
+
+
+def _read(answer: IO[bytes]) -> bytes:
+    """All that a broker answers; OSError when it is killed meanwhile."""
+    try:
+        return answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"the answer broke off: {error!r}") from None
 
 
 async def ask_to_leave(address: Address) -> str:

@@ -20,11 +20,13 @@ from shoal.broker.effects import (
     Input,
     Left,
     Loads,
+    MoveClient,
     Notify,
     OpenLink,
     Received,
     Record,
     Release,
+    Remember,
     Requested,
     ResetLink,
     Send,
@@ -52,6 +54,7 @@ from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links import Frame, ReliableBroker
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import Meter, Monitor, ServiceCosts
+from shoal.simulation.subscribers import Subscribers
 from shoal.simulation.trace import Delivery, Published, Refused, Trace
 
 # How long until a neighbour, or a client, notices that a broker is gone or back.
@@ -85,6 +88,9 @@ class Network(Protocol):
     def left(self, broker: BrokerId) -> None:
         """The broker has left."""
 
+    def move_client(self, client: ClientId, broker: BrokerId) -> None:
+        """A client is to go there."""
+
 
 class BrokerNode:
     """A broker machine with its input queue, its links and its clients' output queue."""
@@ -98,6 +104,7 @@ class BrokerNode:
         meter: Meter,
         client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
         publishers: Mapping[ClientId, PublisherNode],
+        subscribers: Subscribers,
         network: Network,
     ) -> None:
         self.id = machine.id
@@ -118,7 +125,11 @@ class BrokerNode:
         self._brought: Input | None = None
         self._client_latency_us = client_latency_us
         self._publishers = publishers
+        self._subscribers = subscribers
+        self._movers = subscribers.movers
         self._network = network
+        # What its machine must not forget, whatever happens to it.
+        self.facts: Mapping[str, Any] = {}
         self._free_us = 0
         self._client_free_us = 0
         self._timers: dict[TimerKey, int] = {}
@@ -283,6 +294,9 @@ class BrokerNode:
         if monitor is not None:
             monitor.delivered += 1
             monitor.client_output_us += delivered_us - now_us
+        if client in self._movers:
+            self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
+            return
         self._trace.deliveries.append(
             Delivery(
                 effect.routed.publication,
@@ -333,8 +347,12 @@ class BrokerNode:
             case WatchCosts():
                 self._watches_costs = True
                 self._queue.push(self._queue.now_us, self.report_costs, None)
+            case MoveClient(client, broker):
+                self._network.move_client(client, broker)
             case Left():
                 self._network.left(self.id)
+            case Remember(facts):
+                self.facts = facts
             case Stays(reason):
                 self._trace.refused.append(Refused(self.id, reason, now_us))
 

@@ -9,35 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from shoal.broker.messages import Goodbye, Message, Subscribe, Unsubscribe
-from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.broker.messages import Goodbye
+from shoal.model import BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.nodes import PublisherNode
+from shoal.simulation.subscribers import Ask, Subscribers
 
 # Above any way through the network, with messages that are sent again.
 PAUSE_US = 5_000_000
 
-Ask = Callable[[int, BrokerId, ClientId, Message], None]
-
 
 class Refuge:
-    """Subscriptions by the broker they are at, publishers, and who leaves for where."""
+    """Who leaves for where; and publishers that go elsewhere for another reason."""
 
     def __init__(
         self,
         queue: EventQueue,
         publishers: Mapping[ClientId, PublisherNode],
+        subscribers: Subscribers,
         brokers: Collection[BrokerId],
         neighbours: Callable[[BrokerId], tuple[BrokerId, ...]],
         ask: Ask,
     ) -> None:
         self._queue = queue
         self._publishers = publishers
+        self._subscribers = subscribers
         self._brokers = brokers
         self._neighbours = neighbours
         self._ask = ask
-        self._subscriptions: dict[BrokerId, dict[SubscriptionId, Subscription]] = {}
-        self._between: dict[SubscriptionId, Subscription] = {}
         self.chosen: dict[BrokerId, BrokerId] = {}
 
     # --- subscriptions ------------------------------------------------------------------------
@@ -48,19 +47,9 @@ class Refuge:
             broker = self.chosen[broker]
         return broker
 
-    def subscriptions(self, broker: BrokerId) -> tuple[Subscription, ...]:
-        return tuple(self._subscriptions.get(broker, {}).values())
-
     def subscribe(self, now_us: int, argument: tuple[BrokerId, Subscription]) -> None:
-        broker, subscription = self.of(argument[0]), argument[1]
-        self._subscriptions.setdefault(broker, {})[subscription.id] = subscription
-        self._ask(now_us, broker, subscription.client, Subscribe(subscription))
-
-    def unsubscribe(self, now_us: int, argument: tuple[BrokerId, Subscription]) -> None:
-        broker, subscription = self.of(argument[0]), argument[1]
-        if self._between.pop(subscription.id, None) is None:
-            del self._subscriptions[broker][subscription.id]
-            self._ask(now_us, broker, subscription.client, Unsubscribe(subscription.id))
+        broker, subscription = argument
+        self._subscribers.subscribe(now_us, self.of(broker), subscription)
 
     # --- clients that go ----------------------------------------------------------------------
 
@@ -71,14 +60,20 @@ class Refuge:
             if refuge is None:
                 return
             self.chosen[broker] = refuge
-        for subscription in self._subscriptions.pop(broker, {}).values():
-            self._between[subscription.id] = subscription
-            self._ask(now_us, broker, subscription.client, Unsubscribe(subscription.id))
-            self._queue.push(now_us + PAUSE_US, self._come, (broker, subscription.id))
+        for client in self._subscribers.near(broker):
+            self._subscribers.go(now_us, client, broker)
+            self._queue.push(now_us + PAUSE_US, self._come, (broker, client))
         for node in self._publishers.values():
-            if node.machine.broker == broker and not (node.machine.moving or node.is_paused):
-                node.pause()
-                self._queue.push(now_us + PAUSE_US, self._say_goodbye, (broker, node))
+            if node.machine.broker == broker:
+                self.send(now_us, node, broker)
+
+    def send(self, now_us: int, node: PublisherNode, broker: BrokerId) -> None:
+        """Have a publisher go to a broker, or to where its clients go; not if it moves already."""
+        if not (node.machine.moving or node.is_paused or node.machine.gone):
+            node.pause()
+            self._queue.push(
+                now_us + PAUSE_US, self._say_goodbye, (node.machine.broker, broker, node)
+            )
 
     def _nearest(self, broker: BrokerId) -> BrokerId | None:
         reached = [broker]
@@ -89,20 +84,18 @@ class Refuge:
             reached += [other for other in near if other not in reached]
         return None
 
-    def _come(self, now_us: int, argument: tuple[BrokerId, SubscriptionId]) -> None:
-        broker, subscription_id = argument
-        subscription = self._between.pop(subscription_id, None)
-        if subscription is not None:
-            self.subscribe(now_us, (broker, subscription))
+    def _come(self, now_us: int, argument: tuple[BrokerId, ClientId]) -> None:
+        broker, client = argument
+        self._subscribers.come(now_us, client, self.of(broker))
 
-    def _say_goodbye(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
-        broker, node = argument
+    def _say_goodbye(self, now_us: int, argument: tuple[BrokerId, BrokerId, PublisherNode]) -> None:
+        source, target, node = argument
         client = node.machine.client
-        if node.machine.moving or node.machine.broker != broker:
+        if node.machine.moving or node.machine.broker != source:
             node.resume(now_us)  # the network moves it already
         elif not node.machine.gone:
-            self._ask(now_us, broker, client, Goodbye())
-            self._queue.push(now_us + PAUSE_US, self._come_home, argument)
+            self._ask(now_us, source, client, Goodbye())
+            self._queue.push(now_us + PAUSE_US, self._come_home, (target, node))
 
     def _come_home(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
         broker, node = argument

@@ -19,7 +19,7 @@ from random import Random
 
 from shoal.broker.effects import Costs, Leave, Requested, Started
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise
+from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
@@ -31,6 +31,7 @@ from shoal.simulation.nodes import DETECTION_US, BrokerNode, Machine, PublisherN
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
+from shoal.simulation.subscribers import Subscribers
 from shoal.simulation.trace import Trace
 from shoal.simulation.underlay import Underlay
 from shoal.simulation.wiring import Ends, Wiring
@@ -89,8 +90,14 @@ class World:
         self._message_costs = message_costs
         self._window_us = window_us
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
+        self._subscribers = Subscribers(self.queue, self.trace, self._ask)
         self._refuge = Refuge(
-            self.queue, self._publishers, self.brokers, self._wiring.neighbours, self._ask
+            self.queue,
+            self._publishers,
+            self._subscribers,
+            self.brokers,
+            self._wiring.neighbours,
+            self._ask,
         )
         given = list(links)
         for ends in given:
@@ -115,6 +122,7 @@ class World:
             Meter(broker, self._window_us),
             self._latency_us,
             self._publishers,
+            self._subscribers,
             self,
         )
 
@@ -261,7 +269,35 @@ class World:
         self.queue.push(at_us, self._refuge.subscribe, (broker, subscription))
 
     def unsubscribe(self, at_us: int, broker: BrokerId, subscription: Subscription) -> None:
-        self.queue.push(at_us, self._refuge.unsubscribe, (broker, subscription))
+        """Take a subscription back, wherever it is by then."""
+        self.queue.push(at_us, self._subscribers.unsubscribe, subscription)
+
+    @property
+    def subscriptions(self) -> list[tuple[Subscription, BrokerId]]:
+        """Those there are, as brokers know them: one that has moved has another name."""
+        return list(self._subscribers)
+
+    def move(self, at_us: int, client: ClientId, broker: BrokerId) -> None:
+        """Send a client to another broker, with all that it has subscribed to and advertised.
+
+        It stays where it is if that broker does not run, or leaves.  A subscriber misses nothing;
+        a publisher holds back what it would publish.
+        """
+        self.queue.push(at_us, self._move, (client, broker))
+
+    def move_client(self, client: ClientId, broker: BrokerId) -> None:
+        """As `move`, now: a broker wants it."""
+        self.move(self.queue.now_us, client, broker)
+
+    def _move(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
+        client, broker = argument
+        node, publisher = self.brokers.get(broker), self._publishers.get(client)
+        if node is None or not node.running or self._refuge.of(broker) != broker:
+            return
+        if client in self._subscribers:
+            self._subscribers.move(now_us, client, broker)
+        if publisher is not None and publisher.machine.broker != broker:
+            self._refuge.send(now_us, publisher, broker)
 
     def _ask(self, now_us: int, broker: BrokerId, client: ClientId, request: Message) -> None:
         if broker in self.departures:
@@ -295,6 +331,7 @@ class World:
         self._wiring.crash(broker, is_told=is_told)
         for publisher in self._publishers.values():
             self.queue.push(now_us + DETECTION_US, publisher.lost, broker)
+        self.queue.push(now_us + DETECTION_US, self._subscribers.lost, broker)
         self.brokers[broker].stop()
 
     def _restart(self, now_us: int, broker: BrokerId) -> None:
@@ -305,13 +342,12 @@ class World:
             self._crash(now_us, broker)
         expected = self._wiring.neighbours(broker) if self._is_patient else ()
         node.start(self._machine(broker, (), expected))
-        node.bring(now_us, Started())
+        node.bring(now_us, Started(facts=node.facts))
         self._wiring.restart(now_us, broker)
         self.queue.push(now_us + DETECTION_US, self._reconnect_clients, broker)
 
     def _reconnect_clients(self, now_us: int, broker: BrokerId) -> None:
-        for subscription in self._refuge.subscriptions(broker):
-            self._ask(now_us, broker, subscription.client, Subscribe(subscription))
+        self._subscribers.reconnected(now_us, broker)
         for publisher in self._publishers.values():
             publisher.reconnected(now_us, broker)
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from shoal.experiments.bluedove import runs, saturation
+from shoal.experiments.bluedove import runs
 from shoal.experiments.bluedove.claims import (
     CUT,
     ENGINE,
@@ -44,8 +44,9 @@ from shoal.experiments.bluedove.runs import (
     recovery_s,
     response_series,
 )
-from shoal.experiments.bluedove.testbed import LoadedCluster, Responses, Setting
-from shoal.experiments.bluedove.workload import (
+from shoal.experiments.bluedove.testbed import saturation
+from shoal.experiments.bluedove.testbed.testbed import LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.workload import (
     ATTRIBUTES,
     Drawing,
     Points,

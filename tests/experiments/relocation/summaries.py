@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.experiments.relocation.grid import Distribution, RunSpec, Setting, Testbed
-from shoal.experiments.relocation.summary import RunSummary, Selection, Stand
+from shoal.experiments.relocation.measuring.summary import RunSummary, Selection, Stand
 
 
 def spec(

@@ -7,7 +7,7 @@ import pytest
 from shoal.experiments.relocation.claims import CLAIMS
 from shoal.experiments.relocation.evidence import Evidence
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, SPREADS
-from shoal.experiments.relocation.results import Results
+from shoal.experiments.relocation.measuring.results import Results
 from shoal.experiments.studies.claims import Band, judge_claims
 from tests.experiments.relocation.judges.evidence import evidence
 from tests.experiments.relocation.summaries import spec, summary

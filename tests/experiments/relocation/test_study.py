@@ -11,9 +11,9 @@ from shoal.experiments.relocation.claims import CLAIMS
 from shoal.experiments.relocation.evidence import Evidence
 from shoal.experiments.relocation.figures import LOOKS, figure_groups
 from shoal.experiments.relocation.grid import BASELINE, EVERY_WEIGHT, LOAD, POP, SCALES
+from shoal.experiments.relocation.measuring.regret import Regrets
+from shoal.experiments.relocation.measuring.results import Results, Where
 from shoal.experiments.relocation.page import conclude, regret_table
-from shoal.experiments.relocation.regret import Regrets
-from shoal.experiments.relocation.results import Results, Where
 from shoal.experiments.relocation.runs import study_run
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion

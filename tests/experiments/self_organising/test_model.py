@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
+from shoal.experiments.self_organising.data import prepare_departures
 from shoal.experiments.self_organising.delivery import Tree
+from shoal.experiments.self_organising.departures import departures
 from shoal.experiments.self_organising.model import KINDS, Model
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
 from shoal.experiments.self_organising.setting import HEURISTICS, Setting
 from shoal.experiments.self_organising.workload import Costs, Workload, draw
-from shoal.overlays.self_organising.interest import Cache, bloom_filter, notification_id
+from shoal.overlays.self_organising.deciding.interest import Cache, bloom_filter, notification_id
 from tests.experiments.self_organising.test_optimum import is_tree, random_problem
 from tests.experiments.self_organising.test_optimum import random_tree as any_tree
 
@@ -160,6 +163,33 @@ def test_costs_change_for_links_first_and_then_for_brokers() -> None:
     whole = workload_of(msgspec.structs.replace(SMALL, alpha=1.0)).costs[0]
     assert max(map(max, whole.links)) == 0
     assert max(whole.brokers) > 10
+
+
+def test_links_may_cost_what_is_drawn_for_each_and_all_else_stays() -> None:
+    ways = workload_of(SMALL)
+    drawn = workload_of(msgspec.structs.replace(SMALL, links="drawn"))
+    assert drawn[:-1] == ways[:-1]
+    assert [costs.brokers for costs in drawn.costs] == [costs.brokers for costs in ways.costs]
+    first, second, third = (np.array(costs.links) for costs in drawn.costs)
+    assert (first == first.T).all()
+    assert not first.diagonal().any()
+    assert first.max() < 10
+    assert (first != second).any()
+    assert (second == third).all()
+    assert not np.allclose(first, np.array(ways.costs[0].links))
+
+
+def test_flights_leave_as_often_as_publishers_would_publish(tmp_path: Path) -> None:
+    file = prepare_departures(tmp_path)
+    setting = msgspec.structs.replace(SMALL, types=50, ticks=30_000, departures=str(file))
+    found = departures(file, setting)
+    assert sum(map(len, found)) == pytest.approx(50 * 0.2 * 30_000, rel=0.05)
+    assert all(times == sorted(times) and times[-1] < 30_000 for times in found)
+    # The year begins again.
+    assert len(found[0]) > 15_000 > 4 * len(found[-1])
+    assert prepare_departures(tmp_path) == file
+    few = msgspec.structs.replace(setting, types=12, ticks=3_000)
+    assert workload_of(few).publications == departures(file, few)
 
 
 def test_subscriptions_are_as_many_and_as_long_as_said() -> None:

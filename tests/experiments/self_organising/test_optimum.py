@@ -7,7 +7,14 @@ import random
 
 import pytest
 
-from shoal.experiments.self_organising.optimum import Problem, local_optimum, optimum, regret
+from shoal.experiments.self_organising.optimum import (
+    MAX_BROKERS_FOR_ALL,
+    Problem,
+    best_known,
+    local_optimum,
+    optimum,
+    regret,
+)
 
 Link = tuple[int, int]
 
@@ -130,3 +137,24 @@ def test_exchanges_mostly_find_the_optimum_of_few_brokers() -> None:
         regrets.append(regret(found.cost, optimum(problem).cost))
     assert min(regrets) >= -1e-12
     assert sorted(regrets)[4] == pytest.approx(0)
+
+
+@pytest.mark.parametrize("size", [7, 12])
+def test_the_best_known_is_no_worse_than_from_any_start(size: int) -> None:
+    generator = random.Random(size)
+    problem, _ = random_problem(generator, size)
+    starts = [random_tree(generator, size) for _ in range(2)]
+    found = best_known(problem, starts)
+    assert is_tree(found.links, size)
+    assert found.cost <= min(local_optimum(problem, start).cost for start in starts) + 1e-9
+    if size <= MAX_BROKERS_FOR_ALL:
+        assert found == optimum(problem)
+
+
+def test_the_tree_of_the_cheapest_links_is_the_best_where_everybody_wants_all() -> None:
+    """Where no broker costs anything, it is the minimum spanning tree: the best for everybody."""
+    generator = random.Random(3)
+    problem, _ = random_problem(generator, 12)
+    everybody = Problem([0.0] * 12, problem.links, [(range(12), 1.0)])
+    found = best_known(everybody, [])
+    assert found.cost == pytest.approx(local_optimum(everybody, random_tree(generator, 12)).cost)

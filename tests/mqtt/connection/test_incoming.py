@@ -88,7 +88,7 @@ class Strict:
 def test_a_refusal_waits_for_its_turn(network: Network) -> None:
     site = network["B1"]
     permissions: Permissions = Strict()
-    site.clients._access = permissions  # type: ignore[assignment]
+    site.clients._reception.access = permissions  # type: ignore[assignment]
     client = publisher(site)
     client.send(Publish("no/a", b"", 1, packet_id=1))
     (refusal,) = client.take()

@@ -144,3 +144,24 @@ def test_a_broker_by_itself_grants_at_once() -> None:
     network = Network("B1")
     client = network["B1"].connect("c")
     assert client.subscribe("a").packet_id == 1
+
+
+def test_what_the_door_has_asked_for_already_costs_nothing() -> None:
+    network = Network("B1", "B2", "B3")
+    site = network["B1"]
+    first, second = site.connect("c"), site.connect("d")
+    network.is_settling = False
+    ask(first, 1, "a")
+    ask(second, 1, "a")  # and shares the mark that is under way
+    assert len(site.unsettled) == 1
+    assert ids(first) == ids(second) == []
+    settle(network)
+    assert ids(first) == ids(second) == [1]
+    ask(second, 2, "a")
+    assert ids(second) == [2]
+    first.send(Unsubscribe(3, ("a",)))
+    second.send(Unsubscribe(3, ("a",)))
+    ask(second, 4, "a")
+    assert ids(second) == []
+    settle(network)
+    assert ids(second) == [4]

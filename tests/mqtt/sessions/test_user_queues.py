@@ -9,7 +9,7 @@ from shoal.mqtt.codec.packets import Puback
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.sessions.backlog import ENTRY_BYTES, MESSAGE_BYTES
+from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, MESSAGE_BYTES
 from tests.mqtt.house import Client, House
 
 SIZE = 10_000

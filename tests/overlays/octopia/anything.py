@@ -11,15 +11,26 @@ from shoal.overlays.octopia.messages import (
     BitCleared,
     BitSet,
     BitsSaid,
+    EntryLeft,
+    Freeze,
+    Frozen,
+    Go,
     HomeChange,
     HomeTable,
     Notification,
-    Probe,
-    ProbePassed,
+    NumbersBegin,
+    NumbersEnd,
+    Parted,
+    Sweep,
+    Swept,
     TablesKnown,
     TablesSaid,
     TableWanted,
+    Turn,
+    Turned,
+    WayLost,
 )
+from shoal.overlays.octopia.roster import Place, Places, Stay
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
 
@@ -30,9 +41,13 @@ def product_messages(
     ups = st.one_of(st.none(), NUMBERS)
     some = st.lists(subscriptions, max_size=3).map(tuple)
     only = st.one_of(st.none(), st.lists(NUMBERS, max_size=3).map(tuple))
+    shifts = st.dictionaries(NUMBERS, NUMBERS, max_size=2)
     publications = st.lists(routed, max_size=3).map(tuple)
+    places = st.builds(
+        Place, brokers, NUMBERS, st.sampled_from(Stay), NUMBERS, NUMBERS, NUMBERS, NUMBERS
+    )
     return {
-        Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only),
+        Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only, shifts),
         HomeTable: st.builds(HomeTable, NUMBERS, NUMBERS, ups, some),
         HomeChange: st.builds(
             HomeChange, NUMBERS, NUMBERS, ups, some, st.lists(names, max_size=3).map(tuple)
@@ -43,6 +58,19 @@ def product_messages(
         BitSet: st.builds(BitSet, names),
         BitCleared: st.builds(BitCleared, names),
         BitsSaid: st.builds(BitsSaid),
-        Probe: st.builds(Probe, brokers, NUMBERS, clients, NUMBERS, st.booleans()),
-        ProbePassed: st.builds(ProbePassed, brokers, NUMBERS),
+        NumbersBegin: st.builds(NumbersBegin, clients, st.one_of(st.none(), NUMBERS)),
+        NumbersEnd: st.builds(NumbersEnd, clients, NUMBERS),
+        WayLost: st.builds(WayLost),
+        EntryLeft: st.builds(EntryLeft),
+        Freeze: st.builds(
+            Freeze, brokers, NUMBERS, brokers, st.lists(brokers, max_size=2).map(tuple)
+        ),
+        Frozen: st.builds(Frozen, brokers, NUMBERS),
+        Turn: st.builds(Turn, brokers, NUMBERS),
+        Turned: st.builds(Turned, brokers, NUMBERS),
+        Go: st.builds(Go, brokers, NUMBERS),
+        Parted: st.builds(Parted, brokers, NUMBERS),
+        Places: st.builds(Places, st.lists(places, max_size=3).map(tuple)),
+        Sweep: st.builds(Sweep, brokers, NUMBERS),
+        Swept: st.builds(Swept, brokers, NUMBERS),
     }

@@ -47,6 +47,7 @@ class RandomProduct:
             congestion=random.choice(list(Congestion)),
             threshold=random.choice([0.0, 2.0, 10.0]),
             return_us=random.choice([200_000, 2_000_000]),
+            covering=bool(seed % 2),
         )
         self.world = World(
             self.product.links,

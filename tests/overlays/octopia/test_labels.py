@@ -63,7 +63,7 @@ def test_any_fewer_than_k_failures_leave_it_connected(found: Product) -> None:
 def test_whoever_died_the_living_that_link_up_are_one_tree(found: Product, dead: set[int]) -> None:
     living = [region for region in range(found.regions) if region not in dead]
     ups = {
-        region: next((above for above in found.above(region) if above not in dead), None)
+        region: next((above for above in found.above(region, 0) if above not in dead), None)
         for region in living
     }
     assert [region for region, up in ups.items() if up is None] == living[:1]
@@ -72,8 +72,8 @@ def test_whoever_died_the_living_that_link_up_are_one_tree(found: Product, dead:
 
 def test_entries_begin_with_the_region_itself_and_name_every_other() -> None:
     found = product(4, 2, (0, 1, 1))
-    assert found.entries(3) == [3, 1, 0, 2]
-    assert found.entries(0) == [0, 1, 2, 3]
+    assert found.entries(3, 1) == [3, 1, 0, 2]
+    assert found.entries(0, 1) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("brokers", "clusters"), [(12, 3), (8, 2), (7, 1), (2, 2), (9, 3)])

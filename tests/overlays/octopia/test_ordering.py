@@ -1,10 +1,15 @@
-"""A publisher's way changes only when what went before has arrived."""
+"""A cluster is entered in each publisher's order, whichever ways its publications took there."""
 
 from __future__ import annotations
 
-from shoal.broker.effects import LinkLoad, Loads
-from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.octopia.messages import Probe, ProbePassed
+from random import Random
+
+import pytest
+
+from shoal.broker.effects import LinkLoad, Loads, Received, Settled, Unsettled
+from shoal.broker.messages import Advertise, Goodbye, Subscribe
+from shoal.overlays.octopia.gate import TIMER
+from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
 from shoal.overlays.octopia.parameters import Dynamic
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage
@@ -19,8 +24,6 @@ def stage() -> ProductStage:
         here.ask(home, client, Subscribe(subscription(client, client=client)))
     here.ask("b2", "P", Advertise(advertisement("p")))
     here.settle()
-    here.ask("b2", "P", publish(0))
-    here.carry("b2", "b1")
     return here
 
 
@@ -28,69 +31,126 @@ def got(here: ProductStage, client: str) -> list[int]:
     return [number for number, name in here.delivered() if name == client]
 
 
-def test_what_comes_meanwhile_waits_for_what_is_on_the_former_way() -> None:
+def held(here: ProductStage) -> dict[str, int]:
+    counts = {name: len(each.strategy.routing.gate.lines) for name, each in here.brokers.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def carry_all_but(here: ProductStage, *ends: tuple[str, str]) -> None:
+    """Until only what is on these links is left."""
+    while busy := [pair for pair, queue in here.links.items() if queue and pair not in ends]:
+        here.carry(*busy[0])
+
+
+def test_what_overtakes_waits_at_the_gate() -> None:
     here = stage()
+    here.ask("b2", "P", publish(0))
     here.congest(CROWDED)
-    here.ask("b2", "P", publish(1), publish(2))
-    assert [row[:2] for row in here.sent(Probe)] == [("b2", "b0")]
-    assert here.brokers["b2"].strategy.description["kept"] == 2
-    here.carry("b2", "b1", 2)  # to cluster 1 nothing has to wait
-    while here.links["b1", "c1"]:
-        here.carry("b1", "c1")
-    assert got(here, "S2") == [0, 1, 2]
-    assert got(here, "S1") == []
+    here.ask("b2", "P", publish(1, 2))
+    assert ("b2", "b1", 0b001) in here.copies()
+    carry_all_but(here, ("b2", "b0"))
+    assert got(here, "S2") == [0, 1, 2]  # to cluster 1 nothing has to wait
+    assert (got(here, "S1"), held(here)) == ([], {"b0": 2})
+    here.carry("b2", "b0")
+    carry_all_but(here, ("b2", "b0"))
+    assert got(here, "S1") == [0]  # numbers have not begun there yet
     here.settle()
     assert got(here, "S1") == [0, 1, 2]
-    assert ("b2", "b1", 0b001) in here.copies()
-    assert here.brokers["b2"].strategy.description["detours"] == 1
-    assert not any(each.strategy.routing.kept for each in here.brokers.values())
+    assert held(here) == {}
 
 
-def test_a_probe_visits_the_whole_cluster_and_comes_back() -> None:
+def test_what_waits_is_settled_when_it_has_gone_on() -> None:
     here = stage()
     here.congest(CROWDED)
-    here.ask("b2", "P", publish(1))
-    here.settle()
-    assert sorted(row[:2] for row in here.sent(Probe)) == [("b0", "a0"), ("b0", "c0"), ("b2", "b0")]
-    assert len(list(here.sent(ProbePassed))) == 3
+    here.ask("b2", "P", publish(0))
+    carry_all_but(here, ("b2", "b0"))
+    effects = here.handle("b0", Received("b2", here.links["b2", "b0"].popleft()))
+    kinds = [type(effect) for effect in effects if isinstance(effect, Settled | Unsettled)]
+    assert kinds == [Settled]
 
 
-def test_a_detour_is_left_when_the_shortest_way_has_long_been_free() -> None:
+def test_numbers_end_when_the_shortest_way_has_long_been_free() -> None:
     here = stage()
     here.congest(CROWDED)
-    here.ask("b2", "P", publish(1))
-    here.settle()
+    here.ask("b2", "P", publish(0))
     here.handle("b2", Loads({"b0": LinkLoad(0, 40, 0)}))
-    here.ask("b2", "P", publish(2))
-    here.settle()
-    assert here.brokers["b2"].strategy.description["detours"] == 1
-    here.now_us += 2_000_000
-    here.ask("b2", "P", publish(3))
-    here.settle()
-    assert here.brokers["b2"].strategy.description["detours"] == 0
-    assert got(here, "S1") == [0, 1, 2, 3]
-    assert ("b2", "b0", 0) in here.copies()[-4:]
-
-
-def test_a_way_changes_only_for_one_that_costs_half() -> None:
-    here = stage()
-    here.congest(CROWDED, ("b2", "b1", 30))
     here.ask("b2", "P", publish(1))
+    assert here.brokers["b2"].strategy.description["numbered"] == 1
+    here.now_us += 2_000_000
+    here.ask("b2", "P", publish(2, 3))
+    assert here.brokers["b2"].strategy.description["numbered"] == 0
+    # 2 and 3 come over the host's own link before 0, which was diverted.
+    carry_all_but(here, ("b2", "b1"))
+    assert (got(here, "S1"), held(here)) == ([], {"b0": 3})
     here.settle()
-    assert not list(here.sent(Probe))
-    assert got(here, "S1") == [0, 1]
+    assert got(here, "S1") == [0, 1, 2, 3]
+    assert not here.brokers["b0"].strategy.routing.gate.lines.has_of("b2")
 
 
-def test_a_neighbour_that_is_lost_settles_its_part_of_a_probe() -> None:
-    """What was unsettled there comes back by itself, before what was kept may go."""
+def test_numbers_end_with_their_publisher() -> None:
     here = stage()
     here.congest(CROWDED)
-    here.ask("b2", "P", publish(1))
-    here.break_link("b2", "b0")
-    here.now_us = here.timers["b2", ("retry",)]
-    here.fire("b2", ("retry",))
+    here.ask("b2", "P", publish(0))
+    here.ask("b2", "P", Goodbye())
     here.settle()
-    assert here.brokers["b2"].strategy.description["kept"] == 1
-    here.mend_link("b2", "b0")
+    begun, ended = [next(here.sent(kind))[2].number for kind in (NumbersBegin, NumbersEnd)]
+    assert ended == begun + 1
+    assert not here.brokers["b0"].strategy.routing.gate.lines.has_of("b2")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_order_of_messages_over_links_that_change(seed: int) -> None:
+    """Numbers begin and end again and again while what went before is under way."""
+    random = Random(seed)
+    here = stage()
+    for number in range(60):
+        here.ask("b2", "P", publish(2 * number, 2 * number + 1))
+        here.now_us += 1_000_000
+        crowded = [
+            ("b2", to, random.randint(11, 40)) for to in ("b0", "b1") if random.random() < 0.4
+        ]
+        here.congest(*crowded)
+        for pair in random.sample(sorted(here.links), k=len(here.links)):
+            here.carry(*pair, random.randint(0, min(3, len(here.links[pair]))))
+    here.settle(random)
+    assert got(here, "S1") == got(here, "S2") == list(range(120))
+    assert held(here) == {}
+    assert len(list(here.sent(NumbersBegin))) > 3
+    assert len(list(here.sent(NumbersEnd))) > 3
+
+
+def test_what_is_missing_is_given_up() -> None:
+    """A carrier is lost, and with it what nobody waits for."""
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(0))
+    here.congest()
+    here.ask("b2", "P", publish(1))
+    here.break_link("b2", "b1")
+    carry_all_but(here)
+    assert (got(here, "S1"), held(here)) == ([], {"b0": 1})
+    here.fire("b0", TIMER)
     here.settle()
     assert got(here, "S1") == [1]
+
+
+def test_a_gate_forgets_lines_of_a_host_that_is_lost() -> None:
+    here = stage()
+    here.ask("b2", "P", publish(0))
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(1))
+    carry_all_but(here, ("b2", "b0"))
+    here.break_link("b2", "b0")
+    here.settle()
+    assert got(here, "S1") == [1]
+    assert held(here) == {}
+    here.mend_link("b2", "b0")
+    here.settle()
+    here.ask("b2", "P", publish(2))
+    here.settle()
+    # What came before to whoever was the gate meanwhile may be on its way.
+    assert held(here) == {"b0": 1}
+    here.fire("b0", TIMER)
+    here.fire("b0", TIMER)
+    here.settle()
+    assert got(here, "S1") == [1, 2]

@@ -23,9 +23,10 @@ from shoal.overlays.publisher_relocation.relocation import Relocation
 from shoal.overlays.publisher_relocation.system import relocating
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.system import NoParameters, System
+from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
 
 PATH = ("B1", "B2", "B3")
@@ -38,9 +39,7 @@ class Guide:
 
     held_bytes = 0
 
-    def __init__(
-        self, context: BrokerContext, parameters: NoParameters, send_away: SendAway
-    ) -> None:
+    def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
         self.broker = context.broker
         self.told: list[str] = []
         self._send_away = send_away
@@ -101,7 +100,7 @@ class Guide:
         self.told.append(f"{publisher} gone")
 
 
-GUIDED = relocating("guided", Guide, parameters=NoParameters, messages=(), decides_after="")
+GUIDED = relocating("guided", Guide, parameters=Parameters, messages=(), decides_after="")
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
@@ -164,7 +163,7 @@ def test_it_hears_what_became_of_publishers(monkeypatch: pytest.MonkeyPatch) -> 
 def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """As whoever changes links does while a publisher may not move."""
 
-    def frozen(context: BrokerContext, parameters: NoParameters) -> Relocation:
+    def frozen(context: BrokerContext, parameters: Parameters) -> Relocation:
         def refuse(publisher: str, path: object, now_us: int, out: list[Effect]) -> None:
             guide.left(publisher, out)
 

@@ -6,19 +6,26 @@ from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
 from shoal.model import Subscription
+from shoal.overlays.self_organising.deciding.interest import Summary
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.healing import (
+from shoal.overlays.self_organising.links.cycles import Round
+from shoal.overlays.self_organising.links.healing import (
     Adopted,
     Declined,
     Orphaned,
     Vouch,
     Vouched,
 )
-from shoal.overlays.self_organising.interest import Summary
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.neighbourhood import Hop
-from shoal.overlays.self_organising.planner import Cycle
-from shoal.overlays.self_organising.ring_messages import (
+from shoal.overlays.self_organising.moves.reserved_paths import (
+    PathMessage,
+    Reserve,
+    Reserved,
+    Unreserve,
+)
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
     Greeting,
@@ -57,7 +64,12 @@ def exchange_messages(
     )
     some, several = st.lists(names, max_size=3).map(tuple), st.lists(subscriptions, max_size=2)
     turns = st.builds(
-        Turn, advertisements=some, known=some, far=several.map(tuple), near=several.map(tuple)
+        Turn,
+        advertisements=some,
+        known=some,
+        far=several.map(tuple),
+        near=several.map(tuple),
+        moves=st.lists(st.tuples(names, numbers), max_size=2).map(tuple),
     )
     turned = st.one_of(st.none(), turns)
     verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, names)
@@ -74,7 +86,16 @@ def exchange_messages(
         Adopted: st.builds(Adopted, brokers, numbers),
         Declined: st.builds(Declined, brokers),
         Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),
+        Round: st.builds(Round, st.one_of(path, st.lists(brokers, max_size=4).map(tuple))),
     }
+
+
+def path_messages(
+    clients: st.SearchStrategy[str], paths: st.SearchStrategy[tuple[str, ...]]
+) -> dict[type[Message], st.SearchStrategy[Message]]:
+    """What brokers on the path of a move say before it begins."""
+    kinds: tuple[type[PathMessage], ...] = (Reserve, Reserved, Unreserve)
+    return {kind: st.builds(kind, clients, paths) for kind in kinds}
 
 
 def self_organising_messages(

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.broker.messages import Publish
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.healing import HEAL_US
+from shoal.overlays.self_organising.links.healing import HEAL_US
 from shoal.overlays.self_organising.parameters import Mode, Parameters
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World

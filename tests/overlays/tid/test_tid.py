@@ -20,14 +20,21 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.machine import Broker
-from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import (
+    Advertise,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
 from shoal.overlays.tid.parameters import Matching, Parameters
 from shoal.simulation.checkers import check_deliveries
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
-from tests.broker.transcript import Stage, advertisement, publish, subscription
+from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.examples import examples
 from tests.overlays.octopia.stages import ProductStage
 from tests.seeds import random_network
@@ -172,3 +179,20 @@ def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
                         assert neighbour in ("B0", "B2")
                     case Deliver(subscriptions=subscriptions):
                         assert set(subscriptions) <= {"n1", "n2", "n3"}
+
+
+def test_copies_along_other_trees_are_for_other_clients() -> None:
+    """One subscriber was switched to another publisher's tree, its neighbour was not."""
+    here = Stage([("B1", "B2")], "tid", Parameters(dynamic=True, most_hops=2))
+    for name, promise in (("P", "x >= 0"), ("Q", "x >= 5")):
+        here.ask("B1", name, Advertise(advertisement(name, promise, publisher=name)))
+    here.ask("B2", "C1", Subscribe(subscription("s1", "x < 3", client="C1")))
+    here.ask("B2", "C2", Subscribe(subscription("s2", "x >= 0", client="C2")))
+    here.settle()
+    routed = RoutedPublication(publication(1, x=1), MessageId("B1", "P", 0))
+    trees = [
+        next(id for id in here.brokers["B2"].strategy.trees.all if name in id) for name in "QP"
+    ]
+    for tree in trees:
+        here.tell("B1", "B2", TreeCopy((routed,), 1, (tree,)))
+    assert sorted(here.delivered()) == [(1, "C1"), (1, "C2")]

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from shoal.broker.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from shoal.overlays.tree.system import Parameters
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.overlays.tree.stages import TREE, busy_stage, stage_with_publisher
 
@@ -167,12 +168,13 @@ def test_a_link_that_goes_and_comes_back_leaves_the_tables_as_they_were(
     assert not stage.problems(advertised, interests)
 
 
+@pytest.mark.parametrize("covering", [False, True], ids=["plain", "covering"])
 @pytest.mark.parametrize("seed", range(15))
-def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int) -> None:
+def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int, covering: bool) -> None:
     random = Random(seed)
     names = [f"B{number}" for number in range(7)]
     edges = [(names[random.randrange(n)], names[n]) for n in range(1, 7)]
-    stage = Stage(edges)
+    stage = Stage(edges, parameters=Parameters(covering=covering))
     advertised: dict[str, tuple] = {}
     interests: dict[str, tuple] = {}
     for step in range(60):

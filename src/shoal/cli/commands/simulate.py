@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,13 @@ from rich.table import Table
 from shoal.cli.support.errors import UserError
 
 Tables = Mapping[str, Mapping[str, Sequence[Any]]]
+# What may have become of a link that brokers propose.
+PROPOSED = {
+    "done": "links exchanged",
+    "failed": "exchanges of links that failed",
+    "advised": "recommendations of links",
+    "refused": "links refused",
+}
 
 
 def simulate(
@@ -63,9 +71,9 @@ def simulate(
 
 def _advice(parameters: msgspec.Struct, tables: Tables) -> str:
     """The links that brokers recommend, as TOML; empty when they recommend none."""
-    from shoal.broker.records import ProposalRecord
-    from shoal.overlays.self_organising.advice import as_toml, recommend
+    from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
     from shoal.overlays.self_organising.parameters import Parameters
+    from shoal.overlays.self_organising.records import ProposalRecord
 
     if not isinstance(parameters, Parameters):
         return ""
@@ -127,4 +135,8 @@ def _summary(name: str, tables: Tables, checks: Mapping[str, Any]) -> Table:
     messages = sum(tables["load"]["messages_in"]) + sum(tables["load"]["messages_out"])
     table.add_row("broker messages in and out", f"{messages:,}")
     table.add_row("migrations", str(len(tables["migrations"]["publisher"])))
+    outcomes = Counter(tables["proposals"]["outcome"])
+    for outcome, words in PROPOSED.items():
+        if outcomes[outcome]:
+            table.add_row(words, f"{outcomes[outcome]:,}")
     return table

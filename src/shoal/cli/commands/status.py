@@ -18,7 +18,7 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.statuses import Statuses, ask_status
 
 if TYPE_CHECKING:
-    from shoal.broker.records import ProposalRecord
+    from shoal.overlays.self_organising.records import ProposalRecord
     from shoal.runtime.network_file import Network
 
 PROPOSALS_SHOWN = 10
@@ -174,18 +174,27 @@ def _moved(statuses: Statuses) -> Table:
 
 def _proposals(statuses: Statuses) -> list[ProposalRecord]:
     """What became of links that were proposed, in order."""
-    from shoal.broker.records import ProposalRecord
+    from shoal.overlays.self_organising.records import ProposalRecord
 
-    found = [row for each in statuses.values() for row in (each or {}).get("proposals", ())]
+    answers = [each["shown"] for each in statuses.values() if each is not None]
+    found = [row for shown in answers for row in shown.get("proposals", ())]
     return sorted((ProposalRecord(**row) for row in found), key=lambda row: row.at_us)
 
 
 def _proposed(statuses: Statuses) -> Table:
-    """The last links that were proposed, and what became of them."""
-    table = Table(title="links that were proposed", title_justify="left")
+    """The last links that were proposed and what became of them, and the last exchanges."""
+    table = Table(
+        title="links that were proposed",
+        caption="cost: of the cycle that the new link closes, in an interval",
+        title_justify="left",
+        caption_justify="left",
+    )
     for column in ("at", "new link", "instead of", "outcome", "cost", "said by"):
         table.add_column(column)
-    for row in _proposals(statuses)[-PROPOSALS_SHOWN:]:
+    rows = _proposals(statuses)
+    ended = [row for row in rows if row.outcome in ("done", "failed")][-PROPOSALS_SHOWN:]
+    others = [row for row in rows if row.outcome not in ("done", "failed")][-PROPOSALS_SHOWN:]
+    for row in sorted([*ended, *others], key=lambda row: row.at_us):
         old = f"{row.old_left} - {row.old_right}" if row.old_left else ""
         table.add_row(
             datetime.fromtimestamp(row.at_us / 1_000_000).strftime("%H:%M:%S"),
@@ -201,12 +210,13 @@ def _proposed(statuses: Statuses) -> Table:
 def _cost(row: ProposalRecord) -> str:
     if not row.cost_now or row.cost_then is None:
         return ""
-    return f"{100 * (row.cost_now - row.cost_then) / row.cost_now:.0f} % less"
+    percent = 100 * (row.cost_now - row.cost_then) / row.cost_now
+    return f"{percent:.0f} % less: {row.cost_then:.4g}, not {row.cost_now:.4g}"
 
 
 def _advice(network: Network, statuses: Statuses) -> str:
     from shoal.overlays.registry import SYSTEMS
-    from shoal.overlays.self_organising.advice import as_toml, recommend
+    from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
     from shoal.overlays.self_organising.parameters import Parameters
 
     parameters = network.system_parameters or SYSTEMS[network.system].parameters()

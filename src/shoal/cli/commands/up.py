@@ -47,7 +47,11 @@ def up(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Change a key of the scenario."),
+        typer.Option(
+            "--set",
+            metavar="KEY.PATH=VALUE",
+            help="Change a key of the scenario; without one, of what sets the system.",
+        ),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="For the network file and the logs; else a temporary one.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.cli.support.errors import UserError
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import read_address
 from shoal.runtime.links.joining import Join
 from shoal.runtime.network_file import Network, load_network, problems
@@ -25,8 +26,8 @@ def read_network(path: Path) -> Network:
     return network
 
 
-def _check(network: Network, where: str) -> None:
-    found = problems(network)
+def _check(network: Network, where: str, newcomer: str = "") -> None:
+    found = problems(network, newcomer)
     if found:
         raise UserError("\n       ".join(f"{where}: {problem}" for problem in found))
 
@@ -44,11 +45,17 @@ def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -
         section = msgspec.convert({"name": name, **listeners}, BrokerSection)
     except msgspec.ValidationError as error:
         raise UserError(f"--listen: {error}") from error
-    network = msgspec.structs.replace(network, brokers=(*network.brokers, section))
+    system = SYSTEMS[network.system]
+    if system.links is not None:
+        # Who was there from the beginning; the new one is told its place.
+        given = network.system_parameters or system.parameters()
+        parameters = {**network.parameters, system.name: system.complete(given, names)}
+        network = msgspec.structs.replace(network, parameters=parameters)
+    grown = msgspec.structs.replace(network, brokers=(*network.brokers, section))
     beside = join.partition("=")[0]
     links = (*network.links, (beside if beside in names else names[0], name))
-    _check(msgspec.structs.replace(network, links=links), "--listen")
-    return network
+    _check(msgspec.structs.replace(grown, links=links), "--listen", newcomer=name)
+    return grown
 
 
 def read_join(network: Network, text: str) -> Join:

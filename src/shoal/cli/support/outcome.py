@@ -18,8 +18,8 @@ _STYLES = {"better": "green", "worse": "yellow", "": "dim"}
 
 def outcome_table(runs: Sequence[Run]) -> Table:
     """Every metric of the report's table, runs side by side, changes against the first."""
-    from shoal.report import figures
     from shoal.report.comparison import GROUPS, verdict
+    from shoal.report.drawing import figures
 
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     table.add_column("")
@@ -45,7 +45,7 @@ def outcome_table(runs: Sequence[Run]) -> Table:
 
 def verdict_line(runs: Sequence[Run]) -> str:
     """Deliveries that Spark expects against those that the runs made, in one line."""
-    from shoal.report.figures import count
+    from shoal.report.drawing.figures import count
 
     totals = {
         column: sum(int(run.metrics[column]) for run in runs)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import typer
 
+from shoal import typed_toml
 from shoal.cli.support.declared_options import (
     DeclaredOption,
     declared_options,
@@ -22,7 +23,9 @@ from shoal.cli.support.declared_options import (
 )
 from shoal.cli.support.errors import UserError
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.shapes import TopologyError
 from shoal.overlays.system import MAX_BROKERS, Layout, Size
+from shoal.typed_toml import TomlError
 
 if TYPE_CHECKING:
     from shoal.runtime.network_file import Network
@@ -64,8 +67,6 @@ class NetworkOptions(NamedTuple):
             return
         self._check_known(context)
         _check_port(self.port, len(self._layout().doors))
-        if self.settings:
-            raise UserError("--set changes a scenario; name one by --scenario")
 
     def _check_known(self, context: typer.Context) -> None:
         """UserError for an option that the system does not know."""
@@ -83,8 +84,22 @@ class NetworkOptions(NamedTuple):
             if (value := self.sizes[name]) is not None
         }
         try:
-            return msgspec.convert(said, system.size).layout()
+            layout = msgspec.convert(said, system.size).layout()
         except ValueError as error:
+            raise UserError(str(error)) from error
+        return layout._replace(parameters=self._parameters(layout.parameters))
+
+    def _parameters(self, given: msgspec.Struct | None) -> msgspec.Struct | None:
+        """The system's, as they are set; a key may begin with the system's name."""
+        if not self.settings:
+            return given
+        target = SYSTEMS[self.system].parameters
+        data = {} if given is None else msgspec.to_builtins(given)
+        settings = [each.removeprefix(f"{self.system}.") for each in self.settings]
+        try:
+            overridden = typed_toml.override(data, settings, target)
+            return typed_toml.convert(data, target, self.system, overridden)
+        except TomlError as error:
             raise UserError(str(error)) from error
 
     def network(self) -> Network:
@@ -94,9 +109,12 @@ class NetworkOptions(NamedTuple):
         host, port, websockets = self.host, self.port, self.websockets
         if self.scenario is not None:
             return self._of_scenario(self.scenario)
-        return local_network(
-            self.system, self._layout(), host=host, port=port, websockets=websockets
-        )
+        try:
+            return local_network(
+                self.system, self._layout(), host=host, port=port, websockets=websockets
+            )
+        except TopologyError as error:
+            raise UserError(str(error)) from error
 
     def _of_scenario(self, path: Path) -> Network:
         from shoal.experiments.live.networks import scenario_network

@@ -16,7 +16,7 @@ from shoal.pipeline.checks.provenance import file_digest
 
 if TYPE_CHECKING:
     from shoal.experiments.bluedove.grid import DataFile
-    from shoal.experiments.bluedove.workload import Points
+    from shoal.experiments.bluedove.testbed.workload import Points
     from shoal.pipeline.session import Spark
 
 POSITION_ATTRIBUTES = ("latitude", "longitude", "altitude", "groundspeed")
@@ -55,7 +55,7 @@ def _digest(path: Path) -> str:
 def prepare_points(spark: Spark, chosen: PointSet, root: Path) -> DataFile:
     """The file of numbers that runs read, made if it is not there."""
     from shoal.experiments.bluedove.grid import DataFile
-    from shoal.experiments.bluedove.workload import save_points
+    from shoal.experiments.bluedove.testbed.workload import save_points
 
     file = root / f"{chosen.name}-{chosen.digest[:12]}.npz"
     if not file.is_file():
@@ -67,7 +67,7 @@ def prepare_points(spark: Spark, chosen: PointSet, root: Path) -> DataFile:
 
 
 def _points(spark: Spark, chosen: PointSet) -> Points:
-    from shoal.experiments.bluedove.workload import Points
+    from shoal.experiments.bluedove.testbed.workload import Points
     from shoal.pipeline.points import points
     from shoal.pipeline.sources.flights import flight_rows, unpack_flights
     from shoal.pipeline.table_files import read_table_file

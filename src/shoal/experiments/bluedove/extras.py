@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.experiments.bluedove.engine_costs import measured
 from shoal.experiments.bluedove.evidence import Evidence
 from shoal.experiments.bluedove.grid import (
     BLUEDOVE,
@@ -17,6 +16,7 @@ from shoal.experiments.bluedove.grid import (
     rate_name,
 )
 from shoal.experiments.bluedove.runs import Series
+from shoal.experiments.bluedove.testbed.engine_costs import measured
 from shoal.experiments.studies.drawing import tabulate
 from shoal.report.study import Table
 

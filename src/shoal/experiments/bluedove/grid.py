@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, ClusterRun, Kind, cluster_run
-from shoal.experiments.bluedove.testbed import Setting
-from shoal.experiments.bluedove.workload import Drawing
+from shoal.experiments.bluedove.testbed.testbed import Setting
+from shoal.experiments.bluedove.testbed.workload import Drawing
 from shoal.experiments.studies.study import ScaleName
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 

@@ -16,8 +16,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from shoal.experiments.bluedove.engine_costs import measured
-from shoal.experiments.bluedove.saturation import (
+from shoal.experiments.bluedove.testbed.engine_costs import measured
+from shoal.experiments.bluedove.testbed.saturation import (
     LEAST_TRIAL_S,
     RULE,
     expected_rate,
@@ -29,8 +29,8 @@ from shoal.experiments.bluedove.saturation import (
     sustains,
     trial_s,
 )
-from shoal.experiments.bluedove.testbed import SECOND_US, LoadedCluster, Responses, Setting
-from shoal.experiments.bluedove.workload import points_digest
+from shoal.experiments.bluedove.testbed.testbed import SECOND_US, LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.workload import points_digest
 from shoal.experiments.studies.runs import Run, digest
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 

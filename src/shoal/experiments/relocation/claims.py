@@ -58,7 +58,7 @@ from shoal.experiments.relocation.judges.weights import (
     weights_cost_alike,
     weights_trade,
 )
-from shoal.experiments.relocation.regret import Figure
+from shoal.experiments.relocation.measuring.regret import Figure
 from shoal.experiments.studies.claims import (
     Band,
     Claim,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from shoal.experiments.relocation.grid import Distribution, Testbed
+from shoal.experiments.relocation.measuring.regret import Regrets
+from shoal.experiments.relocation.measuring.results import Results, Where
 from shoal.experiments.relocation.networks import NetworkSummary
-from shoal.experiments.relocation.regret import Regrets
-from shoal.experiments.relocation.results import Results, Where
 from shoal.experiments.studies.claims import Outcome
 
 # What a publisher stays for (GRAPE's least gain), so smaller differences say nothing.

@@ -30,10 +30,10 @@ from shoal.experiments.relocation.grid import (
 )
 from shoal.experiments.relocation.judges.paths import means_by_path, selections_by_path
 from shoal.experiments.relocation.judges.thresholds import by_threshold, threshold_baseline
+from shoal.experiments.relocation.measuring.regret import Figure as Regretted
+from shoal.experiments.relocation.measuring.regret import costs_by_publisher, regret
+from shoal.experiments.relocation.measuring.summary import Moment
 from shoal.experiments.relocation.networks import NetworkSummary
-from shoal.experiments.relocation.regret import Figure as Regretted
-from shoal.experiments.relocation.regret import costs_by_publisher, regret
-from shoal.experiments.relocation.summary import Moment
 from shoal.experiments.studies import drawing as studies
 from shoal.experiments.studies.drawing import Points
 from shoal.report.study import Figure, Group

@@ -24,7 +24,7 @@ from shoal.broker.messages import Publish
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.clients.records import MigrationRecord
 from shoal.experiments.relocation.grid import Scale, System
-from shoal.experiments.relocation.memory import tracing_bytes
+from shoal.experiments.relocation.measuring.memory import tracing_bytes
 from shoal.experiments.scenario import Service
 from shoal.experiments.studies.runs import Run, run_key
 from shoal.language import parse

@@ -11,9 +11,9 @@ from shoal.experiments.relocation.claims import CLAIMS
 from shoal.experiments.relocation.evidence import Evidence, percent
 from shoal.experiments.relocation.figures import figure_groups, network_group
 from shoal.experiments.relocation.grid import DELAY, LOAD, POP, Scale
+from shoal.experiments.relocation.measuring.regret import Figure, Regrets, regrets
+from shoal.experiments.relocation.measuring.results import Results, Where, tables_of
 from shoal.experiments.relocation.networks import NetworkRun, NetworkSummary
-from shoal.experiments.relocation.regret import Figure, Regrets, regrets
-from shoal.experiments.relocation.results import Results, Where, tables_of
 from shoal.experiments.relocation.runs import StudyRun
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import tabulate

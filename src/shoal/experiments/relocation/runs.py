@@ -21,9 +21,9 @@ from shoal.experiments.relocation.grid import (
     Setting,
     grid,
 )
-from shoal.experiments.relocation.memory import PeakMemory
-from shoal.experiments.relocation.probe import places, summarise_probe
-from shoal.experiments.relocation.summary import RunSummary, summarise
+from shoal.experiments.relocation.measuring.memory import PeakMemory
+from shoal.experiments.relocation.measuring.probe import places, summarise_probe
+from shoal.experiments.relocation.measuring.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario, parse_scenario, written_form

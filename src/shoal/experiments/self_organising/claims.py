@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
 from shoal.experiments.self_organising.grid import LEAST_GAIN, PAPER_NETWORKS
+from shoal.experiments.self_organising.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.setting import HEURISTICS, WINDOW, What
 from shoal.experiments.studies.claims import (
     Band,
@@ -242,8 +243,7 @@ def never_worse(evidence: Evidence) -> Outcome | None:
 
 def regret_of(what: What) -> Judge:
     def judge(evidence: Evidence) -> Outcome | None:
-        runs = evidence.runs("regret", what).values()
-        found = [one.regret for one in runs if one.regret is not None]
+        found = evidence.regrets(what, MAX_BROKERS_FOR_ALL)
         if not found:
             return None
         middle = statistics.median(found)

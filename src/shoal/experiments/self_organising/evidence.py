@@ -35,7 +35,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 class Evidence(NamedTuple):
-    """The runs on one kind of tree, with one reading of what a broker's interest is."""
+    """The runs on one kind of tree, with one reading of what links cost and of what interests."""
 
     found: Sequence[Costs]
     scale: Scale
@@ -81,6 +81,11 @@ class Evidence(NamedTuple):
                 pairs = found.setdefault(one.setting.hops, [])
                 pairs.append((one, static[one.setting.seed]))
         return dict(sorted(found.items()))
+
+    def regrets(self, what: What, brokers: int) -> list[float]:
+        """By what part trees of so many brokers are above the best, in order."""
+        runs = self.runs("regret", what, lambda one: one.setting.brokers == brokers).values()
+        return sorted(one.regret for one in runs if one.regret is not None)
 
     def runs_of(self, part: Part, what: What) -> Iterable[Costs]:
         return (one for one in self.found if one.part == part and one.setting.what == what)

@@ -14,12 +14,15 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from shoal.experiments.self_organising.setting import HEURISTICS, Setting, Shape, What
+from shoal.experiments.self_organising.setting import HEURISTICS, Links, Setting, Shape, What
 from shoal.experiments.studies.study import ScaleName
 
 Part = Literal["adaptivity", "hops", "alpha", "regret", "ours", "frequency"]
 SHAPES: tuple[Shape, ...] = ("recursive", "uniform")
 EVERYTHING: tuple[What, ...] = ("static", *HEURISTICS)
+LINKS: tuple[Links, ...] = ("drawn", "ways")
+# What is run with flights, too.
+WITH_FLIGHTS: tuple[Part, ...] = ("adaptivity", "regret")
 # Experiments without changes end when the paper's first change would come (5.2).
 SHORT = 25_000
 # As many physical networks as the paper has, from which on its intervals are judged.
@@ -36,6 +39,7 @@ class Scale(NamedTuple):
     hops         how far broadcasts go
     alphas       the part of the costs that is of brokers
     small        networks of eight brokers, for which the optimum is known
+    large        networks of a hundred that nothing changes for
     every        ticks between two changes, where that is varied
     """
 
@@ -45,6 +49,7 @@ class Scale(NamedTuple):
     hops: tuple[int, ...]
     alphas: tuple[float, ...]
     small: int
+    large: int
     every: tuple[int, ...]
 
 
@@ -56,6 +61,7 @@ SCALES: Mapping[ScaleName, Scale] = {
         hops=(2, 3, 4, 6, 8),
         alphas=(0.0, 0.25, 0.75, 1.0),
         small=20,
+        large=2,
         every=(2_500, 10_000),
     ),
     "paper": Scale(
@@ -65,6 +71,7 @@ SCALES: Mapping[ScaleName, Scale] = {
         hops=(2, 3, 4, 5, 6, 7, 8),
         alphas=tuple(tenth / 10 for tenth in range(11)),
         small=100,
+        large=PAPER_NETWORKS,
         every=(1_000, 2_500, 5_000, 10_000),
     ),
 }
@@ -88,8 +95,10 @@ class Cell(NamedTuple):
             "ours": f"{'counted-' * setting.counted}least-{setting.least_gain}-",
             "frequency": f"every-{setting.changes_at[0] if setting.changes_at else 0}-",
         }[self.part]
+        reading = f"{'drawn-' * (setting.links == 'drawn')}{'flights-' * bool(setting.departures)}"
         passing = "-passing" * setting.passing
-        return f"{self.part}/{setting.shape}/{varied}{setting.what}{passing}-{setting.seed}"
+        name = f"{reading}{varied}{setting.what}{passing}-{setting.seed}"
+        return f"{self.part}/{setting.shape}/{name}"
 
     @property
     def cost(self) -> float:
@@ -97,23 +106,35 @@ class Cell(NamedTuple):
         setting = self.setting
         if setting.what == "static":
             return 1.0
-        return setting.ticks * setting.brokers * setting.hops / 1_000_000
+        # Interest in all that passes leads to trees in which more brokers are near.
+        reached = setting.brokers * setting.hops * (1 + 2 * setting.passing + 4 * setting.counted)
+        return setting.ticks * reached / 4_000_000
 
 
-def grid(scale: Scale, seed: int, rtt: str = "") -> list[Cell]:
-    """Every run, in the order of the figures."""
-    return [
-        cell._replace(setting=msgspec.structs.replace(cell.setting, rtt=rtt))
-        for shape in SHAPES
-        for cell in _cells(scale, seed, shape)
-    ]
+def grid(scale: Scale, seed: int, rtt: str = "", departures: str = "") -> list[Cell]:
+    """Every run, in the order of the figures.
+
+    With measured round trips these are what links cost; with departures some runs have them in the
+    place of drawn publications, too.
+    """
+    found = []
+    for links in LINKS if not rtt else ("ways",):
+        for shape in SHAPES:
+            for part, setting in _cells(scale, seed, shape):
+                changed = msgspec.structs.replace(setting, links=links, rtt=rtt)
+                found.append(Cell(part, changed))
+                if departures and part in WITH_FLIGHTS:
+                    found.append(
+                        Cell(part, msgspec.structs.replace(changed, departures=departures))
+                    )
+    return found
 
 
 def _cells(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
     for cell in _as_in_the_paper(scale, seed, shape):
         yield cell
         # What is of interest makes no difference to the others.
-        if cell.setting.what in ("ci", "mit") and cell.part != "ours":
+        if cell.setting.what in ("ci", "mit") and not cell.setting.counted:
             yield cell._replace(setting=msgspec.structs.replace(cell.setting, passing=True))
 
 
@@ -141,6 +162,12 @@ def _as_in_the_paper(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
     for network in range(seed, seed + scale.small):
         for what in EVERYTHING:
             yield Cell("regret", _eight(network, shape, what))
+    for network in range(seed, seed + scale.large):
+        for what in EVERYTHING:
+            unchanging = Setting(
+                what=what, seed=network, shape=shape, ticks=10_000, changes_at=(), end_rate=0.0
+            )
+            yield Cell("regret", unchanging)
 
 
 def _eight(seed: int, shape: Shape, what: What) -> Setting:

@@ -14,17 +14,16 @@ Source: Cost and Interest, section 5.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from shoal.experiments.self_organising.delivery import Tree
 from shoal.experiments.self_organising.setting import TICK_US, WINDOW, Setting
+from shoal.experiments.self_organising.sharing import Interest, Interested, Interval, Pairs
 from shoal.experiments.self_organising.workload import Workload
-from shoal.overlays.self_organising.interest import ID_BYTES, Cache
-from shoal.overlays.self_organising.neighbourhood import Neighbourhood
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters, ThreeWay
-from shoal.overlays.self_organising.planner import (
+from shoal.overlays.self_organising.deciding.interest import ID_BYTES, Cache
+from shoal.overlays.self_organising.deciding.neighbourhood import Neighbourhood
+from shoal.overlays.self_organising.deciding.planner import (
     Cycle,
     UnknownBrokerError,
     cost_vector,
@@ -32,6 +31,7 @@ from shoal.overlays.self_organising.planner import (
     evaluate,
     gives_way,
 )
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters, ThreeWay
 
 # What costs arise from; each is added up by window.
 KINDS = ("notifications", "broadcasts", "requests", "exchanges")
@@ -63,64 +63,6 @@ class Outcome(NamedTuple):
     links: list[tuple[int, int]]
 
 
-class Interval(NamedTuple):
-    """What one broker's broadcast says: of whose notifications, and of which time."""
-
-    since: float
-    until: float
-    shared: dict[int, int]
-
-
-class _Interested:
-    """Which brokers were interested in a type of notifications, and when, as far as needed."""
-
-    def __init__(self, publications: Sequence[float], kept: float) -> None:
-        self._publications = publications
-        self._kept = kept
-        self._brokers: frozenset[int] = frozenset()
-        self._spans: list[tuple[float, float, frozenset[int]]] = []
-        self._since = 0.0
-
-    def become(self, at: float, brokers: frozenset[int]) -> None:
-        """From now on it is these."""
-        if brokers != self._brokers:
-            self._spans = [span for span in self._spans if span[1] > at - self._kept]
-            self._spans.append((self._since, at, self._brokers))
-            self._brokers = brokers
-            self._since = at
-
-    def count(self, since: float, until: float) -> int:
-        """Publications after `since`, up to `until`."""
-        times = self._publications
-        return bisect_right(times, until) - bisect_right(times, since)
-
-    def during(
-        self, since: float, until: float, wanted: frozenset[int]
-    ) -> Iterable[tuple[int, frozenset[int]]]:
-        """Publications of a time that all of these were to get, by who else was."""
-        for start, end, members in (*self._spans, (self._since, until, self._brokers)):
-            if wanted <= members:
-                low, high = max(start, since), min(end, until)
-                if low < high:
-                    yield self.count(low, high), members
-
-
-class _Interest:
-    """Counts what one broker shares, in the place of its cache."""
-
-    def __init__(self, broker: int, types: Sequence[_Interested]) -> None:
-        self._broker = broker
-        self._types = types
-
-    def common(self, *intervals: Interval) -> int:
-        if len(intervals) == 1:
-            return intervals[0].shared.get(self._broker, 0)
-        since = max(interval.since for interval in intervals)
-        until = min(interval.until for interval in intervals)
-        wanted = frozenset((self._broker, *(interval.shared[-1] for interval in intervals)))
-        return sum(count for type in self._types for count, _ in type.during(since, until, wanted))
-
-
 class Model:
     """A run of the study."""
 
@@ -137,11 +79,12 @@ class Model:
         self._broadcasts_at = broadcasts_at
         self._costs = workload.costs[0]
         self._tree = Tree(setting.brokers, links)
-        self._types = [_Interested(times, 4 * setting.interval) for times in workload.publications]
+        self._types = [Interested(times, 4 * setting.interval) for times in workload.publications]
+        self._pairs = Pairs(setting.brokers, self._types)
         self._members = list(workload.members)
         three_way = ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN
         self._around = [
-            Neighbourhood(cast(Cache, _Interest(broker, self._types)), three_way)
+            Neighbourhood(cast(Cache, Interest(broker, self._types)), three_way)
             for broker in range(setting.brokers)
         ]
         self._told = [0.0] * setting.brokers
@@ -150,7 +93,7 @@ class Model:
         # Of each type: which brokers a notification passes, and what it costs.
         self._passed = list(workload.members)
         self._units = [0.0] * setting.types
-        self._counted_to = [0.0] * setting.types
+        self._settled = [0] * setting.types
         self._sums = dict.fromkeys(KINDS, 0.0)
         self._windows: dict[str, list[float]] = {kind: [] for kind in KINDS}
         names = ("heard", "proposals", "exchanges", "kept", "refused", "filter", "ids")
@@ -182,9 +125,9 @@ class Model:
 
     def _settle(self, type: int, at: float) -> None:
         """Add up what a type's notifications have cost up to now."""
-        count = self._types[type].count(self._counted_to[type], at)
-        self._sums["notifications"] += count * self._units[type]
-        self._counted_to[type] = at
+        published = self._types[type].published(at)
+        self._sums["notifications"] += (published - self._settled[type]) * self._units[type]
+        self._settled[type] = published
 
     def _recount(self, at: float, types: Iterable[int]) -> None:
         """Members, the tree or costs have changed, for these."""
@@ -193,7 +136,10 @@ class Model:
             members = self._members[type]
             passed, self._units[type] = self._tree.delivery(members, self._costs)
             self._passed[type] = passed
-            self._types[type].become(at, passed if self._setting.passing else members)
+            interested = passed if self._setting.passing else members
+            if interested != self._types[type].brokers:
+                self._pairs.become(at, type, interested)
+                self._types[type].become(at, interested)
 
     def _move(self, at: float, type: int, old: int, new: int) -> None:
         self._members[type] = self._members[type] - {old} | {new}
@@ -213,18 +159,9 @@ class Model:
     # --- broadcasts ---------------------------------------------------------------------------
 
     def _interval(self, broker: int, at: float) -> Interval:
-        """An interval of a broker ends: what others share with it, and itself under -1."""
+        """An interval of a broker ends."""
         since, self._told[broker] = self._told[broker], at
-        shared: dict[int, int] = {}
-        wanted = frozenset((broker,))
-        for type in self._types:
-            for count, members in type.during(since, at, wanted):
-                for member in members:
-                    shared[member] = shared.get(member, 0) + count
-        entries = shared.get(broker, 0)
-        shared[-1] = broker
-        self._entries_bytes = min(ID_BYTES * entries, FILTER_BYTES)
-        return Interval(since, at, shared)
+        return Interval(broker, since, at, self._pairs.since_told(at, broker))
 
     def _broadcast(self, at: float, origin: int) -> None:
         """A broadcast goes as far as it may; whoever gets it may propose a link to its origin."""
@@ -263,7 +200,7 @@ class Model:
             reached = further
         self._counts["heard"] += heard
         self._counts["filter"] += heard * FILTER_BYTES
-        self._counts["ids"] += heard * self._entries_bytes
+        self._counts["ids"] += heard * min(ID_BYTES * interval.shared[origin], FILTER_BYTES)
         self._sums["broadcasts"] += cost
         self._consult(at, proposals)
 

@@ -179,6 +179,32 @@ def _costs(problem: Problem, trees: _Trees, within: Floats) -> Floats:
     return costs
 
 
+def best_known(problem: Problem, trees: Iterable[Sequence[Link]]) -> Best:
+    """The best tree of all, or, for more than eight brokers, the best that local search finds.
+
+    It starts from each of some trees, and from that of the cheapest links, brokers counted.
+    """
+    if problem.size <= MAX_BROKERS_FOR_ALL:
+        return optimum(problem)
+    starts = [*trees, _cheapest_links(problem)]
+    return min((local_optimum(problem, tree) for tree in starts), key=lambda best: best.cost)
+
+
+def _cheapest_links(problem: Problem) -> list[Link]:
+    """The tree of the links that cost least, with the brokers at both ends."""
+    costs = problem.links + problem.processing[:, None] + problem.processing[None, :]
+    nearest, before = costs[0].copy(), np.zeros(problem.size, dtype=np.int64)
+    is_in = np.arange(problem.size) == 0
+    links = []
+    for _ in range(problem.size - 1):
+        new = int(np.where(is_in, np.inf, nearest).argmin())
+        links.append((int(before[new]), new))
+        is_in[new] = True
+        is_nearer = costs[new] < nearest
+        nearest[is_nearer], before[is_nearer] = costs[new][is_nearer], new
+    return links
+
+
 # --- exchanges ----------------------------------------------------------------------------------
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from shoal.experiments.self_organising.grid import Cell, Part
+from shoal.experiments.self_organising.grid import SHAPES, Cell, Part
 from shoal.experiments.self_organising.model import Model, Outcome
-from shoal.experiments.self_organising.optimum import (
-    MAX_BROKERS_FOR_ALL,
-    Problem,
-    optimum,
-    regret,
-)
-from shoal.experiments.self_organising.setting import Setting
+from shoal.experiments.self_organising.optimum import Problem, best_known, regret
+from shoal.experiments.self_organising.setting import Setting, Shape
 from shoal.experiments.self_organising.workload import Workload, draw, places_apart
 from shoal.experiments.studies.runs import Run, run_key
 from shoal.experiments.topologies import random_tree, uniform_tree
-from shoal.overlays.self_organising.planner import VARIATION
+from shoal.overlays.self_organising.deciding.planner import VARIATION
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +26,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
     costs    of each kind of message, by window of 1,000 ticks
     counts   see `model.Outcome`
-    regret   of the last tree, where the best is known
+    regret   of the last tree, against the best or, above eight brokers, the best that is known
     """
 
     key: str
@@ -71,19 +67,38 @@ class ModelRun(Run[Costs], frozen=True, kw_only=True):
             setting=setting,
             costs=outcome.costs,
             counts=outcome.counts,
-            regret=_regret(setting, workload, outcome),
+            regret=self._regret(workload, outcome) if self.part == "regret" else None,
         )
+
+    def _regret(self, workload: Workload, outcome: Outcome) -> float:
+        setting, costs = self.setting, workload.costs[0]
+        published = map(len, workload.publications)
+        demands = list(zip(workload.members, published, strict=True))
+        problem = Problem(costs.brokers, costs.links, demands)
+        # Other runs on this network have the same.
+        digest = run_key([costs, [(sorted(members), count) for members, count in demands]])
+        file = Path(self.folder) / f"best-{digest}.json"
+        if not file.is_file():
+            found = best_known(problem, (_first_links(setting, shape) for shape in SHAPES)).cost
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial = file.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(msgspec.json.encode(found))
+            partial.rename(file)
+        best = msgspec.json.decode(file.read_bytes(), type=float)
+        return regret(problem.cost(outcome.links), best)
 
 
 def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
     """The cells of a grid as tasks, below a study's folder."""
     found = []
-    digests: dict[str, str] = {}
+    digests = {"": ""}
     for cell in cells:
-        path = cell.setting.rtt
-        if path and path not in digests:
+        setting = cell.setting
+        for path in {setting.rtt, setting.departures} - digests.keys():
             digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        described = msgspec.structs.replace(cell.setting, rtt=digests.get(path, ""))
+        described = msgspec.structs.replace(
+            setting, rtt=digests[setting.rtt], departures=digests[setting.departures]
+        )
         found.append(
             ModelRun(
                 key=run_key([cell.part, described]),
@@ -100,8 +115,12 @@ def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
 
 def first_links(setting: Setting) -> list[tuple[int, int]]:
     """The tree that brokers start with."""
+    return _first_links(setting, setting.shape)
+
+
+def _first_links(setting: Setting, shape: Shape) -> list[tuple[int, int]]:
     names = [str(broker) for broker in range(setting.brokers)]
-    tree = random_tree if setting.shape == "recursive" else uniform_tree
+    tree = random_tree if shape == "recursive" else uniform_tree
     return [(int(left), int(right)) for left, right in tree(names, setting.seed)]
 
 
@@ -112,12 +131,3 @@ def broadcast_times(setting: Setting) -> list[list[float]]:
     first = random.uniform(0, interval, (setting.brokers, 1))
     times = np.cumsum(np.hstack([first, interval * random.uniform(*VARIATION, shape)]), axis=1)
     return [each[each < setting.ticks].tolist() for each in times]
-
-
-def _regret(setting: Setting, workload: Workload, outcome: Outcome) -> float | None:
-    if setting.brokers > MAX_BROKERS_FOR_ALL or setting.end_rate or setting.changes_at:
-        return None
-    costs = workload.costs[0]
-    demands = [(members, setting.publication_rate) for members in workload.members]
-    problem = Problem(costs.brokers, costs.links, demands)
-    return regret(problem.cost(outcome.links), optimum(problem).cost)

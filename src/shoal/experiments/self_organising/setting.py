@@ -4,7 +4,9 @@ Times are in ticks, as the paper counts; the simulator's tick is 100 ms.
 
 Source: Cost and Interest, section 5.  It does not say how the random tree is drawn, nor whether a
 publisher's broker may have subscribers; here trees are drawn in two ways, and the ten brokers of a
-type of notifications are different ones.
+type of notifications are different ones.  Links' costs are "normalized according to the physical
+topology", random values "chosen using a uniform distribution", and "completely changed" on one
+topology: lengths of the shortest ways, or costs that are drawn for each pair; both are run.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import msgspec
 
 Shape = Literal["recursive", "uniform"]
 What = Literal["static", "ci", "mst", "mit"]
+# What a link costs follows from how far routers are from each other, or is drawn for each pair.
+Links = Literal["ways", "drawn"]
 # Which costs are drawn anew at the changes: of links at the first and of brokers at the second, or
 # of both at all.
 Changes = Literal["links, then brokers", "both"]
@@ -41,7 +45,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     counted           what three brokers share is counted, not estimated by Eq. 6 (ours)
     passing           a broker's interest is what passes it, not only what its clients want (ours)
     least_gain        percent by which a cycle must become cheaper (ours); 0 is the paper
-    rtt               a matrix of measured round trips for the costs of links; empty: transit-stub
+    links             what their costs are: lengths of ways, or drawn, evenly and each by itself
+    rtt               a matrix of measured round trips for the lengths of ways; empty: transit-stub
+    departures        a file of flights' departures (`departures.py`) instead of drawn publications;
+                      so many for each publisher on average as the rate says
     """
 
     what: What
@@ -61,7 +68,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     counted: bool = False
     passing: bool = False
     least_gain: int = 0
+    links: Links = "ways"
     rtt: str = ""
+    departures: str = ""
 
     @property
     def most_of_link(self) -> float:

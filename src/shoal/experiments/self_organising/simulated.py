@@ -36,7 +36,7 @@ from shoal.overlays.self_organising.parameters import (
     ThreeWay,
 )
 from shoal.overlays.self_organising.protocol import SelfOrganising
-from shoal.overlays.self_organising.ring_messages import Drained, Halt, Halted, Verdict
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Drained, Halt, Halted, Verdict
 from shoal.simulation.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.run_files import read_columns
+from shoal.experiments.self_organising.departures import departures
 from shoal.experiments.self_organising.setting import Setting
 from shoal.experiments.transit_stub import distances, normalised, place, transit_stub
 
@@ -67,7 +68,7 @@ def draw(setting: Setting, apart: Floats) -> Workload:
     Brokers stand at the first places at first, and at others when links' costs are drawn anew.
     """
     random = np.random.default_rng([setting.seed, 5])
-    eras = [_Era(random, setting, apart) for _ in range(len(setting.changes_at) + 1)]
+    eras = [_Era(random, setting, apart, n) for n in range(len(setting.changes_at) + 1)]
     publishers, members = [], []
     for _ in range(setting.types):
         first = eras[0].broker(random, frozenset())
@@ -80,6 +81,8 @@ def draw(setting: Setting, apart: Floats) -> Workload:
         np.sort(random.uniform(0, setting.ticks, random.poisson(_expected(setting)))).tolist()
         for _ in range(setting.types)
     ]
+    if setting.departures:
+        publications = departures(Path(setting.departures), setting)
     moves = _moves(random, setting, eras, publishers, members)
     return Workload(publishers, members, moves, publications, _costs(setting, eras))
 
@@ -91,12 +94,19 @@ def _expected(setting: Setting) -> float:
 class _Era:
     """Between two changes: loads of brokers, costs of brokers and of links."""
 
-    def __init__(self, random: np.random.Generator, setting: Setting, apart: Floats) -> None:
+    def __init__(
+        self, random: np.random.Generator, setting: Setting, apart: Floats, number: int
+    ) -> None:
         load = random.uniform(0, 1, setting.brokers)
         self.shares: Floats = np.cumsum(load / load.sum())
         self.brokers: list[float] = random.uniform(0, 1, setting.brokers).tolist()
         places = random.choice(len(apart), setting.brokers, replace=False)
-        self.links: list[list[float]] = normalised(apart[np.ix_(places, places)], 1).tolist()
+        found = normalised(apart[np.ix_(places, places)], 1)
+        if setting.links == "drawn":
+            # By themselves, so that all else is as it is where links' costs follow from ways.
+            above = np.triu(np.random.default_rng([setting.seed, 7, number]).random(found.shape), 1)
+            found = above + above.T
+        self.links: list[list[float]] = found.tolist()
 
     def broker(self, random: np.random.Generator, but: frozenset[int]) -> int:
         """One by its load, other than those."""

@@ -260,7 +260,7 @@ def _match(
             out = grown
         copy_answers(answers, ends, out[total:])
         total += int(ends[-1])
-        chunk = int(np.clip(FOUND_AIM * end // max(total, 1), CHUNK_FIRST, CHUNK_LARGEST))
+        chunk = min(max(FOUND_AIM * end // max(total, 1), CHUNK_FIRST), CHUNK_LARGEST)
         begin = end
     return offsets, out[:total], chunk
 

@@ -24,8 +24,13 @@ import numpy.typing as npt
 from shoal.matching.compiled.columns import Batch, Doubles, code_in, doubles_around
 from shoal.matching.compiled.kernels.boxes import (
     EDGES_MAXIMUM,
+    EVEN_STEPS,
     NOTHING,
+    OPEN_ABOVE,
+    OPEN_BELOW,
     STEPS,
+    code_bounds_evenly,
+    code_evenly,
     code_points,
     match_boxes,
     padded,
@@ -45,7 +50,13 @@ CACHED_BYTES = 2**20
 # Of a point's code, the bits per dimension that say what it is close to.
 _CLOSE_BITS = 4
 
+# Where bounds are spread out, their codes may be even: a bound shares its step with fewer than this
+# many on average, itself among them.
+CROWD = 8
+
 _Codes = npt.NDArray[np.uint16]
+# Codes of low bounds that hold points at most, and of high bounds at least; their numbers, rounded.
+_Points = tuple[_Codes, _Codes, Doubles, Doubles]
 
 
 class BoxTree:
@@ -65,15 +76,10 @@ class BoxTree:
         """
         self._attributes = tuple(attributes)
         self._vocabularies = tuple(vocabularies)
-        self._lows = [_Coding(column, with_equal=True) for column in low.T]
-        self._highs = [_Coding(column, with_equal=False) for column in high.T]
-        codings = (*self._lows, *self._highs)
-        self._slack = np.array([not coding.is_exact for coding in codings], np.uint16)
-        below, above = np.empty(low.shape, np.uint16), np.empty(low.shape, np.uint16)
-        for at in range(len(attributes)):
-            self._lows[at].write(low[:, at], below, at)
-            self._highs[at].write(high[:, at], above, at)
         demanded = len(self._vocabularies)
+        scales = None if demanded else _even_scales(low, high)
+        self._codes = _EvenCodes(scales) if scales is not None else _RankCodes(low, high)
+        below, above = self._codes.of_boxes(low, high)
         self._packed = demanded + _selective(low[:, demanded:], high[:, demanded:])
         middles = below[:, self._packed].astype(np.int64) + above[:, self._packed]
         order = _packing(low[:, :demanded], middles)
@@ -97,18 +103,9 @@ class BoxTree:
 
     def _search(self, pairs: Sequence[tuple[Doubles, Doubles]]) -> Search:
         """Of points with these numbers, rounded down and up, in each dimension."""
-        size = len(pairs[0][0])
-        most = np.zeros((size, len(pairs)), np.uint16)
-        least = np.full(most.shape, NOTHING, np.uint16)  # more than any box has
-        for at, (down, up) in enumerate(pairs):
-            self._lows[at].write(down, most, at)
-            self._highs[at].write(up, least, at)
-        downs = ups = np.empty((size, 0))
-        if self._slack.any():
-            downs = np.column_stack([down for down, _ in pairs])
-            ups = np.column_stack([up for _, up in pairs])
-        points = (most, least, downs, ups)
-        boxes = (self._slack, self._bounds, self._nodes, self._levels)
+        points = self._codes.of_points(pairs)
+        most = points[0]
+        boxes = (self._codes.slack, self._bounds, self._nodes, self._levels, self._codes.is_even)
 
         def find(begin: int, end: int, rooms: Rooms) -> Found:
             order = self._order(most[begin:end])
@@ -129,8 +126,8 @@ class BoxTree:
             return np.arange(len(codes))
         close = np.zeros(len(codes), np.uint16)
         for at in (*range(len(self._vocabularies)), *self._packed)[:PACKED_DIMENSIONS]:
-            share = (codes[:, at].astype(np.uint32) << _CLOSE_BITS) // (self._lows[at].size + 1)
-            close = close << _CLOSE_BITS | share.astype(np.uint16)
+            share = (codes[:, at].astype(np.uint32) << _CLOSE_BITS) // (self._codes.limit(at) + 1)
+            close = (close << _CLOSE_BITS | share).astype(np.uint16)
         return np.argsort(close, kind="stable")
 
     def as_rows(self) -> Rows:
@@ -147,6 +144,73 @@ class BoxTree:
                 for at, name in enumerate(self._attributes[demanded:], start=demanded)
             },
         )
+
+
+class _RankCodes:
+    """Codes that are ranks among the bounds; exact, or coarse where a dimension has too many."""
+
+    is_even = False
+
+    def __init__(self, low: Doubles, high: Doubles) -> None:
+        self._lows = [_Coding(column, with_equal=True) for column in low.T]
+        self._highs = [_Coding(column, with_equal=False) for column in high.T]
+        codings = (*self._lows, *self._highs)
+        self.slack = np.array([not coding.is_exact for coding in codings], np.uint16)
+
+    def limit(self, at: int) -> int:
+        """The highest code of a low bound in a dimension."""
+        return self._lows[at].size
+
+    def of_boxes(self, low: Doubles, high: Doubles) -> tuple[_Codes, _Codes]:
+        below, above = np.empty(low.shape, np.uint16), np.empty(low.shape, np.uint16)
+        for at in range(low.shape[1]):
+            self._lows[at].write(low[:, at], below, at)
+            self._highs[at].write(high[:, at], above, at)
+        return below, above
+
+    def of_points(self, pairs: Sequence[tuple[Doubles, Doubles]]) -> _Points:
+        size = len(pairs[0][0])
+        most = np.zeros((size, len(pairs)), np.uint16)
+        least = np.full(most.shape, NOTHING, np.uint16)  # more than any box has
+        for at, (down, up) in enumerate(pairs):
+            self._lows[at].write(down, most, at)
+            self._highs[at].write(up, least, at)
+        downs = ups = np.empty((size, 0))
+        if self.slack.any():
+            downs = np.column_stack([down for down, _ in pairs])
+            ups = np.column_stack([up for _, up in pairs])
+        return most, least, downs, ups
+
+
+class _EvenCodes:
+    """Codes that are steps of one length: nothing has to be looked up, which small batches feel."""
+
+    is_even = True
+
+    def __init__(self, scales: Sequence[tuple[float, float]]) -> None:
+        self._origins, self._scales = np.array(scales).T.copy()
+        self.slack = np.zeros(2 * len(scales), np.uint16)
+
+    def limit(self, at: int) -> int:
+        """The highest code in a dimension."""
+        return OPEN_ABOVE
+
+    def of_boxes(self, low: Doubles, high: Doubles) -> tuple[_Codes, _Codes]:
+        below, above = np.empty(low.shape, np.uint16), np.empty(low.shape, np.uint16)
+        for at, scale in enumerate(zip(self._origins, self._scales, strict=True)):
+            for opened, bounds, codes in ((OPEN_BELOW, low, below), (OPEN_ABOVE, high, above)):
+                code_bounds_evenly(np.ascontiguousarray(bounds[:, at]), *scale, opened, codes, at)
+        return below, above
+
+    def of_points(self, pairs: Sequence[tuple[Doubles, Doubles]]) -> _Points:
+        down = up = np.array([down for down, _ in pairs])
+        if any(lower is not upper for lower, upper in pairs):
+            up = np.array([up for _, up in pairs])
+        shape = down.shape[::-1]
+        most, least = np.empty(shape, np.uint16), np.empty(shape, np.uint16)
+        downs, ups = np.empty(shape), np.empty(shape)
+        code_evenly(down, up, self._origins, self._scales, most, least, downs, ups)
+        return most, least, downs, ups
 
 
 class _Coding:
@@ -182,6 +246,26 @@ def _scale(edges: Doubles) -> tuple[float, float]:
     origin, width = float(finite[0]), float(finite[-1]) - float(finite[0])
     scale = STEPS / width if width > 0 else 0.0
     return origin, scale if np.isfinite(scale) and np.isfinite(width) else 0.0
+
+
+def _even_scales(low: Doubles, high: Doubles) -> list[tuple[float, float]] | None:
+    """In each dimension the first step and steps per unit; None where too many bounds share one."""
+    scales = []
+    for columns in zip(low.T, high.T, strict=True):
+        finite = [column[np.isfinite(column)] for column in columns]
+        both = np.concatenate(finite)
+        if not both.size:
+            return None
+        origin, width = float(both.min()), float(both.max()) - float(both.min())
+        scale = EVEN_STEPS / width if width > 0 else 0.0
+        if not (np.isfinite(scale) and np.isfinite(width)):
+            return None
+        for side in finite:
+            counts = np.bincount(((side - origin) * scale).astype(np.int64))
+            if counts @ counts > CROWD * side.size:
+                return None
+        scales.append((origin, scale))
+    return scales
 
 
 def _selective(low: Doubles, high: Doubles) -> Numbers:

@@ -190,7 +190,7 @@ def _doubles(name: str, values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     kind = values.dtype.kind
     if kind == "f":
         down = values if values.dtype == np.float64 else values.astype(np.float64)
-        if np.isnan(down).any():
+        if down.size and np.isnan(down.min()):
             down = np.where(np.isnan(down), np.inf, down)
         return down, down
     if kind in "iu":

@@ -6,6 +6,10 @@ covers it; when that one goes, those directly under it look for another place, a
 none are kept again.  Candidates come from a table of outlines (see `covering_candidates`), and
 `relations.covers` has the last word.
 
+Filters may come from strangers.  With a bound on how many hang directly under one, what its removal
+brings up is bounded, too; with bounded work, a filter that cannot be placed any more is kept, and
+placed when there is work to spare.
+
 >>> from shoal.language import parse
 >>> table = CoveringSet()
 >>> table.add("s1", parse("symbol = 'A' AND price > 5"))
@@ -23,26 +27,35 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from shoal.matching.relations.covering_candidates import CoveringCandidates
-from shoal.matching.relations.decisions import Region, regions, regions_cover
+from shoal.matching.relations.decisions import Region, regions_cover, remembered_regions
 from shoal.matching.relations.outlines import outline
+from shoal.matching.relations.string_search import MAX_WORK, Work
 from shoal.model import Filter
+
+# What it takes to look for a place, and to ask about a pair, beside what is searched.
+_STEPS_A_REGION = 15
+_STEPS_AN_ATTRIBUTE = 15
+_STEPS_A_PAIR = 15
+# Filters whose place was not looked for yet: so many are with each change, if there is work left.
+_PLACED_LATER = 32
 
 Id = TypeVar("Id", bound=Hashable)
 
 
-class Change(NamedTuple):
+class Change(NamedTuple, Generic[Id]):
     """What one call changed: ids that are kept now, and ids that were kept and no longer are.
 
     An id whose filter was replaced by another one may be among both.
     """
 
-    kept: tuple[Hashable, ...]
-    dropped: tuple[Hashable, ...]
+    kept: tuple[Id, ...]
+    dropped: tuple[Id, ...]
 
 
 def covering_set(filters: Iterable[Filter]) -> list[Filter]:
@@ -57,17 +70,23 @@ def covering_set(filters: Iterable[Filter]) -> list[Filter]:
 class _Entry(Generic[Id]):
     """One filter, whoever asks for it, and what hangs under it."""
 
-    __slots__ = ("age", "covered", "coverer", "filter", "ids", "regions", "shown")
+    __slots__ = ("age", "covered", "coverer", "filter", "ids", "is_filed", "regions", "shown")
 
     def __init__(self, age: int, id: Id, filter: Filter) -> None:
         self.age = age
         self.filter = filter
-        self.regions: tuple[Region, ...] = regions(filter)
+        self.regions: tuple[Region, ...] = remembered_regions(filter)
         # Those who ask for just this filter; one of them is shown for all.
         self.ids: dict[Id, None] = {id: None}
         self.shown = id
         self.coverer: _Entry[Id] | None = None
         self.covered: dict[_Entry[Id], None] = {}
+        self.is_filed = False
+
+    @property
+    def steps(self) -> int:
+        """What it takes to look for its place."""
+        return sum(_STEPS_A_REGION + _STEPS_AN_ATTRIBUTE * len(each) for each in self.regions)
 
 
 class CoveringSet(Generic[Id]):
@@ -76,15 +95,21 @@ class CoveringSet(Generic[Id]):
     Of filters that cover each other exactly one is kept.  Which one, and every order, depends
     only on what was added and removed, and in which order.  Adding takes about as long however
     many filters are covered; removing a kept one takes time for each filter directly under it.
+
+    At most `most` filters hang directly under one, if it is given.  Then, and where `work` is
+    spent, one that another covers may be kept nevertheless.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._by_id: dict[Id, _Entry[Id]] = {}
         self._by_filter: dict[Filter, _Entry[Id]] = {}
         self._kept: dict[Id, Filter] = {}
         self._candidates: CoveringCandidates[_Entry[Id]] = CoveringCandidates()
         # A filter that nothing can match is kept only while there is no other.
         self._nothing: _Entry[Id] | None = None
+        # Kept ones whose place was not looked for yet.
+        self._unplaced: dict[_Entry[Id], None] = {}
         self._ages = 0
 
     def __len__(self) -> int:
@@ -93,6 +118,9 @@ class CoveringSet(Generic[Id]):
 
     def __contains__(self, id: object) -> bool:
         return id in self._by_id
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self._by_id)
 
     @property
     def kept(self) -> Mapping[Id, Filter]:
@@ -106,7 +134,7 @@ class CoveringSet(Generic[Id]):
             entry = entry.coverer
         return entry.shown
 
-    def add(self, id: Id, filter: Filter) -> Change:
+    def add(self, id: Id, filter: Filter, work: Work | None = None) -> Change[Id]:
         """Take in a filter, in place of the one under this id.
 
         FilterError for a filter with too large a normal form; nothing is changed then.
@@ -114,7 +142,7 @@ class CoveringSet(Generic[Id]):
         filter.normal_form  # noqa: B018  # computed here so that its error is met before any change
         changes = _Changes[Id](self._kept)
         if id in self._by_id:
-            self._remove(id, changes)
+            self._remove(id, changes, work)
         entry = self._by_filter.get(filter)
         if entry is not None:
             entry.ids[id] = None
@@ -122,19 +150,21 @@ class CoveringSet(Generic[Id]):
             entry = _Entry(self._ages, id, filter)
             self._ages += 1
             self._by_filter[filter] = entry
-            self._place(entry, changes)
+            self._place(entry, changes, work)
         self._by_id[id] = entry
+        self._place_later(changes, work)
         return changes.net()
 
-    def remove(self, id: Id) -> Change:
+    def remove(self, id: Id, work: Work | None = None) -> Change[Id]:
         """Forget a filter; KeyError if there is none under this id."""
         if id not in self._by_id:
             raise KeyError(id)
         changes = _Changes[Id](self._kept)
-        self._remove(id, changes)
+        self._remove(id, changes, work)
+        self._place_later(changes, work)
         return changes.net()
 
-    def _remove(self, id: Id, changes: _Changes[Id]) -> None:
+    def _remove(self, id: Id, changes: _Changes[Id], work: Work | None) -> None:
         entry = self._by_id.pop(id)
         del entry.ids[id]
         if entry.ids:
@@ -142,15 +172,21 @@ class CoveringSet(Generic[Id]):
                 self._show_another(entry, changes)
             return
         del self._by_filter[entry.filter]
-        if entry.coverer is not None:
-            del entry.coverer.covered[entry]
-            for each in entry.covered:
-                _hang(each, entry.coverer)
-            return
-        self._drop(entry, changes)
-        for each in sorted(entry.covered, key=lambda each: each.age):
+        homeless = sorted(entry.covered, key=lambda each: each.age)
+        coverer = entry.coverer
+        if coverer is None:
+            self._drop(entry, changes)
+        else:
+            del coverer.covered[entry]
+        for each in homeless:
             each.coverer = None
-            self._place(each, changes)
+            if coverer is not None and self._has_room(coverer):
+                _hang(each, coverer)
+            else:
+                self._place(each, changes, work)
+
+    def _has_room(self, entry: _Entry[Id]) -> bool:
+        return self._most is None or len(entry.covered) < self._most
 
     def _show_another(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
         # Taken from the end: a dictionary finds its first key slowly after many removals there.
@@ -161,25 +197,42 @@ class CoveringSet(Generic[Id]):
             changes.keep(successor, entry.filter)
         entry.shown = successor
 
-    def _place(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+    def _place(self, entry: _Entry[Id], changes: _Changes[Id], work: Work | None) -> None:
         """Hang an entry under a kept one that covers it, or keep it and hang what it covers."""
         if not entry.regions:
             self._place_nothing(entry, changes)
             return
+        if work is not None and not work.spend(entry.steps):
+            self._unplaced[entry] = None
+            changes.keep(entry.shown, entry.filter)
+            return
         outlines = tuple(map(outline, entry.regions))
         for each in self._candidates.containing(outlines):
-            if regions_cover(each.regions, entry.regions):
+            if self._has_room(each) and _covers(each, entry, work):
                 _hang(entry, each)
                 return
-        candidates = dict.fromkeys(self._candidates.within(outlines))
-        covered = [each for each in candidates if regions_cover(entry.regions, each.regions)]
+        covered: list[_Entry[Id]] = []
+        for each in dict.fromkeys(self._candidates.within(outlines)):
+            if self._most is not None and len(covered) + len(entry.covered) >= self._most:
+                break
+            if _covers(entry, each, work):
+                covered.append(each)
         if self._nothing is not None:
             covered.append(self._nothing)
         for each in sorted(covered, key=lambda each: each.age):
             self._drop(each, changes)
             _hang(each, entry)
         self._candidates.add(entry, outlines)
+        entry.is_filed = True
         changes.keep(entry.shown, entry.filter)
+
+    def _place_later(self, changes: _Changes[Id], work: Work | None) -> None:
+        """Look for places for some that had none."""
+        for each in list(islice(self._unplaced, _PLACED_LATER)):
+            if work is not None and work.left < each.steps:
+                return
+            self._drop(each, changes)
+            self._place(each, changes, work)
 
     def _place_nothing(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
         """Hang an entry that nothing matches under whatever is kept."""
@@ -193,8 +246,11 @@ class CoveringSet(Generic[Id]):
         """Take an entry out of those that are kept."""
         if entry is self._nothing:
             self._nothing = None
-        else:
+        elif entry.is_filed:
             self._candidates.remove(entry)
+            entry.is_filed = False
+        else:
+            del self._unplaced[entry]
         changes.drop(entry.shown)
 
 
@@ -220,10 +276,21 @@ class _Changes(Generic[Id]):
         else:
             self._old[id] = filter
 
-    def net(self) -> Change:
+    def net(self) -> Change[Id]:
         return Change(tuple(self._new), tuple(self._old))
 
 
 def _hang(entry: _Entry[Id], coverer: _Entry[Id]) -> None:
     entry.coverer = coverer
     coverer.covered[entry] = None
+
+
+def _covers(one: _Entry[Id], other: _Entry[Id], work: Work | None) -> bool:
+    if work is None:
+        return regions_cover(one.regions, other.regions)
+    if work.is_spent:
+        return False
+    asked = Work(min(MAX_WORK, work.left))
+    answer = regions_cover(one.regions, other.regions, asked)
+    work.spend(_STEPS_A_PAIR + asked.spent)
+    return answer

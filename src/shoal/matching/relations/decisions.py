@@ -90,11 +90,11 @@ def overlaps(f: Filter, g: Filter, work: Work | None = None) -> bool:
 
 def prepare(f: Filter) -> None:
     """Do what questions about a filter need to know of it alone, before there are many."""
-    _regions(f)
+    remembered_regions(f)
 
 
 def _covers(f: Filter, g: Filter) -> bool:
-    return regions_cover(_regions(f), _regions(g))
+    return regions_cover(remembered_regions(f), remembered_regions(g))
 
 
 def _overlaps(f: Filter, g: Filter) -> tuple[bool, int]:
@@ -102,7 +102,11 @@ def _overlaps(f: Filter, g: Filter) -> tuple[bool, int]:
     work = Work()
     # Where the other asks for nothing of an attribute, the two cannot differ in it.
     found = _partners(
-        _regions(f), _regions(g), None, lambda one, other: _share(one, other, work), work
+        remembered_regions(f),
+        remembered_regions(g),
+        None,
+        lambda one, other: _share(one, other, work),
+        work,
     )
     return any(each is not False for each in found), work.spent
 
@@ -165,7 +169,8 @@ _cached_regions = lru_cache(CACHED_FILTERS)(regions)
 _large_regions: WeakKeyDictionary[Filter, tuple[Region, ...]] = WeakKeyDictionary()
 
 
-def _regions(filter: Filter) -> tuple[Region, ...]:
+def remembered_regions(filter: Filter) -> tuple[Region, ...]:
+    """`regions`, made once for a filter that is asked about again."""
     if filter.size <= CACHED_SIZE:
         return _cached_regions(filter)
     made = _large_regions.get(filter)
@@ -174,9 +179,11 @@ def _regions(filter: Filter) -> tuple[Region, ...]:
     return made
 
 
-def regions_cover(outers: Sequence[Region], inners: Sequence[Region]) -> bool:
-    """`covers`, for filters whose regions are at hand."""
-    work = Work()
+def regions_cover(
+    outers: Sequence[Region], inners: Sequence[Region], work: Work | None = None
+) -> bool:
+    """`covers`, for filters whose regions are at hand, with this much work."""
+    work = Work() if work is None else work
     if len(outers) == 1 and len(inners) == 1:  # most filters, so this is quick
         [outer], [inner] = outers, inners
         return all(

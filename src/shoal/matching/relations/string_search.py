@@ -45,6 +45,11 @@ class Work:
         return self._left >= 0
 
     @property
+    def left(self) -> int:
+        """How many steps; below 0 when more was spent than there was."""
+        return self._left
+
+    @property
     def is_spent(self) -> bool:
         return self._left < 0
 

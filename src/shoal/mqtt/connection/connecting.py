@@ -27,7 +27,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import ContentFilterError, FilterQuotaError, read_advertisements
 from shoal.mqtt.door.network import RESERVED_CLIENT_IDS
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
-from shoal.mqtt.sessions.delivery import MAX_PACKET_ID
+from shoal.mqtt.sessions.delivering.delivery import MAX_PACKET_ID
 
 # The user property of a CONNECT that says that the client goes where it is sent (0x9C).
 FOLLOW = "$follow"

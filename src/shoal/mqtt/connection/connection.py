@@ -33,47 +33,24 @@ from functools import partial
 from typing import Any
 
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.mqtt.access import Admission, Credentials
-from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.access import Admission
 from shoal.mqtt.codec.errors import MqttError, protocol_error
 from shoal.mqtt.codec.packets import Connect, Disconnect, Packet
 from shoal.mqtt.codec.reason_codes import ELSEWHERE, FIRST_ERROR, ReasonCode
-from shoal.mqtt.connection.connecting import Terms, check_connect
+from shoal.mqtt.connection.connecting import check_connect
 from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.connection.entering import Entering
-from shoal.mqtt.connection.holding import Held
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.outlet import Outlet
 from shoal.mqtt.connection.serving import Serving
+from shoal.mqtt.connection.standing import Standing
 from shoal.mqtt.connection.states import State, Word
-from shoal.mqtt.sessions.session import Session
 
 
-class Connection:
-    """One network connection.  `owner` is the driver's own.
+class Connection(Standing):
+    """One network connection; `touched` collects those that have something to take."""
 
-    `touched` collects the connections that have something to take.
-    """
-
-    __slots__ = (
-        "_decoder",
-        "_entering",
-        "_held",
-        "_house",
-        "_is_lost",
-        "_serving",
-        "address",
-        "certificate",
-        "credentials",
-        "is_held",
-        "is_moving",
-        "is_waiting",
-        "last_received_us",
-        "outlet",
-        "owner",
-        "state",
-        "terms",
-    )
+    __slots__ = ("outlet",)
 
     def __init__(
         self,
@@ -83,84 +60,8 @@ class Connection:
         certificate: str | None,
         address: str | None,
     ) -> None:
-        self.owner: Any = None
-        self.certificate = certificate
-        self.address = address
-        self.state = State.WAITING
+        super().__init__(house, now_us, certificate, address)
         self.outlet = Outlet(self, partial(touched.append, self))
-        # What is agreed once a CONNECT has come.
-        self.terms: Terms | None = None
-        # What the client has said about itself; without its password once it is let in.
-        self.credentials = Credentials(client_id="")
-        self.last_received_us = now_us
-        self._house = house
-        limits = house.limits
-        self._decoder = Decoder(None, limits.maximum_packet_size, limits.maximum_topic_filters)
-        # From its CONNECT until it is let in; and from then on.
-        self._entering: Entering | None = None
-        self._serving: Serving | None = None
-        # Whether the driver wants nothing taken for now.
-        self.is_held = False
-        # Whether its client is about to be sent elsewhere: it gets the answers it is owed first.
-        self.is_moving = False
-        # Whether it waits for clients that read more slowly than it sends (see `patience`).
-        self.is_waiting = False
-        self._held = Held(house)
-        self._is_lost = False
-
-    @property
-    def session(self) -> Session | None:
-        """The client's, once it is let in."""
-        return None if self._serving is None else self._serving.session
-
-    @property
-    def client_id(self) -> str | None:
-        """The client's, once it is let in."""
-        return None if self._serving is None else self._serving.session.client_id
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more is said on it; what was said last is still to be written."""
-        return self.state is State.CLOSED or self.state is State.REDIRECTED
-
-    @property
-    def is_redirected(self) -> bool:
-        """Whether it is read until its client closes, though nothing more is written."""
-        return self.state is State.REDIRECTED
-
-    @property
-    def wants_reading(self) -> bool:
-        """False while nothing more should be read.
-
-        The answer to the CONNECT is still out, or too much is held.
-        """
-        if self.state is State.CONNECTED:
-            return self._held.has_room
-        return self.state is not State.ADMISSION
-
-    @property
-    def must_wait(self) -> bool:
-        """Whether what the client sends is not taken now, since it is owed too many answers or the
-        driver says so.
-        """
-        if self.is_held or self.is_moving or self.is_waiting or self._house.is_held:
-            return True
-        return self._serving is not None and self._serving.incoming.is_full
-
-    @property
-    def holds(self) -> bool:
-        """Whether something waits for `take_held`."""
-        return self.state is State.CONNECTED and bool(self._held)
-
-    @property
-    def follows(self) -> bool:
-        """Whether the client goes where it is sent."""
-        return self.terms is not None and self.terms.follows
-
-    @property
-    def owes(self) -> bool:
-        """Whether the client waits for the answer to a publication."""
-        return self._serving is not None and self._serving.incoming.owes
 
     # --- the driver's side --------------------------------------------------------------------
 

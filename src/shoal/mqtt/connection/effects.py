@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.broker.effects import Requested
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 
 
 class Write(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connecting import agree, connack_properties, read_promises
 from shoal.mqtt.connection.house import Guest, House
 from shoal.mqtt.connection.incoming import BROKER_TOPICS
-from shoal.mqtt.sessions.outgoing import ClientOutlet
+from shoal.mqtt.sessions.delivering.outgoing import ClientOutlet
 
 
 class Entering:

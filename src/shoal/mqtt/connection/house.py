@@ -13,7 +13,7 @@ from shoal.mqtt.connection.effects import ClientEffect
 from shoal.mqtt.door.network import Door
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import ClientConnection, ClientOutlet
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, ClientOutlet
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribing import Subscribing

@@ -37,7 +37,7 @@ from shoal.mqtt.codec.reason_codes import (
 )
 from shoal.mqtt.connection.connecting import Terms
 from shoal.mqtt.messages import Halves, Message
-from shoal.mqtt.sessions.outgoing import ClientConnection, Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
 
 # What is gathered for one client before the driver must have taken it: the rest waits, so that a
 # subscription to a million retained messages is not written in one piece.

@@ -126,6 +126,8 @@ class Door:
         # Those that the machine is not done with, a publication may still miss them; how often each
         # was asked for since.
         self.unsettled: dict[SubscriptionId, int] = {}
+        # How often it has subscribed: what it had asked for already costs nobody anything.
+        self.asked = 0
         self._sequence = started_us
         self._advertised: dict[ClientId, int] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
@@ -329,6 +331,7 @@ class Door:
         # What the broker asked for before it was killed has the same name when it asks again: what
         # others still have of it means the same.
         id = f"{self.client}/{name}"
+        self.asked += 1
         self.unsettled[id] = self.unsettled.get(id, 0) + 1
         return Subscription(id=id, client=self.client, filter=filter)
 

@@ -19,7 +19,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.door.network import read_body, write_body
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import Identifiers, Qos, SubscriptionState, Where, row_of
 from shoal.mqtt.sessions.session import Session
 

@@ -4,7 +4,8 @@ A mark follows what the door has asked for, to every other door.  Where subscrip
 links it is behind them on each, so when it is settled they are known wherever there is somebody;
 where they are stored elsewhere, the machine itself is not done with them until they are.  With both
 the SUBACK is sent.  One mark is under way at a time: subscriptions made meanwhile share the next.
-Where brokers are away or slow a client does not wait for ever.
+Where brokers are away or slow a client does not wait for ever.  What the door had asked for already
+is known everywhere, and costs no mark.
 """
 
 from __future__ import annotations
@@ -42,12 +43,20 @@ class Granting:
         self._unsettled: set[SubscriptionId] = set()
         self._said: set[int] = set()
         self._now_us = 0
+        # How often the door had subscribed when the mark under way was sent, and when the last one
+        # was that has come everywhere.
+        self._marked = self._known = 0
 
     def owe(self, answer: Answer, now_us: int) -> None:
         """Answer when what the door has asked for is known everywhere."""
-        self._next.append(answer)
         self._now_us = now_us
-        if not self._under_way:
+        if self._under_way:
+            is_marked = self._marked == self._door.asked
+            (self._under_way if is_marked else self._next).append(answer)
+        elif self._known == self._door.asked and not self._said:
+            answer(now_us)
+        else:
+            self._next.append(answer)
             self._send(now_us)
 
     def wait_for(self, number: int) -> None:
@@ -71,6 +80,7 @@ class Granting:
         if self._under_way and self._number is None and not (self._unsettled or self._said):
             if self._timers is not None:
                 self._timers.cancel((GRANTING_TIMER, 0))
+            self._known = self._marked
             self._answer(self._now_us)
 
     def due(self, now_us: int) -> None:
@@ -88,6 +98,7 @@ class Granting:
     def _send(self, now_us: int) -> None:
         self._under_way, self._next = self._next, []
         self._unsettled = set(self._door.unsettled)
+        self._marked = self._door.asked
         self._number = self._door.send(EVERY_BROKER, self._mark, now_us)
         self._door.notice(self._number, self.settled)
         if self._timers is not None:

@@ -33,7 +33,7 @@ from shoal.mqtt.federation.controls import Coming, Control, Welcome, encode_cont
 from shoal.mqtt.federation.evacuating import Evacuating
 from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import MOVING_US, Sessions
 from shoal.mqtt.timers import Timers

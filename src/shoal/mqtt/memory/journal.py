@@ -48,7 +48,7 @@ from shoal.mqtt.memory.journal_records import (
     encode_records,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.rows import row_of
 from shoal.mqtt.sessions.session import ClientSubscription, Session

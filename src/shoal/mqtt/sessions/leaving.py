@@ -7,7 +7,7 @@ what they match is for nobody; groups choose among others.
 from __future__ import annotations
 
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscriptions import Subscriptions
 from shoal.mqtt.timers import Timers

@@ -17,10 +17,10 @@ from shoal.mqtt.codec.packets import Will
 from shoal.mqtt.door.owed import Owed
 from shoal.mqtt.limits import Limits
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.backlog import Backlog
-from shoal.mqtt.sessions.delivery import Delivery
-from shoal.mqtt.sessions.outgoing import Outgoing
-from shoal.mqtt.sessions.patience import Patience
+from shoal.mqtt.sessions.delivering.backlog import Backlog
+from shoal.mqtt.sessions.delivering.delivery import Delivery
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.patience import Patience
 
 # Why something is refused while nothing can be written.
 CANNOT_WRITE = "the broker cannot write to its disk"

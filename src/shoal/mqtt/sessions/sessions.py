@@ -23,9 +23,9 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
 from shoal.mqtt.messages import Message, message_of_will
-from shoal.mqtt.sessions.backlog import Backlog
+from shoal.mqtt.sessions.delivering.backlog import Backlog
+from shoal.mqtt.sessions.delivering.patience import Patience
 from shoal.mqtt.sessions.leaving import Leaving
-from shoal.mqtt.sessions.patience import Patience
 from shoal.mqtt.sessions.session import Memory, Session
 from shoal.mqtt.timers import Timers
 

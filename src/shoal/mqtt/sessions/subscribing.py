@@ -34,7 +34,7 @@ from shoal.mqtt.content import (
     work_on,
 )
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
 from shoal.mqtt.sessions.subscriptions import Subscriptions

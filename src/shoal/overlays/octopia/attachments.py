@@ -15,7 +15,7 @@ cluster by the nearest living broker to the one that died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shoal.broker.effects import Effect, EndLink, OpenLink, SetTimer, TimerKey
 from shoal.model import BrokerId
@@ -26,16 +26,24 @@ TIMER: TimerKey = ("attachments",)
 class Attachment:
     """One purpose: its candidates, best first, and who is used now."""
 
-    def __init__(self, candidates: Sequence[BrokerId]) -> None:
+    def __init__(self, candidates: Iterable[BrokerId]) -> None:
         self.candidates = tuple(candidates)
         self.current: BrokerId | None = None
+
+    def choose_from(self, candidates: Iterable[BrokerId]) -> None:
+        """These are its candidates from now on; who is used is one of them as long as it is."""
+        found = list(candidates)
+        if self.current is not None and self.current not in found:
+            found.append(self.current)
+        self.candidates = tuple(found)
 
 
 class Attachments:
     """All purposes of one broker.
 
     `given` are the brokers that the driver links by itself.  `awaited` is told who is to say what
-    must be known of it for a purpose, `switched` when another, or nobody, is used for it.
+    must be known of it for a purpose, `switched` when another, or nobody, is used for it.  A link
+    that another end needs (`is_needed`) is not ended.
     """
 
     def __init__(
@@ -45,18 +53,24 @@ class Attachments:
         retry_us: int,
         awaited: Callable[[Attachment, BrokerId, list[Effect]], None],
         switched: Callable[[Attachment, BrokerId | None, list[Effect]], None],
+        is_needed: Callable[[BrokerId], bool],
     ) -> None:
-        self.purposes = tuple(purposes)
+        self.purposes = list(purposes)
         self._given = frozenset(given)
         self._retry_us = retry_us
         self._awaited = awaited
         self._switched = switched
+        self._is_needed = is_needed
         self._linked: set[BrokerId] = set()
         self._ready: set[tuple[Attachment, BrokerId]] = set()
         self._absent: set[BrokerId] = set()
         self._asked: set[BrokerId] = set()
         self._opened: set[BrokerId] = set()
         self._is_timer_set = False
+
+    def opened(self, broker: BrokerId) -> None:
+        """The link to a broker was opened from here: it ends when nobody needs it."""
+        self._opened.add(broker)
 
     def linked(self, broker: BrokerId) -> None:
         """A link to a broker came up; it has said nothing yet."""
@@ -82,6 +96,10 @@ class Attachments:
         """A broker has said what must be known of it for a purpose."""
         if broker in self._linked and broker in purpose.candidates:
             self._ready.add((purpose, broker))
+
+    def forgotten(self, purpose: Attachment, broker: BrokerId) -> None:
+        """A broker is told no more what it must know for a purpose: it has to say all anew."""
+        self._ready.discard((purpose, broker))
 
     def retry(self) -> None:
         """The timer fired: who was not there may be."""
@@ -127,19 +145,23 @@ class Attachments:
         self._switched(purpose, before, out)
 
     def _end_unused(self, out: list[Effect]) -> None:
-        used = {purpose.current for purpose in self.purposes}
+        used = {purpose.current for purpose in self.purposes if purpose.candidates}
         if None in used:
             return  # somebody may still be awaited
         for broker in sorted(self._opened - used):
+            if self._is_needed(broker):
+                continue
             worse = [each for each in self.purposes if broker in each.candidates]
-            if all(_is_worse(broker, each) for each in worse):
+            if all(is_worse(broker, each) for each in worse):
                 self._opened.discard(broker)
                 out.append(EndLink(broker))
 
 
-def _is_worse(broker: BrokerId, purpose: Attachment) -> bool:
+def is_worse(broker: BrokerId, purpose: Attachment) -> bool:
     """Whether the broker is a worse candidate than who is used."""
-    if purpose.current is None:
+    if purpose.current in (None, broker):
         return False
-    order = purpose.candidates
-    return order.index(broker) > order.index(purpose.current)
+    for candidate in purpose.candidates:
+        if candidate in (broker, purpose.current):
+            return candidate == purpose.current
+    return True

@@ -4,6 +4,9 @@ A broker's own table goes over the cluster's tree, change by change; what is kno
 further, so that it may come over any links in any order.  Who misses a change asks for the table,
 and so does a link that has come up.  A broker that has begun anew finds its table of before, and
 says a newer one.  With each change the bits of other clusters' advertisements are said.
+
+With covering a table says only those subscriptions of its broker that no other one there covers:
+whatever matches the others comes to it all the same, and it has all of them itself.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
+from shoal.matching import CoveringSet, Work
 from shoal.model import BrokerId, Subscription, SubscriptionId
 from shoal.overlays.octopia.exchange import Exchange
 from shoal.overlays.octopia.messages import BitCleared, BitSet, HomeChange, HomeTable, TableWanted
@@ -21,13 +25,18 @@ from shoal.overlays.requests import check_filter
 
 # A version begins as the time in microseconds.
 MAX_VERSION = 2**62
+# What one change of the own table may cost at once, some 20 ms, and how many one subscription may
+# stand for: when it goes, so many are said.
+MOST_WORK = 20_000
+MOST_COVERED = 256
 
 
 class ClusterTables:
     """What one broker says and hears of the tables of its cluster.
 
     `told` are the neighbours of the cluster that are told changes; `linked` all neighbours; `moved`
-    is called when a broker of the cluster links up to another one.
+    is called when a broker of the cluster links up to another one; `is_above` says whether of two
+    regions the second one's broker may link up to the first one's.
     """
 
     def __init__(
@@ -37,13 +46,64 @@ class ClusterTables:
         linked: Container[BrokerId],
         exchange: Exchange,
         moved: Callable[[int, list[Effect]], None],
+        is_above: Callable[[int, int], bool],
+        *,
+        covering: bool = False,
     ) -> None:
         self._tables = tables
+        self._is_above = is_above
         self._region = tables.region
         self.told = set(told)
         self._linked = linked
         self._exchange = exchange
         self._moved = moved
+        # With covering: the own subscriptions, and those of them that the others have.
+        self._covering: CoveringSet[SubscriptionId] | None = None
+        if covering:
+            self._covering = CoveringSet(MOST_COVERED)
+        self._said: dict[SubscriptionId, Subscription] = {}
+
+    def subscribed(self, subscription: Subscription, out: list[Effect]) -> None:
+        """The own table has a subscription more, or another one under this id."""
+        if self._covering is None:
+            self.say_change((subscription,), (), out)
+            return
+        change = self._covering.add(subscription.id, subscription.filter, Work(MOST_WORK))
+        self._say_kept((subscription.id, *change.kept, *change.dropped), out)
+
+    def unsubscribed(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
+        """These are in the own table no more."""
+        gone = tuple(ids)
+        if self._covering is None:
+            if gone:
+                self.say_change((), gone, out)
+            return
+        touched: dict[SubscriptionId, None] = {}
+        work = Work(MOST_WORK)
+        for id in gone:
+            change = self._covering.remove(id, work)
+            touched.update(dict.fromkeys((*change.kept, *change.dropped)))
+        self._say_kept(touched, out)
+
+    def _say_kept(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
+        """Say what of these others lack, and what they need not have any more."""
+        assert self._covering is not None
+        own, added, removed = self._tables.own.entries, [], []
+        for id in dict.fromkeys(ids):
+            if id not in self._covering.kept:
+                if self._said.pop(id, None) is not None:
+                    removed.append(id)
+            elif self._said.get(id) != own[id].subscription:
+                self._said[id] = own[id].subscription
+                added.append(own[id].subscription)
+        if added or removed:
+            self.say_change(tuple(added), tuple(removed), out)
+
+    def _subscriptions(self, region: int) -> tuple[Subscription, ...]:
+        """What is said of the table of a region."""
+        if region == self._region and self._covering is not None:
+            return tuple(self._said.values())
+        return self._tables.homes[region].subscriptions
 
     def say_change(
         self,
@@ -62,14 +122,15 @@ class ClusterTables:
     def _say_own(self, out: list[Effect]) -> None:
         """This broker has a table from an earlier life: a newer one takes its place."""
         own = self._tables.own
-        self._flood(HomeTable(self._region, own.version, own.up, own.subscriptions), None, out)
+        subscriptions = self._subscriptions(self._region)
+        self._flood(HomeTable(self._region, own.version, own.up, subscriptions), None, out)
 
     def change(
         self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
     ) -> None:
         """A table has changed; what is older than what is known says nothing."""
         home = self._tables.homes.get(message.region)
-        if home is None or (message.up is not None and not 0 <= message.up < message.region):
+        if home is None or not self._may_link_up(message.region, message.up):
             raise ProtocolError(f"region {message.region} links up to {message.up}")
         if not 0 <= message.version <= MAX_VERSION:
             raise ProtocolError(f"{message.version} is no version")
@@ -77,7 +138,8 @@ class ClusterTables:
         for each in subscriptions:
             check_filter(each.filter, "subscription", each.id)
         if message.region == self._region:
-            if message.version >= home.version:
+            # What it says comes back to it where more links are up than a tree has.
+            if message.version > home.version:
                 home.version = message.version + 1
                 self._say_own(out)
             return
@@ -100,6 +162,9 @@ class ClusterTables:
         if message.up != home.up:
             self._tables.link_up(message.region, message.up)
             self._moved(now_us, out)
+
+    def _may_link_up(self, region: int, up: int | None) -> bool:
+        return up is None or (up in self._tables.homes and self._is_above(up, region))
 
     def tell_bits(self, rows: Iterable[SecondaryRow], out: list[Effect]) -> None:
         """Say the bits of rows as they are now."""
@@ -124,5 +189,5 @@ class ClusterTables:
 
     def say_table(self, neighbour: BrokerId, region: int, out: list[Effect]) -> None:
         home = self._tables.homes[region]
-        table = HomeTable(region, home.version, home.up, home.subscriptions)
+        table = HomeTable(region, home.version, home.up, self._subscriptions(region))
         out.append(Send(neighbour, table))

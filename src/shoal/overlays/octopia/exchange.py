@@ -5,6 +5,9 @@ tables are said when all others there have said theirs, as on a tree, which a cl
 in another cluster that all bits are said, when the whole cluster has.  Nobody waits for bits to say
 tables, so nobody waits in a circle.  Who does not come is waited for no longer after `WAIT_US`, or
 if it was a neighbour before, when it would be given up had it gone away just now.
+
+Who comes to a network that runs says nothing of the kind before somebody of its cluster, if anybody
+is there, has said all tables.
 """
 
 from __future__ import annotations
@@ -28,13 +31,14 @@ class Exchange:
         self._linked: set[BrokerId] = set()
         self._former: tuple[BrokerId, ...] = ()
         self._give_up_at_us = 0
+        self._is_learning = False
         self._owes_tables: dict[BrokerId, None] = {}
         self._owes_bits: dict[BrokerId, None] = {}
 
     @property
     def is_ready(self) -> bool:
         """Whether all who were waited for have said all."""
-        return not self._primaries and not self._secondaries
+        return not (self._primaries or self._secondaries or self._is_learning)
 
     @property
     def awaited(self) -> Collection[BrokerId]:
@@ -48,8 +52,19 @@ class Exchange:
         if not self.is_ready:
             out.append(SetTimer(TIMER, now_us + min(WAIT_US, started.give_up_us)))
 
+    def learn(self, now_us: int, out: list[Effect]) -> None:
+        """The broker has just come: it knows no tables of its cluster, which others do."""
+        self._is_learning = True
+        self._give_up_at_us = now_us
+        out.append(SetTimer(TIMER, now_us + WAIT_US))
+
+    def learnt(self) -> None:
+        """Somebody of its cluster has said all tables."""
+        self._is_learning = False
+
     def waited(self, now_us: int, out: list[Effect]) -> list[BrokerId]:
         """The timer fired; who has not come and is waited for no longer."""
+        self._is_learning = False
         is_over = now_us >= self._give_up_at_us
         expected = (*self._primaries, *self._secondaries)
         missing = [each for each in expected if each not in self._linked]
@@ -88,6 +103,8 @@ class Exchange:
 
     def say(self, out: list[Effect]) -> None:
         """Say what is owed and can be said now."""
+        if self._is_learning:
+            return
         for broker in [each for each in self._owes_tables if self._primaries.keys() <= {each}]:
             del self._owes_tables[broker]
             out.append(Send(broker, TablesSaid()))

@@ -29,14 +29,23 @@ class Hosted:
     def __init__(self, others: Iterable[int]) -> None:
         self.rows: dict[AdvertisementId, HostedRow] = {}
         self._promising: Outcomes[Mapping[ClientId, tuple[HostedRow, ...]]] = Outcomes(_by_client)
-        self._others = tuple(others)
-        self._all = bits_of(self._others)
+        self._others = list(others)
         # By cluster: the broker that has said its bits, and what each broker wants.
         self._entries: dict[int, BrokerId] = {}
         self._wanted: dict[BrokerId, dict[AdvertisementId, None]] = {}
         # What brokers whose link has come up have said since.
         self._said_again: dict[BrokerId, dict[AdvertisementId, None]] = {}
         self._bits: dict[HostedRow, int] = {}
+
+    def add_cluster(self, cluster: int) -> None:
+        """There is another cluster from now on."""
+        self._others.append(cluster)
+        self._bits.clear()
+
+    def remove_cluster(self, cluster: int) -> None:
+        """A cluster's last broker has left."""
+        self._others.remove(cluster)
+        self.enter(cluster, None)
 
     def add(self, advertisement: Advertisement) -> None:
         """A client promises this, in place of what it promised under its id."""

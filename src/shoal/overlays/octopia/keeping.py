@@ -15,7 +15,7 @@ from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, Key, SetTimer, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.labels import Position, Product
 from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.tables import Tables
 from shoal.overlays.octopia.ways import bits_of, clusters_of
@@ -34,6 +34,7 @@ class Kept(NamedTuple):
     hops: int
     owed: int
     regions: tuple[int, ...]
+    shifts: Mapping[int, int]
 
 
 class Keeping:
@@ -72,15 +73,6 @@ class Keeping:
         """Whether a publisher's publications to a cluster wait."""
         return (client, cluster) in self._streams
 
-    def has_of(self, client: ClientId) -> bool:
-        """Whether any of a publisher's publications wait."""
-        return any(
-            routed.publication.publisher == client
-            for parts in self._kept.values()
-            for part in parts
-            for routed in part.publications
-        )
-
     def keep(
         self,
         publications: Publications,
@@ -90,6 +82,7 @@ class Keeping:
         now_us: int,
         out: list[Effect],
         key: Key | None,
+        shifts: Mapping[int, int],
     ) -> None:
         """Keep these for what may be reached yet, under `key` if they were kept before."""
         waited = 0 if key is None else self._waited.get(key, 0)
@@ -103,10 +96,11 @@ class Keeping:
             out.append(Unsettled(key))
         if regions:
             publications = tuple(_again(routed) for routed in publications)
-        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions))
+        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions, shifts))
         for routed in publications:
             publisher = routed.publication.publisher
-            self._streams |= {(publisher, cluster) for cluster in clusters_of(owed)}
+            waiting = [each for each in clusters_of(owed) if each not in shifts]
+            self._streams |= {(publisher, cluster) for cluster in waiting}
         self._set_timer(now_us, out)
 
     def take(self) -> Mapping[Key, list[Kept]]:
@@ -156,8 +150,9 @@ class Keeping:
     def _on(self, region: int) -> BrokerId:
         """Who is missed where a region is out of reach: the next broker on the way."""
         next_region = self._tables.next_region(region)
-        assert next_region is not None, "all ways in a cluster lead to its top"
-        return self._product.broker(next_region, self._cluster)
+        if next_region is None:
+            return ""
+        return self._product.at(Position(next_region, self._cluster)) or ""
 
     def _is_hopeless(self, missed: BrokerId | int, waited: int) -> bool:
         """Whether what has waited so long for a broker, or for a cluster's entry, waits in vain."""

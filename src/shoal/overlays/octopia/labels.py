@@ -33,53 +33,121 @@ class Position(NamedTuple):
 
 
 class Product:
-    """An overlay: `rows` are its regions, each with its broker of every cluster.
+    """An overlay: `rows` are its regions, each with its broker of every cluster, "" for nobody yet.
 
     `parents` has the parent of each region but the first; without it the tree is balanced, with a
     fan-out of 2.  TopologyError says which row or parent is wrong.
+
+    Brokers come and go: whoever comes later links up to who was there before, so that nobody's way
+    changes when one comes.
     """
 
     def __init__(self, rows: Sequence[Sequence[BrokerId]], parents: Sequence[int] = ()) -> None:
-        check_brokers([name for row in rows for name in row])
+        check_brokers([name for row in rows for name in row if name])
         self.rows = tuple(tuple(row) for row in rows)
         self.clusters = len(self.rows[0])
         self.regions = len(self.rows)
         _check_rows(self.rows)
         regions = range(1, self.regions)
-        self.parents = tuple(parents) or tuple((region - 1) // 2 for region in regions)
-        _check_parents(self.parents, self.regions)
-        self._positions = {
-            name: Position(region, cluster)
-            for region, row in enumerate(self.rows)
-            for cluster, name in enumerate(row)
-        }
+        given = tuple(parents) or tuple((region - 1) // 2 for region in regions)
+        _check_parents(given, self.regions)
+        self._parents = dict(enumerate(given, 1))
+        self._brokers: dict[Position, BrokerId] = {}
+        # Of who has left, too: what they said may still be under way.
+        self._positions: dict[BrokerId, Position] = {}
+        self._since: dict[Position, int] = {}
+        for region, row in enumerate(self.rows):
+            for cluster, name in enumerate(row):
+                if name:
+                    self.place(name, Position(region, cluster), 0)
+
+    # --- brokers that come and go -------------------------------------------------------------
+
+    def place(
+        self, broker: BrokerId, position: Position, since: int, parent: int | None = None
+    ) -> None:
+        """A broker is here, since then; `parent` is the region above its own, if that is new."""
+        self.remove(broker)
+        self._brokers[position] = broker
+        self._positions[broker] = position
+        self._since[position] = since
+        self.regions = max(self.regions, position.region + 1)
+        self.clusters = max(self.clusters, position.cluster + 1)
+        for region in range(1, position.region + 1):
+            known = parent if parent is not None and region == position.region else 0
+            self._parents.setdefault(region, known)
+
+    def remove(self, broker: BrokerId) -> None:
+        """A broker has left; its position is remembered."""
+        if broker in self:
+            del self._brokers[self._positions[broker]]
+
+    # --- who is where -------------------------------------------------------------------------
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        return tuple(self._parents[region] for region in range(1, self.regions))
 
     @property
     def brokers(self) -> tuple[BrokerId, ...]:
-        return tuple(self._positions)
+        """All that are there, region by region."""
+        return tuple(self._brokers[position] for position in sorted(self._brokers))
 
     @property
     def links(self) -> list[Link]:
         """All aLinks, cluster by cluster, then all iLinks, region by region."""
         inner = [
-            (self.rows[parent][cluster], self.rows[region][cluster])
+            (self.broker(parent, cluster), self.broker(region, cluster))
             for cluster in range(self.clusters)
-            for region, parent in enumerate(self.parents, 1)
+            for region, parent in self._parents.items()
+            if {(parent, cluster), (region, cluster)} <= self._brokers.keys()
         ]
-        return inner + [pair for row in self.rows for pair in combinations(row, 2)]
+        rows: list[list[BrokerId]] = [[] for _ in range(self.regions)]
+        for broker in self.brokers:
+            rows[self._positions[broker].region].append(broker)
+        return inner + [pair for row in rows for pair in combinations(row, 2)]
 
     def position(self, broker: BrokerId) -> Position:
-        """KeyError when it is no broker of this overlay."""
+        """Where a broker is or was; KeyError when it is no broker of this overlay."""
         return self._positions[broker]
 
-    def __contains__(self, broker: BrokerId) -> bool:
+    def knows(self, broker: BrokerId) -> bool:
+        """Whether a broker is, or was, one of this overlay."""
         return broker in self._positions
 
+    def __contains__(self, broker: BrokerId) -> bool:
+        position = self._positions.get(broker)
+        return position is not None and self._brokers.get(position) == broker
+
     def broker(self, region: int, cluster: int) -> BrokerId:
-        return self.rows[region][cluster]
+        """KeyError when nobody is there."""
+        return self._brokers[Position(region, cluster)]
+
+    def near(self, broker: BrokerId) -> list[BrokerId]:
+        """The others of a broker's region."""
+        region = self._positions[broker].region
+        places = [Position(region, cluster) for cluster in range(self.clusters)]
+        found = [self._brokers[each] for each in places if each in self._brokers]
+        return [each for each in found if each != broker]
+
+    def at(self, position: Position) -> BrokerId | None:
+        """Who is there, if anybody."""
+        return self._brokers.get(position)
+
+    def regions_of(self, cluster: int) -> list[int]:
+        """The regions with a broker of a cluster, in the order in which these came."""
+        here = [position for position in self._brokers if position.cluster == cluster]
+        return [position.region for position in sorted(here, key=self._rank)]
+
+    def is_above(self, region: int, other: int, cluster: int) -> bool:
+        """Whether of two regions' brokers of a cluster the other may link up to the first."""
+        return self._rank(Position(region, cluster)) < self._rank(Position(other, cluster))
+
+    def _rank(self, position: Position) -> tuple[int, int]:
+        return self._since.get(position, 0), position.region
 
     def parent(self, region: int) -> int | None:
-        return self.parents[region - 1] if region else None
+        return self._parents.get(region)
 
     def ancestors(self, region: int) -> Iterator[int]:
         """The regions above this one, nearest first."""
@@ -88,19 +156,31 @@ class Product:
             yield above
             above = self.parent(above)
 
-    def above(self, region: int) -> list[int]:
-        """Whom a broker of this region may link up to in its cluster, the best first.
+    def above(self, region: int, cluster: int) -> list[int]:
+        """To which regions' brokers one of this region may link up in its cluster, the best first.
 
-        Its ancestors, nearest first, then all other lower regions: whatever has died, the living
-        whose links up are their best living ones are one tree.
+        Its ancestors, nearest first, then all others that came before it: whatever has died, the
+        living whose links up are their best living ones are one tree.
         """
-        ancestors = list(self.ancestors(region))
-        return ancestors + [lower for lower in range(region) if lower not in ancestors]
+        there = self.regions_of(cluster)
+        earlier = [each for each in there if self.is_above(each, region, cluster)]
+        ancestors = [each for each in self.ancestors(region) if each in earlier]
+        return ancestors + [each for each in earlier if each not in ancestors]
 
-    def entries(self, region: int) -> list[int]:
+    def entries(self, region: int, cluster: int) -> list[int]:
         """By which of another cluster's brokers this region enters it, the best first."""
-        above = self.above(region)
-        return [region, *above, *range(region + 1, self.regions)]
+        there = self.regions_of(cluster)
+        near = [each for each in (region, *self.ancestors(region)) if each in there]
+        return near + [each for each in sorted(there) if each not in near]
+
+    def free_position(self) -> Position | None:
+        """The first place that nobody has in a region that is not full; None: all are full."""
+        everywhere = (
+            Position(region, cluster)
+            for region in range(self.regions)
+            for cluster in range(self.clusters)
+        )
+        return next((each for each in everywhere if each not in self._brokers), None)
 
 
 def rows_of(brokers: Sequence[BrokerId], clusters: int) -> tuple[tuple[BrokerId, ...], ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from shoal.broker.messages import Carrier, Message
 from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
+from shoal.overlays.octopia.roster import Places
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
 
@@ -20,11 +21,14 @@ class Notification(Carrier, frozen=True):
     owed   bits of the clusters that the receiver must see to, beside its own (CIV-N)
     only   the regions whose subscribers this copy is for, where others have one already; None: all
            that the receiver leads to
+    shifts by cluster to be entered in the order of numbers (`ordering.py`): what is added to the
+           number that its host gave a publication
     """
 
     hops: int
     owed: int = 0
     only: tuple[int, ...] | None = None
+    shifts: Mapping[int, int] = {}
 
 
 class HomeTable(Message, frozen=True):
@@ -94,29 +98,90 @@ class BitsSaid(Message, frozen=True):
     introduces = True
 
 
-class Probe(Message, frozen=True):
-    """Behind a publisher's publications, wherever they may be: is all before it through?
+class NumbersBegin(Message, frozen=True):
+    """To a gate: what a publisher sends to its cluster from now on is numbered, from this on.
 
-    broker, number  name it
-    owed            bits of the clusters to which the receiver passes it on, as them
-    spreads         it goes on to all of the receiver's cluster
+    None: numbers began at another gate, and what went before may come here yet, or has arrived.
     """
 
-    broker: BrokerId
-    number: int
     publisher: ClientId
-    owed: int
-    spreads: bool
+    number: int | None
 
 
-class ProbePassed(Message, frozen=True):
-    """To whom the probe came from: it has been everywhere from here on."""
+class NumbersEnd(Message, frozen=True):
+    """To a gate: what comes from here from now on is not, and stands behind all lower numbers."""
+
+    publisher: ClientId
+    number: int
+
+
+class WayLost(Message, frozen=True):
+    """To the region: a link of it is lost, and with it maybe what was numbered."""
+
+
+class EntryLeft(Message, frozen=True):
+    """To a secondary broker: the sender enters its cluster by another one now."""
+
+
+class Sweep(Message, frozen=True):
+    """Behind all that a host has sent into a cluster, to everybody there: is it through?"""
 
     broker: BrokerId
     number: int
+
+
+class Swept(Message, frozen=True):
+    """To whom the sweep came from: it has been everywhere from here on."""
+
+    broker: BrokerId
+    number: int
+
+
+class DepartingMessage(Message, frozen=True):
+    """About a broker that goes; `round` tells its attempts apart (see `departing.py`)."""
+
+    leaver: BrokerId
+    round: int
+
+
+class Freeze(DepartingMessage, frozen=True):
+    """From who goes: be ready to do without it; the centre will lead to the others."""
+
+    centre: BrokerId
+    others: tuple[BrokerId, ...]
+
+
+class Frozen(DepartingMessage, frozen=True):
+    """To who goes: nothing more comes."""
+
+
+class Turn(DepartingMessage, frozen=True):
+    """From who goes: all that came is before this."""
+
+
+class Turned(DepartingMessage, frozen=True):
+    """To the centre: all that came over who goes is here."""
+
+
+class Go(DepartingMessage, frozen=True):
+    """From the centre: it leads on."""
+
+
+class Parted(DepartingMessage, frozen=True):
+    """To who goes: it is done without."""
 
 
 MESSAGES: tuple[type[Message], ...] = (
+    Places,
+    EntryLeft,
+    Sweep,
+    Swept,
+    Freeze,
+    Frozen,
+    Turn,
+    Turned,
+    Go,
+    Parted,
     AdvertisementsSaid,
     Notification,
     HomeTable,
@@ -127,6 +192,7 @@ MESSAGES: tuple[type[Message], ...] = (
     BitSet,
     BitCleared,
     BitsSaid,
-    Probe,
-    ProbePassed,
+    NumbersBegin,
+    NumbersEnd,
+    WayLost,
 )

@@ -2,15 +2,19 @@
 
 It knows nothing of how tables come to be.  At rest, every broker of the product there and linked:
 each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
-secondary brokers there, and a bit is on exactly where something of that cluster overlaps.
+broker by which that enters each other cluster, and a bit is on exactly where something of that
+cluster overlaps.  With covering others may lack a subscription exactly when they have one of the
+same home that covers it.  All know the same places, and the same tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
-from shoal.matching import overlaps
+from shoal.matching import covers, overlaps
 from shoal.model import Advertisement, BrokerId, Subscription
+from shoal.overlays.octopia.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.ways import bits_of
 from shoal.overlays.system import Picture
@@ -28,11 +32,16 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
             if product.position(home).cluster == broker.cluster
         )
         have = sorted((each.region, each.subscription.id) for each in broker.tables.subscriptions)
+        if broker.parameters.covering:
+            wanted = [
+                row for row in wanted if row in have or not _is_covered(broker, row, subscribed)
+            ]
+            found += _needless(broker)
         found += _differences(f"{name}: subscriptions", wanted, have)
         rows = sorted(
             (home, advertisement.id)
             for advertisement, home in advertised
-            if product.position(home).region == broker.region and home != name
+            if name in _entries(product, home)
         )
         found += _differences(f"{name}: secondary", rows, sorted(broker.tables.secondary))
         bits = sorted(
@@ -42,10 +51,56 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
         )
         own = sorted((id, broker.hosted.bits(row)) for id, row in broker.hosted.rows.items())
         found += _differences(f"{name}: bits", bits, own)
-        ups = [(region, product.parent(region)) for region in broker.tables.homes]
-        actual = [(region, home.up) for region, home in broker.tables.homes.items()]
+        regions = product.regions_of(broker.cluster)
+        ups = [(each, _up(product, broker.cluster, each, brokers)) for each in regions]
+        actual = [(each, broker.tables.homes[each].up) for each in regions]
         found += _differences(f"{name}: tree", ups, actual)
+        top, *others = [up for _, up in actual]
+        if top is not None or None in others:
+            found.append(f"{name}: {actual} is no tree")
+        found += [
+            f"{name}: {region} is above {up}"
+            for region, up in actual
+            if up is not None
+            and (up not in regions or not product.is_above(up, region, broker.cluster))
+        ]
     return found
+
+
+def _entries(product: Product, host: BrokerId) -> list[BrokerId]:
+    """By whom a host enters the other clusters."""
+    region, own = product.position(host)
+    others = [each for each in range(product.clusters) if each != own]
+    there = [(each, found[0]) for each in others if (found := product.entries(region, each))]
+    return [product.broker(entry, cluster) for cluster, entry in there]
+
+
+def _up(
+    product: Product, cluster: int, region: int, brokers: Mapping[BrokerId, Octopia]
+) -> int | None:
+    """To which region a broker links up, as it says itself."""
+    broker = brokers.get(product.broker(region, cluster))
+    return None if broker is None else broker.tables.own.up
+
+
+def _is_covered(
+    broker: Octopia, row: tuple[int, str], subscribed: list[tuple[Subscription, BrokerId]]
+) -> bool:
+    """Whether the broker, elsewhere, has a row of the same home that covers this one."""
+    region, id = row
+    (filter,) = (each.filter for each, _ in subscribed if each.id == id)
+    others = broker.tables.homes[region].subscriptions
+    return region != broker.region and any(covers(each.filter, filter) for each in others)
+
+
+def _needless(broker: Octopia) -> list[str]:
+    """One line for each row from elsewhere that another one of its home covers."""
+    return [
+        f"{broker.broker}: {one.id} covers {other.id}, both of region {region}"
+        for region, home in broker.tables.homes.items()
+        for one, other in permutations(home.subscriptions, 2)
+        if region != broker.region and covers(one.filter, other.filter)
+    ]
 
 
 def _bits(

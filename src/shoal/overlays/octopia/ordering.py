@@ -1,175 +1,126 @@
-"""Which way a publisher's publications go to each cluster, so that none overtakes another.
+"""Each publisher's order, kept where its publications enter a cluster.
 
-A way is kept for a publisher and a cluster: the neighbour that its publications to that cluster are
-sent to, which is the cluster's entry or who carries its bit.  It changes when it is congested, or
-when it is a detour and the shortest has long been free; and only when what went before has arrived.
-So a *probe* is sent behind that, along every way that it may have taken, and `ProbePassed` comes
-back when it has been everywhere.  Meanwhile what the publisher sends to that cluster is kept.
+A publication may go to a cluster another way than the one before, and overtake it.  All ways of
+this kind lie in the publisher's region, so they end at one broker: the cluster's broker there, its
+*gate*.  While a publisher's publications to a cluster are diverted they are *numbered* for it, and
+the gate lets them in by their numbers (`lines.py`).  Nobody waits but there, and for no longer than
+what went before is on its way; from the gate on links keep order.
 
-The wait costs little: what is kept would have waited in the same queues, behind the same messages.
-A link that breaks settles it: what was in it comes back before anything new is sent.
+The host says when numbering begins and ends over its own link to the gate, so that what is not
+numbered, which goes over that link alone, is before or behind it.
 
-| input | does |
+| at the host, to a cluster | does |
 | --- | --- |
-| a publication, its way as it should be | goes |
-| its way is congested, or free again | a probe goes along it; kept |
-| its way is being probed | kept |
-| the probe has passed | the way changes; what was kept goes |
-| a neighbour is lost | ways over it are forgotten, its part of a probe has passed |
+| a publication, its shortest way is free | goes that way, without a number |
+| it is to be carried by another | numbering begins; it goes, numbered |
+| numbered, the shortest way has long been free | numbering ends; it goes that way |
+| numbered, the cluster is entered elsewhere now | the new gate is told that it cannot know more |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.octopia.messages import Probe, ProbePassed
-from shoal.overlays.octopia.ways import clusters_of
+from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.outputs import Outputs
+from shoal.overlays.octopia.parameters import Parameters
 
-# (whose probe, its number)
-ProbeName = tuple[BrokerId, int]
+# A publisher, and a cluster.
 Stream = tuple[ClientId, int]
 
 
-class _Round:
-    """A probe that went on from here: to whom, and who is told when it has passed there."""
+class _Numbers:
+    """`began` is the number at its host of the publication that got the `first` one."""
 
-    __slots__ = ("answers_to", "awaited", "publisher", "streams")
+    __slots__ = ("began", "first", "gate", "next", "since_us")
 
-    def __init__(
+    def __init__(self, gate: BrokerId, began: int, now_us: int) -> None:
+        self.gate: BrokerId | None = gate
+        self.began = began
+        self.first = self.next = self.since_us = now_us
+
+
+class Numbering:
+    """What one host's publishers send to each cluster, as far as it is numbered.
+
+    Numbers begin with the time, in µs, so that those of an earlier numbering are lower.
+    """
+
+    def __init__(self, outputs: Outputs, parameters: Parameters) -> None:
+        self._outputs = outputs
+        self._parameters = parameters
+        self._numbers: dict[Stream, _Numbers] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(
         self,
-        publisher: ClientId,
-        along: Mapping[BrokerId, tuple[int, bool]],
-        answers_to: BrokerId | None,
-    ) -> None:
-        self.publisher = publisher
-        self.awaited = dict(along)
-        self.answers_to = answers_to
-        self.streams: dict[Stream, BrokerId | None] = {}
-
-
-class Ordering:
-    """The ways at one broker, `MAX` publishers' detours at most are remembered."""
-
-    def __init__(self, broker: BrokerId) -> None:
-        self._broker = broker
-        self._number = 0
-        # Only detours: without a way a stream goes by the cluster's entry.
-        self._ways: dict[Stream, BrokerId] = {}
-        self._probed: dict[Stream, ProbeName] = {}
-        self._rounds: dict[ProbeName, _Round] = {}
-
-    @property
-    def detours(self) -> int:
-        """How many publishers' ways are not the shortest."""
-        return len(self._ways)
-
-    def is_probed(self, client: ClientId, cluster: int) -> bool:
-        """Whether nothing may be sent this way now."""
-        return (client, cluster) in self._probed
-
-    def way(self, client: ClientId, cluster: int) -> BrokerId | None:
-        """Who carries the cluster's bit for this publisher; None: its entry is used."""
-        return self._ways.get((client, cluster))
-
-    def forget(self, client: ClientId, cluster: int) -> None:
-        """The cluster's entry is used from now on."""
-        self._ways.pop((client, cluster), None)
-
-    def change(
-        self,
-        client: ClientId,
-        ways: Mapping[int, BrokerId | None],
-        along: Mapping[BrokerId, tuple[int, bool]],
+        publications: Sequence[RoutedPublication],
+        entries: Mapping[int, BrokerId],
+        copies: Mapping[BrokerId, int],
+        shifts: Mapping[int, int],
+        now_us: int,
         out: list[Effect],
-    ) -> None:
-        """Let these be a publisher's ways once a probe has passed `along` those it has.
+    ) -> Mapping[int, int]:
+        """Number a publisher's run for clusters to which it is diverted, or was not long ago.
 
-        Along each neighbour with the bits that it carries, and whether its own cluster is meant.
+        `entries` and `copies` are as in `ways.copies`; `shifts` what is numbered already.  By
+        cluster, what is added to the number that a publication has at its host.
         """
-        self._number += 1
-        name = (self._broker, self._number)
-        round = _Round(client, along, None)
-        for cluster, way in ways.items():
-            round.streams[client, cluster] = way
-            self._probed[client, cluster] = name
-        self._rounds[name] = round
-        self._send(name, round, along, out)
+        carried = 0
+        for bits in copies.values():
+            carried |= bits
+        if not carried and not self._numbers:
+            return shifts
+        _, client, first = publications[0].message_id
+        found = dict(shifts)
+        for cluster, gate in entries.items():
+            stream, is_carried = (client, cluster), carried >> cluster & 1
+            numbers = self._numbers.get(stream)
+            if numbers is None:
+                if not is_carried:
+                    continue
+                numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
+                out.append(Send(gate, NumbersBegin(client, numbers.next)))
+            elif numbers.gate != gate:
+                numbers.gate, numbers.since_us = gate, now_us + self._parameters.doubt_us
+                out.append(Send(gate, NumbersBegin(client, None)))
+            elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
+                out.append(Send(gate, NumbersEnd(client, numbers.next)))
+                del self._numbers[stream]
+                continue
+            if first < numbers.began:
+                # It went before numbers began, and came back from a gate that is lost.
+                found[cluster] = numbers.first - numbers.began
+            elif cluster not in shifts:
+                found[cluster] = numbers.next - first
+                numbers.next += len(publications)
+        return found
 
-    def pass_on(
-        self,
-        probe: Probe,
-        neighbour: BrokerId,
-        along: Mapping[BrokerId, tuple[int, bool]],
-        out: list[Effect],
-    ) -> None:
-        """A neighbour's probe goes on along these, or has passed if there are none."""
-        name = (probe.broker, probe.number)
-        if not along or name in self._rounds:
-            out.append(Send(neighbour, ProbePassed(*name)))
-            return
-        round = self._rounds[name] = _Round(probe.publisher, along, neighbour)
-        self._send(name, round, along, out)
+    def _may_end(self, numbers: _Numbers, now_us: int) -> bool:
+        assert numbers.gate is not None
+        return_us = self._parameters.return_us
+        is_free = self._outputs.is_free(numbers.gate, return_us, now_us)
+        return is_free and now_us - numbers.since_us >= return_us
 
-    def _send(
-        self,
-        name: ProbeName,
-        round: _Round,
-        along: Iterable[BrokerId],
-        out: list[Effect],
-    ) -> None:
-        for neighbour in along:
-            owed, spreads = round.awaited[neighbour]
-            out.append(Send(neighbour, Probe(*name, round.publisher, owed, spreads)))
+    def end(self, client: ClientId, out: list[Effect]) -> None:
+        """A publisher leaves."""
+        for stream in [each for each in self._numbers if each[0] == client]:
+            numbers = self._numbers.pop(stream)
+            if numbers.gate is not None:
+                out.append(Send(numbers.gate, NumbersEnd(client, numbers.next)))
 
-    def passed(self, neighbour: BrokerId, message: ProbePassed, out: list[Effect]) -> bool:
-        """A probe has passed at a neighbour; whether ways have changed here."""
-        name = (message.broker, message.number)
-        round = self._rounds.get(name)
-        if round is None:
-            return False
-        round.awaited.pop(neighbour, None)
-        return not round.awaited and self._end(name, round, out)
+    def is_of_now(self, stream: Stream, number: int) -> bool:
+        """Whether a number was given since this numbering began."""
+        numbers = self._numbers.get(stream)
+        return numbers is not None and number >= numbers.first
 
-    def begun_anew(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A neighbour knows nothing of earlier; what is unsettled there is sent again first."""
-        for name, round in list(self._rounds.items()):
-            if round.answers_to == neighbour:
-                del self._rounds[name]
-            elif neighbour in round.awaited:
-                self._send(name, round, [neighbour], out)
-
-    def lost(self, neighbour: BrokerId, out: list[Effect]) -> bool:
-        """A neighbour is gone; whether ways have changed here."""
-        self._ways = {stream: way for stream, way in self._ways.items() if way != neighbour}
-        has_changed = False
-        for name, round in list(self._rounds.items()):
-            for stream, way in round.streams.items():
-                if way == neighbour:
-                    round.streams[stream] = None
-            if round.answers_to == neighbour:
-                del self._rounds[name]
-            elif neighbour in round.awaited:
-                del round.awaited[neighbour]
-                has_changed |= not round.awaited and self._end(name, round, out)
-        return has_changed
-
-    def _end(self, name: ProbeName, round: _Round, out: list[Effect]) -> bool:
-        del self._rounds[name]
-        if round.answers_to is not None:
-            out.append(Send(round.answers_to, ProbePassed(*name)))
-        for stream, way in round.streams.items():
-            del self._probed[stream]
-            self._ways.pop(stream, None)
-            if way is not None:
-                self._ways[stream] = way
-        return bool(round.streams)
-
-
-def carried(clusters: Iterable[int], copies: Mapping[BrokerId, int]) -> dict[int, BrokerId | None]:
-    """Who carries each cluster's bit in a decision; None: it is entered."""
-    found: dict[int, BrokerId | None] = dict.fromkeys(clusters)
-    for neighbour, bits in copies.items():
-        found |= dict.fromkeys(clusters_of(bits), neighbour)
-    return found
+    def forget(self, gate: BrokerId) -> None:
+        """A gate is lost, or knows nothing any more."""
+        for numbers in self._numbers.values():
+            if numbers.gate == gate:
+                numbers.gate = None

@@ -12,6 +12,7 @@ busy output in a window, and calls an output free again only below half of the t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -48,6 +49,8 @@ class Outputs:
         # Since when outputs have been congested, as far as windows tell.
         self.since_us: dict[BrokerId, int] = {}
         self._free_since_us: dict[BrokerId, int] = {}
+        # Who goes carries nothing for others any more.
+        self.shunned: set[BrokerId] = set()
 
     def renew(self, links: Mapping[BrokerId, LinkLoad], now_us: int) -> None:
         """A window has ended."""
@@ -76,6 +79,8 @@ class Outputs:
 
     def cost(self, neighbour: BrokerId) -> float:
         """What is compared with the threshold."""
+        if neighbour in self.shunned:
+            return math.inf
         cost = self._costs.get(neighbour, 0.0)
         if not self._is_steady:
             return cost

@@ -18,13 +18,13 @@ from shoal.model import BrokerId
 from shoal.overlays.octopia.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
-_AT_LEAST_ONE = ("window_us", "return_us", "patience_us", "retry_us")
+_AT_LEAST_ONE = ("window_us", "return_us", "order_us", "doubt_us", "patience_us", "retry_us")
 
 
 class Dynamic(enum.Enum):
     """When a publication goes another way than its shortest.
 
-    ORDERED   as FREE, but a publisher's way changes only when what went before has arrived (ours)
+    ORDERED   as FREE, within the publisher's region; each cluster is entered in its order (ours)
     FREE      whenever outputs are congested: IDR (VII-B)
     STATIC    never: SNR (VII-A)
     """
@@ -52,16 +52,21 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Parameters of an overlay; ValueError names the one that is out of bounds.
 
     clusters      k, how many clusters there are (IV); 0: 3, 2 or 1, as the brokers allow
-    rows          the brokers by region, each with one of every cluster; without, in their order
+    rows          the brokers by region, each with one of every cluster, "" where nobody is yet;
+                  without, in their order
     parents       the tree: the row above each row but the first; without, balanced (fan-out 2)
     dynamic       when publications leave their shortest ways (VII)
     congestion    how congested an output is (VII-B)
     threshold     tau: above this it is congested (VIII): 10
     window_us     t_w: loads are looked at so often (VIII): 50 ms
-    return_us     ordered: a publisher leaves a detour when its shortest way has been free so long
+    return_us     ordered: publications are numbered until their shortest way has been free so long
                   (ours): 2 s
+    order_us      ordered: a publication waits for one before it at most so long (ours): 30 s
+    doubt_us      the same when a link was lost on which that may have been (ours): 3 s
     patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
     retry_us      a broker that was not there is asked again after this (ours): 2 s
+    covering      a broker tells its cluster no subscription that another of its own covers (ours;
+                  PADRES does so on trees): no
     """
 
     clusters: int = 0
@@ -72,8 +77,11 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     threshold: float = 10.0
     window_us: int = 50_000
     return_us: int = 2_000_000
+    order_us: int = 30_000_000
+    doubt_us: int = 3_000_000
     patience_us: int = 10_000_000
     retry_us: int = 2_000_000
+    covering: bool = False
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

@@ -11,7 +11,8 @@ of a broken link see alike, so nothing goes round: up a tree, down a tree, or, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 from shoal.broker.effects import (
@@ -26,11 +27,12 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.octopia.gate import Gate
 from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
-from shoal.overlays.octopia.labels import Product
-from shoal.overlays.octopia.messages import Notification, Probe, ProbePassed
-from shoal.overlays.octopia.ordering import Ordering, carried
+from shoal.overlays.octopia.labels import Position, Product
+from shoal.overlays.octopia.messages import Notification, WayLost
+from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
 from shoal.overlays.octopia.tables import Tables
@@ -39,6 +41,7 @@ from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 RETRY: TimerKey = ("retry",)
 # Sets of homes that are remembered with their ways: some MB.
 MAX_REACHES = 10_000
+NOT_NUMBERED: Mapping[int, int] = {}
 
 
 class Reach(NamedTuple):
@@ -74,6 +77,7 @@ class Routing:
         linked: Iterable[BrokerId],
     ) -> None:
         self._product = product
+        self._broker = broker
         self._region, self._cluster = product.position(broker)
         self._tables = tables
         self._hosted = hosted
@@ -85,9 +89,10 @@ class Routing:
         self._reaches: dict[tuple[object, ...], Reach] = {}
         self.kept = Keeping(product, self._cluster, tables, parameters, linked)
         self.diverted = 0
-        self.ordering = Ordering(broker)
-        # Probes that wait behind what is kept here, and whom they came from.
-        self._probes: list[tuple[Probe, BrokerId]] = []
+        self.numbering = Numbering(outputs, parameters)
+        # The others of this region: gates of this broker's publishers, who carry for each other.
+        self._secondary = set(product.near(broker))
+        self.gate = Gate(parameters, self._enter, self._secondary)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -95,12 +100,11 @@ class Routing:
         self, client: ClientId, publications: Publications, now_us: int, out: list[Effect]
     ) -> None:
         """What a local client publishes."""
-        groups: dict[int, list[RoutedPublication]] = {}
-        for routed in publications:
-            owed = self._hosted.owed(client, routed.publication.attributes)
-            groups.setdefault(owed, []).append(routed)
-        for owed, group in groups.items():
-            self._go(tuple(group), 0, None, owed, None, now_us, out)
+        owed_of = self._hosted.owed
+        for owed, run in groupby(
+            publications, lambda routed: owed_of(client, routed.publication.attributes)
+        ):
+            self._go(tuple(run), 0, None, owed, None, now_us, out)
 
     def receive(
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]
@@ -108,7 +112,14 @@ class Routing:
         """What a neighbour passes on."""
         only = None if message.only is None else frozenset(message.only)
         owed = message.owed & ~(1 << self._cluster)
-        self._go(message.publications, message.hops, neighbour, owed, only, now_us, out)
+        publications, hops, shifts = message.publications, message.hops, message.shifts
+        if only is None and self._is_gate_for(neighbour, shifts):
+            if owed:
+                nobody = frozenset[int]()
+                self._go(publications, hops, neighbour, owed, nobody, now_us, out, None, shifts)
+            self.gate.arrive(publications, hops, shifts.get(self._cluster), now_us, out)
+            return
+        self._go(publications, hops, neighbour, owed, only, now_us, out, None, shifts)
 
     def take_back(
         self,
@@ -125,7 +136,8 @@ class Routing:
         if position.cluster != self._cluster:
             owed, regions = owed | 1 << position.cluster, frozenset()
         owed &= ~(1 << self._cluster)
-        self._go(message.publications, message.hops - 1, None, owed, regions, now_us, out)
+        hops, shifts = message.hops - 1, message.shifts
+        self._go(message.publications, hops, None, owed, regions, now_us, out, None, shifts)
 
     def led_to(self, neighbour: BrokerId) -> list[int]:
         """The regions of this cluster whose way begins at a neighbour."""
@@ -144,20 +156,37 @@ class Routing:
         now_us: int,
         out: list[Effect],
         key: Key | None = None,
+        shifts: Mapping[int, int] = NOT_NUMBERED,
     ) -> None:
-        """Route publications; what has no way is kept, under `key` if it was before."""
-        groups: dict[tuple[int, ClientId], tuple[Reach, list[RoutedPublication]]] = {}
+        """Route publications; what has no way is kept, under `key` if it was before.
+
+        They go on in runs, so that none overtakes another.
+        """
+        run: list[RoutedPublication] = []
+        of: Reach | None = None
         for routed in publications:
             match = self._tables.matches.of(routed.publication.attributes)
             reach = self._reach(match.regions, source, regions)
             if reach.is_local:
                 for client, subscriptions in match.clients:
                     out.append(Deliver(client, routed, subscriptions, hops))
-            by = routed.publication.publisher if self._is_ordered else ""
-            groups.setdefault((id(reach), by), (reach, []))[1].append(routed)
-        for reach, group in groups.values():
-            if owed or reach.inner or reach.unreached:
-                self._pass_on(tuple(group), hops, source, reach, owed, regions, now_us, out, key)
+            if not (owed or reach.inner or reach.unreached):
+                continue
+            if run and not (reach is of and (not owed or self._is_next(run[-1], routed))):
+                assert of is not None
+                self._pass_on(tuple(run), hops, of, owed, regions, now_us, out, key, shifts)
+                run = []
+            of = reach
+            run.append(routed)
+        if of is not None:
+            self._pass_on(tuple(run), hops, of, owed, regions, now_us, out, key, shifts)
+
+    def _is_next(self, before: RoutedPublication, routed: RoutedPublication) -> bool:
+        """Whether a publication may go in one message with the one before, numbered or not."""
+        if not self._is_ordered:
+            return True
+        last, here = before.message_id, routed.message_id
+        return last.publisher == here.publisher and last.number + 1 == here.number
 
     def _reach(
         self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
@@ -177,7 +206,7 @@ class Routing:
         if source is not None:
             position = product.position(source)
             sender = position.region if position.cluster == self._cluster else None
-        is_from_above = sender is not None and sender < self._region
+        is_from_above = sender is not None and self._is_above(sender)
         inner: dict[BrokerId, list[int]] = {}
         unreached = []
         for region in wanted if regions is None else [each for each in wanted if each in regions]:
@@ -190,8 +219,8 @@ class Routing:
                 if not is_from_above and next_region == sender:
                     continue
             if next_region is not None and next_region != sender:
-                neighbour = product.broker(next_region, self._cluster)
-                if self._is_usable(neighbour):
+                neighbour = product.at(Position(next_region, self._cluster))
+                if neighbour is not None and self._is_usable(neighbour):
                     inner.setdefault(neighbour, []).append(region)
                     continue
             unreached.append(region)
@@ -199,17 +228,21 @@ class Routing:
         ways = {neighbour: tuple(found) for neighbour, found in inner.items()}
         return Reach(ways, tuple(unreached), is_local)
 
+    def _is_above(self, region: int) -> bool:
+        """Whether what comes from a region of this cluster comes from above."""
+        return self._product.is_above(region, self._region, self._cluster)
+
     def _pass_on(
         self,
         publications: Publications,
         hops: int,
-        source: BrokerId | None,
         reach: Reach,
         owed: int,
         regions: frozenset[int] | None,
         now_us: int,
         out: list[Effect],
         key: Key | None,
+        shifts: Mapping[int, int],
     ) -> None:
         entries: dict[int, BrokerId] = {}
         missing = 0
@@ -223,186 +256,131 @@ class Routing:
         if self._parameters.dynamic is Dynamic.STATIC:
             found = shortest(tuple(reach.inner), entries)
         elif not self._is_ordered:
-            found = self._copies(reach, entries, missing)
+            cost, threshold = self._outputs.cost, self._parameters.threshold
+            found = copies(tuple(reach.inner), entries, cost, threshold, missing)
         else:
-            client = publications[0].publication.publisher
-            for cluster in entries:
-                # Nothing of its stream can be before it any more: it came from there.
-                if hops > self._product.regions or self.ordering.way(client, cluster) == source:
-                    self.ordering.forget(client, cluster)
-            behind = {each for each in entries if key is None and self.kept.holds_up(client, each)}
-            found, held = self._ordered(client, hops == 0, behind, reach, entries, now_us, out)
-            missing |= held
-            entered = {
-                entry
-                for each, entry in entries.items()
-                if not held >> each & 1 and self.ordering.way(client, each) is None
-            }
+            found, missing, shifts = self._ordered(
+                publications, reach, entries, missing, shifts, key, now_us, out
+            )
         self.diverted += any(found.values()) * len(publications)
         for neighbour, bits in found.items():
             missing &= ~bits
             only = None
             if neighbour not in entered and (regions is not None or neighbour not in reach.inner):
                 only = reach.inner.get(neighbour, ())
+            its = self._shifts_for(neighbour, bits, shifts) if shifts else NOT_NUMBERED
             self._outputs.sent(neighbour, len(publications))
-            out.append(Send(neighbour, Notification(publications, hops + 1, bits, only)))
+            out.append(Send(neighbour, Notification(publications, hops + 1, bits, only, its)))
         if missing or reach.unreached:
-            self.kept.keep(publications, hops, missing, reach.unreached, now_us, out, key)
+            self.kept.keep(publications, hops, missing, reach.unreached, now_us, out, key, shifts)
 
-    def _copies(
-        self, reach: Reach, entries: Mapping[int, BrokerId], missing: int
-    ) -> dict[BrokerId, int]:
-        cost, threshold = self._outputs.cost, self._parameters.threshold
-        return copies(tuple(reach.inner), entries, cost, threshold, missing)
+    # --- order --------------------------------------------------------------------------------
 
     def _ordered(
         self,
-        client: ClientId,
-        is_host: bool,
-        behind: Container[int],
+        publications: Publications,
         reach: Reach,
         entries: Mapping[int, BrokerId],
+        missing: int,
+        shifts: Mapping[int, int],
+        key: Key | None,
         now_us: int,
         out: list[Effect],
-    ) -> tuple[dict[BrokerId, int], int]:
-        """The copies by a publisher's ways, and the bits of clusters for which to wait now.
+    ) -> tuple[dict[BrokerId, int], int, Mapping[int, int]]:
+        """The copies, the bits of clusters for which to wait now, and what is numbered.
 
-        To some clusters this is `behind` what is kept.
+        Who carries a bit is in this region, so that the cluster is entered at its gate; where that
+        is lost nothing is carried.  To some clusters this is behind what is kept.
         """
-        ordering = self.ordering
-        open = {
-            each: to
-            for each, to in entries.items()
-            if each not in behind and not ordering.is_probed(client, each)
-        }
-        changes = self._changes(client, is_host, reach, open, now_us) if open else {}
-        if changes:
-            along: dict[BrokerId, tuple[int, bool]] = {}
-            for cluster in changes:
-                self._lead(client, cluster, entries[cluster], along)
-            ordering.change(client, changes, along, out)
+        _, client, number = publications[0].message_id
+        is_host = publications[0].message_id.broker == self._broker
+        if is_host and shifts:
+            # Those of now: what came back may have been numbered for a gate that was lost since.
+            now = self.numbering.is_of_now
+            shifts = {c: shift for c, shift in shifts.items() if now((client, c), number + shift)}
         found = dict.fromkeys(reach.inner, 0)
-        held = 0
+        open: dict[int, BrokerId] = {}
+        ways: dict[int, BrokerId] = {}
         for cluster, entry in entries.items():
-            if cluster in behind or ordering.is_probed(client, cluster):
-                held |= 1 << cluster
+            is_numbered = cluster in shifts
+            if not is_numbered and key is None and self.kept.holds_up(client, cluster):
+                missing |= 1 << cluster
                 continue
-            way = ordering.way(client, cluster)
-            carrier, bits = (entry, 0) if way is None else (way, 1 << cluster)
-            found[carrier] = found.get(carrier, 0) | bits
-        return found, held
+            ways[cluster] = entry
+            if (is_host or is_numbered) and entry in self._secondary:
+                open[cluster] = entry
+            else:
+                found[entry] = 0
+        if open:
+            found |= copies((), open, self._outputs.cost, self._parameters.threshold)
+        if is_host and ways:
+            shifts = self.numbering.number(publications, ways, found, shifts, now_us, out)
+        return found, missing, shifts
 
-    def _changes(
+    def _shifts_for(
+        self, neighbour: BrokerId, bits: int, shifts: Mapping[int, int]
+    ) -> Mapping[int, int]:
+        """Of what is numbered, what a neighbour lets in or carries."""
+        cluster = self._product.position(neighbour).cluster
+        if cluster == self._cluster:
+            return NOT_NUMBERED
+        bits |= 1 << cluster
+        return {each: shift for each, shift in shifts.items() if bits >> each & 1}
+
+    def _enter(
         self,
-        client: ClientId,
-        is_host: bool,
-        reach: Reach,
-        entries: Mapping[int, BrokerId],
+        routed: RoutedPublication,
+        hops: int,
         now_us: int,
-    ) -> dict[int, BrokerId | None]:
-        """The ways to these clusters that should be others: by cluster, who is to carry its bit.
+        out: list[Effect],
+        key: Key | None,
+    ) -> bool:
+        """A publication enters this cluster; whether it is kept under its key."""
+        self._go((routed,), hops, None, 0, None, now_us, out, key)
+        return key is not None and key in self.kept
 
-        A broker of another cluster carries from the host only, from there on those of its own:
-        ways are kept, so only that keeps them from going round.
-        """
-        outputs, threshold = self._outputs, self._parameters.threshold
-        ways = {each: self.ordering.way(client, each) for each in entries}
-        now = {each: ways[each] or entry for each, entry in entries.items()}
-        found: dict[int, BrokerId | None] = {}
-        crowded = [each for each, neighbour in now.items() if outputs.cost(neighbour) > threshold]
-        if crowded:
-            better = carried(entries, self._copies(reach, entries, 0))
-            for cluster in crowded:
-                way = better[cluster]
-                if not is_host and way not in (None, *reach.inner):
-                    continue
-                if 2 * outputs.cost(way or entries[cluster]) <= outputs.cost(now[cluster]):
-                    found[cluster] = way
-        for cluster, former in ways.items():
-            is_free = outputs.is_free(entries[cluster], self._parameters.return_us, now_us)
-            if former is not None and cluster not in found and is_free:
-                found[cluster] = None
-        return {each: way for each, way in found.items() if way != ways[each]}
-
-    def _lead(
-        self,
-        client: ClientId,
-        cluster: int,
-        entry: BrokerId,
-        along: dict[BrokerId, tuple[int, bool]],
-    ) -> None:
-        """Add the way that a publisher's publications take to a cluster."""
-        way = self.ordering.way(client, cluster)
-        if way is None:
-            owed, _ = along.get(entry, (0, False))
-            along[entry] = (owed, True)
-        else:
-            owed, spreads = along.get(way, (0, False))
-            along[way] = (owed | 1 << cluster, spreads)
-
-    # --- probes -------------------------------------------------------------------------------
-
-    def probe(self, probe: Probe, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A neighbour's probe goes on behind the publications that it is about."""
-        along: dict[BrokerId, tuple[int, bool]] = {}
-        for cluster in clusters_of(probe.owed & ~(1 << self._cluster)):
-            entry = self._entry_of(cluster)
-            if entry is not None and self._is_usable(entry):
-                self._lead(probe.publisher, cluster, entry, along)
-        if self.kept.has_of(probe.publisher):
-            self._probes.append((probe, neighbour))
-            return
-        for each in self._tree_neighbours(neighbour) if probe.spreads else ():
-            owed, _ = along.get(each, (0, False))
-            along[each] = (owed, True)
-        self.ordering.pass_on(probe, neighbour, along, out)
-
-    def _tree_neighbours(self, source: BrokerId) -> list[BrokerId]:
-        """To whom of this cluster goes on what comes from a broker."""
-        region, cluster = self._product.position(source)
-        found = [each for each, home in self._tables.homes.items() if home.up == self._region]
-        up = self._tables.own.up
-        if up is not None and (cluster != self._cluster or region > self._region):
-            found.append(up)
-        brokers = [self._product.broker(each, self._cluster) for each in found]
-        return [each for each in brokers if each != source and self._is_usable(each)]
-
-    def passed(
-        self, neighbour: BrokerId, message: ProbePassed, now_us: int, out: list[Effect]
-    ) -> None:
-        """A probe has been everywhere behind a neighbour."""
-        if self.ordering.passed(neighbour, message, out):
-            self.changed(now_us, out)
+    def _is_gate_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
+        """Whether what comes from there may have to wait for its turn here."""
+        if self._product.position(neighbour).cluster == self._cluster:
+            return False
+        return self._cluster in shifts or self.gate.lines.has_of(neighbour)
 
     # --- what has no way ----------------------------------------------------------------------
 
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
         """A broker's link came up, or is gone."""
         self.kept.linked(broker, is_up, now_us, out)
-        self._probes = [each for each in self._probes if each[1] != broker]
-        if is_up:
-            self.ordering.begun_anew(broker, out)
-        else:
+        if not is_up:
             # What was unsettled there comes back first.
-            self.ordering.lost(broker, out)
             out.append(SetTimer(RETRY, now_us))
 
-    def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
-        """Links or tables have changed: what is kept may have a way now."""
+    def lost(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A broker that was linked is gone, or has come back at once and knows nothing."""
         self._reaches.clear()
+        self.numbering.forget(broker)
+        self.gate.lost(broker, now_us, out)
+        if broker in self._secondary and self._is_ordered:
+            self.gate.lines.doubt(now_us)
+            others = [each for each in self._secondary if self._is_usable(each)]
+            out += [Send(each, WayLost()) for each in sorted(others)]
+
+    def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
+        """Links, tables or places have changed: what is kept may have a way now."""
+        self._reaches.clear()
+        self._secondary.clear()
+        self._secondary.update(self._product.near(self._broker))
         if not is_retried:
             return
         kept = self.kept.take()
         for key, part in in_order(kept):
             out.append(Continue(key))
-            regions = frozenset(part.regions)
-            self._go(part.publications, part.hops, None, part.owed, regions, now_us, out, key)
+            regions, shifts = frozenset(part.regions), part.shifts
+            self._go(
+                part.publications, part.hops, None, part.owed, regions, now_us, out, key, shifts
+            )
         out += [Settled(key) for key in kept if key not in self.kept]
         if kept:
             out.append(Continue(None))
-        probes, self._probes = self._probes, []
-        for probe, neighbour in probes:
-            self.probe(probe, neighbour, now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has waited for too long is dropped."""

@@ -10,6 +10,7 @@ from shoal.overlays.octopia.labels import MAX_CLUSTERS
 from shoal.overlays.octopia.messages import MESSAGES
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.planner import plan
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.shapes import PRODUCT
 from shoal.overlays.system import Brokers, Layout, System
@@ -36,7 +37,7 @@ SYSTEM = System(
     messages=MESSAGES,
     size=Overlay,
     complete=Parameters.for_brokers,
-    grows=False,
     give_up_us=3_000_000,
     oracle=problems,
+    planner=plan,
 )

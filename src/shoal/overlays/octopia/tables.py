@@ -11,7 +11,7 @@ at the host is on exactly while there are any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shoal.matching import Outcomes, overlaps
@@ -57,9 +57,10 @@ class SecondaryRow:
 class Home:
     """The table of one broker of the cluster."""
 
-    __slots__ = ("entries", "up", "version")
+    __slots__ = ("entries", "since", "up", "version")
 
-    def __init__(self, up: int | None) -> None:
+    def __init__(self, up: int | None, since: int) -> None:
+        self.since = since
         self.version = 0
         self.up = up
         self.entries: dict[SubscriptionId, Entry] = {}
@@ -77,17 +78,34 @@ class Match(NamedTuple):
 
 
 class Tables:
-    """Everything that the broker of `region` in its cluster knows."""
+    """Everything that the broker of `region` in its cluster knows.
 
-    def __init__(self, region: int, product: Product) -> None:
+    `subscriptions` takes all rows of the PRT.  The home of who has left stays, without rows.
+    """
+
+    def __init__(
+        self, region: int, cluster: int, product: Product, subscriptions: dict[Entry, None]
+    ) -> None:
         self.region = region
-        self.homes = {each: Home(product.parent(each)) for each in range(product.regions)}
-        self.subscriptions: dict[Entry, None] = {}
+        self.homes: dict[int, Home] = {}
+        self.subscriptions = subscriptions
         self.matches: Outcomes[Match] = Outcomes(self._match)
         self.secondary: dict[tuple[BrokerId, AdvertisementId], SecondaryRow] = {}
         self._entries: OverlapCandidates[Entry] = OverlapCandidates()
         self._rows: OverlapCandidates[SecondaryRow] = OverlapCandidates()
         self._next: dict[int, int | None] = {}
+        for each in product.regions_of(cluster):
+            self.add_home(each, product.above(each, cluster), 0)
+
+    def add_home(self, region: int, above: Sequence[int], since: int) -> None:
+        """A broker has come to the cluster; the regions that it may link up to, the best first.
+
+        It may take the place of one that has left, which has no rows any more.
+        """
+        known = self.homes.get(region)
+        if known is None or (known.since < since and not known.entries):
+            self.homes[region] = Home(above[0] if above else None, since)
+            self._next.clear()
 
     @property
     def own(self) -> Home:

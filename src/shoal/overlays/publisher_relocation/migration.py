@@ -316,7 +316,7 @@ class Migrations:
         elif not self._tree.is_neighbour(source_hop):
             self._finish(publisher, False, out)
         else:
-            retracted = tuple(entry.id for entry in propagation.release(source_hop, left))
+            retracted = tuple(entry.id for entry in propagation.release(source_hop, left, out))
             update = MigrationUpdate(publisher, move.path, advertisements, retracted, move.moves)
             out.append(Send(source_hop, update))
 

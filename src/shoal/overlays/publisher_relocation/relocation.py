@@ -120,9 +120,7 @@ class Relocation(BaseStrategy):
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is Publish:
             accepted = self.tree.publishers.accept(client, request.publications, out)
-            if accepted:
-                marked = self.tracer.mark(client, accepted, now_us)
-                self._forward(marked, 0, None, now_us, out)
+            self.publish(client, accepted, now_us, out)
             return
         match request:
             case Paused():
@@ -165,6 +163,18 @@ class Relocation(BaseStrategy):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
 
+    def publish(
+        self,
+        client: ClientId,
+        accepted: tuple[RoutedPublication, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Send on what a local client has published, and has been accepted."""
+        if accepted:
+            marked = self.tracer.mark(client, accepted, now_us)
+            self._forward(marked, 0, None, now_us, out)
+
     # --- links that change --------------------------------------------------------------------
 
     @property
@@ -177,10 +187,11 @@ class Relocation(BaseStrategy):
         self.tracer.link(neighbour, state is LinkState.UP, self._advertised(), now_us, out)
 
     def replaced(
-        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """The tracer asks those that there are."""
-        self.tracer.link(old, False, self._advertised(), now_us, out)
+        if old is not None:
+            self.tracer.link(old, False, self._advertised(), now_us, out)
         for neighbour in new:
             self.tracer.link(neighbour, True, self._advertised(), now_us, out)
 

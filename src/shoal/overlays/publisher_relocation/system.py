@@ -28,10 +28,13 @@ def relocating(
     messages: Vocabulary,
     decides_after: str,
 ) -> System:
-    """The system that moves publishers where this tracer says; the arguments are `System`'s."""
+    """The system that moves publishers where this tracer says; the arguments are `System`'s.
+
+    Its parameters say whether subscriptions cover others (`covering`).
+    """
 
     def at_broker(context: BrokerContext, parameters: Any) -> Relocation:
-        tree = TreeRouting(context)
+        tree = TreeRouting(context, covering=parameters.covering)
         migrations = Migrations(tree)
         traces = tracer(context, parameters, migrations.send_away)
         return Relocation(tree, migrations, traces)

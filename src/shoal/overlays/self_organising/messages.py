@@ -11,10 +11,10 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.interest import Summary
-from shoal.overlays.self_organising.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.interest import Summary
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.parameters import MAX_HOPS
-from shoal.overlays.self_organising.planner import Cycle
 
 # What a notification may cost at one place, and all that are shared on a cycle: nothing that is
 # computed of these is infinite.

@@ -11,6 +11,9 @@ ValueError: filter_hashes: 0 is not between 1 and 32
 >>> Parameters(pinned=(("A", "B"),), forbidden=(("B", "A"),))
 Traceback (most recent call last):
 ValueError: forbidden: B - A is pinned
+>>> Parameters(grape=GrapeParameters(covering=True))
+Traceback (most recent call last):
+ValueError: grape: covering is said of the tree, beside grape
 
 Source: Jaeger, Parzyjegla, Mühl and Herrmann, "Self-Organizing Broker Topologies for
 Publish/Subscribe Systems" (SAC 2007), sections 4 and 5.
@@ -23,6 +26,7 @@ import enum
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
 
 Pair = tuple[BrokerId, BrokerId]
 
@@ -59,6 +63,13 @@ class Interest(enum.Enum):
     PASSING = "passing"
 
 
+class Publishers(enum.Enum):
+    """Whether publishers stay where their clients are, or move over the tree as in `grape`."""
+
+    STAY = "stay"
+    GRAPE = "grape"
+
+
 class ThreeWay(enum.Enum):
     """How the interest that three brokers share is found: by Eq. 6, or counted in two filters."""
 
@@ -74,7 +85,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     neighbourhood_hops    how far broadcasts go (5, eta): 4
     interval_us           between two broadcasts (5, 250 ticks): 25 s
     interest              in which notifications a broker is interested: what its clients publish
-                          and get (4.1: local), or all that pass it (ours): local
+                          and get (4.1: local), or all that pass it (ours): passing, as trees of
+                          many brokers become cheaper by it whatever links cost
     cache_entries         notifications that a broker remembers (5): 8192
     filter_bits           size of the Bloom filter in a broadcast (5): 100,000
     filter_hashes         hash functions of the filter (5): 5
@@ -89,13 +101,16 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree            links that a broker may have (ours): 0, any number
     exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
     frozen                nothing is proposed or agreed to (ours): no
+    covering              neighbours are told no subscription that another covers (PADRES): no
+    publishers            stay, or move as in the system grape (ours): stay
+    grape                 how they move then: as in that system
     """
 
     heuristic: Heuristic = Heuristic.COST_AND_INTEREST
     mode: Mode = Mode.ADVICE
     neighbourhood_hops: int = 4
     interval_us: int = 25_000_000
-    interest: Interest = Interest.LOCAL
+    interest: Interest = Interest.PASSING
     cache_entries: int = 8_192
     filter_bits: int = 100_000
     filter_hashes: int = 5
@@ -107,6 +122,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_degree: int = 0
     exchanges_per_hour: int = 0
     frozen: bool = False
+    covering: bool = False
+    publishers: Publishers = Publishers.STAY
+    grape: GrapeParameters = GrapeParameters()
 
     def __post_init__(self) -> None:
         _check("neighbourhood_hops", self.neighbourhood_hops, 1, MAX_HOPS)
@@ -117,6 +135,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         _check("least_gain_percent", self.least_gain_percent, 0, 100)
         _check("max_degree", self.max_degree, 0, MAX_COUNT)
         _check("exchanges_per_hour", self.exchanges_per_hour, 0, MAX_COUNT)
+        if self.grape.covering:
+            raise ValueError("grape: covering is said of the tree, beside grape")
         pinned = {frozenset(pair) for pair in self.pinned}
         for left, right in self.forbidden:
             if {left, right} in pinned:

@@ -1,7 +1,8 @@
 """Brokers that choose their links: a tree whose links can be exchanged, and decisions about them.
 
 What local clients publish and get goes into the decisions' cache (or all that passes); what they
-decide is handed to the overlay, which exchanges links, or only recommended.
+decide is handed to the overlay, which exchanges links, or only recommended.  Publishers stay where
+they are, or move as GRAPE has it.
 
 Source: Cost and Interest, section 4.
 """
@@ -10,16 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
 
-from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Started, TimerKey
+from shoal.broker.effects import Costs, Deliver, Effect, LinkState, Measured, Started, TimerKey
 from shoal.broker.messages import Carrier, Message, PublicationBatch, Publish
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.self_organising.decisions import TIMER, Decisions
+from shoal.overlays.publisher_relocation.grape.protocol import Grape
+from shoal.overlays.self_organising.deciding.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.links.cycles import Cycles, Round
+from shoal.overlays.self_organising.links.overlay import Overlay
 from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.overlay import Overlay
-from shoal.overlays.self_organising.parameters import Interest, Mode, Parameters
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.parameters import (
+    Interest,
+    Mode,
+    Parameters,
+    Publishers,
+)
 from shoal.overlays.self_organising.rules import Rules
+from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
@@ -31,14 +41,22 @@ class SelfOrganising(BaseStrategy):
         self._notes_all = parameters.interest is Interest.PASSING
         rules = Rules(parameters)
         heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
+        self.tree = TreeRouting(context, covering=parameters.covering)
+        self.routing = self._routing(context, parameters)
         self.overlay = Overlay(
             context,
             self,
+            self.tree,
+            self.routing,
             may_link=(lambda other: not rules.against_link(context.broker, other))
             if heals
             else None,
         )
-        self.tree = self.overlay.tree
+        self._cycles = Cycles(
+            context.broker,
+            self.overlay,
+            lambda left, right: heals and not rules.against_removal(left, right),
+        )
         self.decisions = Decisions(
             context.broker,
             self.tree.propagation.neighbours,
@@ -46,6 +64,18 @@ class SelfOrganising(BaseStrategy):
             rules,
             context.random,
             self.overlay if parameters.mode is Mode.EXCHANGE else None,
+        )
+
+    def _routing(
+        self, context: BrokerContext, parameters: Parameters
+    ) -> TreeRouting | MovingPublishers:
+        """What routes over the tree."""
+        if parameters.publishers is Publishers.STAY:
+            return self.tree
+        return MovingPublishers(
+            self.tree,
+            lambda send_away: Grape(context, parameters.grape, send_away),
+            lambda: self.overlay.exchanging,
         )
 
     @property
@@ -91,14 +121,19 @@ class SelfOrganising(BaseStrategy):
                 for routed in message.publications:
                     self.decisions.note(routed.publication.key)
             before = len(out)
-            self.tree.receive(neighbour, message, now_us, out)
+            self.routing.receive(neighbour, message, now_us, out)
             self._note_deliveries(out, before)
             return
         match message:
             case Broadcast():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.heard(neighbour, message, now_us, out)
-                self.overlay.healing.heard([hop.broker for hop in message.way])
+                way = [hop.broker for hop in message.way]
+                self.overlay.healing.heard(way)
+                self._cycles.heard(way, out)
+            case Round():
+                self.tree.check_neighbour(neighbour)
+                self._cycles.receive(neighbour, message, now_us, out)
             case Proposal():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.proposed(neighbour, message, now_us, out)
@@ -107,13 +142,13 @@ class SelfOrganising(BaseStrategy):
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is not Publish:
-            self.tree.request(client, request, now_us, out)
+            self.routing.request(client, request, now_us, out)
             return
         accepted = self.tree.publishers.accept(client, request.publications, out)
         for routed in accepted:
             self.decisions.note(routed.publication.key)
         before = len(out)
-        self.tree.forward(accepted, 0, None, out)
+        self.routing.publish(client, accepted, now_us, out)
         self._note_deliveries(out, before)
 
     def _note_deliveries(self, out: list[Effect], before: int) -> None:
@@ -123,6 +158,7 @@ class SelfOrganising(BaseStrategy):
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
+            self._cycles.turn()
             self.decisions.interval(now_us, out)
         else:
             self.overlay.timer(key, now_us, out)
@@ -139,6 +175,9 @@ class SelfOrganising(BaseStrategy):
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
+
+    def measured(self, measured: Measured) -> None:
+        self.routing.measured(measured)
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
         self.decisions.costs(costs)

@@ -96,7 +96,8 @@ class Tid(BaseStrategy):
         self._through: list[Tree] | None = None
         self._renewed_us: dict[BrokerId, int] = {}
         self._entered: dict[BrokerId, int] = {}
-        self._delivered: dict[tuple[ClientId, int], None] = {}
+        # To whom publications have been delivered.
+        self._delivered: dict[tuple[ClientId, int], set[ClientId]] = {}
 
     # --- what it says of itself ---------------------------------------------------------------
 
@@ -431,10 +432,12 @@ class Tid(BaseStrategy):
             if entry.hop is None:
                 subscription = entry.subscription
                 wanted.setdefault(subscription.client, {})[subscription.id] = None
-        key = routed.publication.key
-        if not wanted or key in self._delivered:
+        # Copies along other trees may be for other clients.
+        had = self._delivered.setdefault(routed.publication.key, set()) if wanted else set()
+        wanted = {name: ids for name, ids in wanted.items() if name not in had}
+        if not wanted:
             return
-        self._delivered[key] = None
+        had.update(wanted)
         if len(self._delivered) > self.parameters.remembered:
             del self._delivered[next(iter(self._delivered))]
         deliveries = [Deliver(name, routed, tuple(ids), hops) for name, ids in wanted.items()]

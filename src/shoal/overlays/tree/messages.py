@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
-from shoal.model import AdvertisementId, BrokerId, Subscription
+from shoal.model import AdvertisementId, BrokerId, Subscription, SubscriptionId
 
 # --- tables that are said ---------------------------------------------------------------------
 
@@ -69,11 +69,15 @@ class Stopped(LeavingMessage, frozen=True):
 
 
 class Behind(msgspec.Struct, frozen=True, array_like=True):
-    """What lies behind one neighbour of who leaves."""
+    """What lies behind one neighbour of who leaves.
+
+    covered   subscriptions from elsewhere that it wants and lacks, as it has others that cover them
+    """
 
     neighbour: BrokerId
     advertisements: tuple[AdvertisementId, ...]
     subscriptions: tuple[Subscription, ...]
+    covered: tuple[SubscriptionId, ...] = ()
 
 
 class Succeed(LeavingMessage, frozen=True):

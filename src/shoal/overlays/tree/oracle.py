@@ -1,16 +1,20 @@
 """What the routing tables of a tree must be, from the global picture: where clients are, and paths.
 
 It knows nothing of how tables come to be; `shoal.overlays.tree.propagation` is judged by it.
+
+Which of several filters that cover each other a broker is told is not to be seen from there.  So
+with covering a table may lack a row from a neighbour exactly when a row from there covers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
 from typing import Protocol
 
 import msgspec
 
-from shoal.matching import overlaps
+from shoal.matching import covers, overlaps
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -123,9 +127,62 @@ def check_tables(
                 for name, row in table.subscriptions.items()
             },
         )
-        for what in ("advertisements", "subscriptions"):
-            problems += _differences(f"{broker}: {what}", getattr(rows, what), getattr(found, what))
+        what = f"{broker}: advertisements"
+        problems += _differences(what, rows.advertisements, found.advertisements)
+        if table.wanted is not None:
+            problems += _covering_problems(broker, rows, actual)
+        else:
+            what = f"{broker}: subscriptions"
+            problems += _differences(what, rows.subscriptions, found.subscriptions)
     return problems
+
+
+def _covering_problems(
+    broker: BrokerId, rows: TableRows, actual: Mapping[BrokerId, RoutingTable]
+) -> list[str]:
+    """One line for each subscription that is not as covering allows."""
+    known = {
+        id: entry.subscription
+        for each in actual.values()
+        for id, entry in each.subscriptions.items()
+    }
+    found, problems = actual[broker].subscriptions, []
+    by_hop: dict[BrokerId | None, list[Subscription]] = {}
+    for entry in found.values():
+        by_hop.setdefault(entry.last_hop, []).append(entry.subscription)
+    for id, (last_hop, wanting) in rows.subscriptions.items():
+        if id not in found:
+            others = () if last_hop is None else by_hop.get(last_hop, ())
+            if id not in known or not any(covers(each.filter, known[id].filter) for each in others):
+                problems.append(f"{broker}: subscriptions {id}: no row, and none covers it")
+            continue
+        entry = found[id]
+        having = {
+            name
+            for name in wanting
+            if (
+                name in entry.forwarded_to if name not in actual else _has(actual[name], id, broker)
+            )
+        }
+        if (entry.last_hop, entry.forwarded_to) != (last_hop, having):
+            have, want = (entry.last_hop, set(entry.forwarded_to)), (last_hop, having)
+            problems.append(f"{broker}: subscriptions {id}: {have}, should be {want}")
+    problems += [
+        f"{broker}: subscriptions {id}: should be no row"
+        for id in found.keys() - rows.subscriptions.keys()
+    ]
+    for last_hop, several in by_hop.items():
+        problems += [
+            f"{broker}: subscriptions {other.id}: a row, but {one.id} from {last_hop} covers it"
+            for one, other in permutations(several, 2)
+            if last_hop is not None and covers(one.filter, other.filter)
+        ]
+    return problems
+
+
+def _has(table: RoutingTable, id: SubscriptionId, last_hop: BrokerId) -> bool:
+    entry = table.subscriptions.get(id)
+    return entry is not None and entry.last_hop == last_hop
 
 
 def _differences(where: str, want: Mapping[str, object], have: Mapping[str, object]) -> list[str]:

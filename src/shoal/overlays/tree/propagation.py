@@ -6,8 +6,9 @@ way.
 
 One invariant says it all, and every operation restores it: a broker has forwarded a
 subscription to neighbour n exactly when the subscription did not come from n and overlaps an
-advertisement that did.  The receiver's table mirrors what the sender forwarded, because links
-keep order and every change is said explicitly.
+advertisement that did; with covering, unless it has others that cover it (`telling.py`).  The
+receiver's table mirrors what the sender forwarded, because links keep order and every change is
+said explicitly.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from bisect import insort
 from collections.abc import Container, Iterable
 
 from shoal.broker.effects import Effect, Send
-from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Unsubscribe
+from shoal.broker.messages import Advertise, Message, Unadvertise, Unsubscribe
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -26,13 +27,15 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
+from shoal.overlays.tree.telling import Telling
 
 
 class Propagation:
     """One broker's tables, and what it tells its neighbours as they change."""
 
-    def __init__(self, neighbours: Iterable[BrokerId]) -> None:
-        self.tables = RoutingTable()
+    def __init__(self, neighbours: Iterable[BrokerId], *, covering: bool = False) -> None:
+        self.tables = RoutingTable(covering=covering)
+        self._telling = Telling(self.tables)
         self.neighbours = sorted(neighbours)
 
     # --- advertisements -----------------------------------------------------------------------
@@ -84,7 +87,7 @@ class Propagation:
         if hop is not None:
             self.follow(hop, [row], out)
         if before is not None:
-            out.extend(Send(before, Unsubscribe(entry.id)) for entry in self.release(before, [row]))
+            self._take_back(before, row, out)
 
     def place(
         self,
@@ -112,7 +115,7 @@ class Propagation:
                 # The neighbour was told while the row was on this side, and may have believed
                 # that after it removed its own.
                 out.append(Send(hop, Unadvertise(advertisement_id)))
-            out.extend(Send(hop, Unsubscribe(entry.id)) for entry in self.release(hop, [row]))
+            self._take_back(hop, row, out)
 
     def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
         """Drop a row and flood that it is gone; what it asked for is still to be released."""
@@ -121,24 +124,25 @@ class Propagation:
 
     def follow(self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]) -> None:
         """Forward to neighbour `hop` what overlaps these advertisements, which now are there."""
-        for row in rows:
-            for entry in row.overlapping:
-                if entry.last_hop != hop and hop not in entry.forwarded_to:
-                    entry.forwarded_to.add(hop)
-                    out.append(Send(hop, Subscribe(entry.subscription)))
+        wanted = {entry: None for row in rows for entry in row.overlapping if entry.last_hop != hop}
+        self._telling.offer((hop,), wanted, out)
 
-    def release(self, hop: BrokerId, rows: Iterable[AdvertisementEntry]) -> list[SubscriptionEntry]:
+    def release(
+        self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]
+    ) -> list[SubscriptionEntry]:
         """What neighbour `hop` need not have any more, as these advertisements left it.
 
-        The entries are marked as not forwarded to it.
+        The entries are marked as not forwarded to it.  What it needs in their place is said.
         """
-        released = []
-        for row in rows:
-            for entry in row.overlapping:
-                if hop in entry.forwarded_to and not entry.is_wanted_by(hop):
-                    entry.forwarded_to.discard(hop)
-                    released.append(entry)
-        return released
+        left = {
+            entry: None for row in rows for entry in row.overlapping if not entry.is_wanted_by(hop)
+        }
+        return self._telling.release(hop, left, out)
+
+    def _take_back(self, hop: BrokerId, row: AdvertisementEntry, out: list[Effect]) -> None:
+        """The advertisement has left this neighbour: so does what only it asked for."""
+        released = self.release(hop, [row], out)
+        out.extend(Send(hop, Unsubscribe(entry.id)) for entry in released)
 
     def unadvertise_all(
         self, publisher: ClientId, out: list[Effect], but: Container[AdvertisementId] = ()
@@ -166,27 +170,34 @@ class Propagation:
                 return
             self.remove_subscription(subscription.id, known.last_hop, out)
         entry = self.tables.add_subscription(subscription, hop)
-        for neighbour in self.neighbours:
-            if neighbour != hop and entry.is_wanted_by(neighbour):
-                entry.forwarded_to.add(neighbour)
-                out.append(Send(neighbour, Subscribe(subscription)))
+        wanting = [each for each in self.neighbours if each != hop and entry.is_wanted_by(each)]
+        self._telling.offer(wanting, (entry,), out)
 
     def remove_subscription(
         self, subscription_id: SubscriptionId, hop: BrokerId | None, out: list[Effect]
     ) -> None:
         """Undo `add_subscription`, at exactly the neighbours it was forwarded to."""
-        entry = self.tables.subscriptions.get(subscription_id)
-        if entry is None or entry.last_hop != hop:
-            return
-        self.tables.remove_subscription(entry)
-        message = Unsubscribe(subscription_id)
-        out.extend(Send(neighbour, message) for neighbour in sorted(entry.forwarded_to))
+        self.remove_subscriptions((subscription_id,), hop, out)
+
+    def remove_subscriptions(
+        self, ids: Iterable[SubscriptionId], hop: BrokerId | None, out: list[Effect]
+    ) -> None:
+        """The same for several, of which none is told in the place of another."""
+        found = (self.tables.subscriptions.get(id) for id in ids)
+        known = [entry for entry in found if entry is not None and entry.last_hop == hop]
+        self._telling.remove(known, out)
 
     def unsubscribe_all(self, client: ClientId, out: list[Effect]) -> None:
         """Undo all that a client subscribed to here."""
-        for entry in list(self.tables.subscriptions.values()):
-            if entry.client == client:
-                self.remove_subscription(entry.id, None, out)
+        entries = self.tables.subscriptions.values()
+        ids = [entry.id for entry in entries if entry.client == client]
+        self.remove_subscriptions(ids, None, out)
+
+    def restate(
+        self, hops: Iterable[BrokerId], ids: Iterable[SubscriptionId], out: list[Effect]
+    ) -> None:
+        """These rows have turned silently: tell neighbours what they must have now."""
+        self._telling.restate(hops, ids, out)
 
     # --- links --------------------------------------------------------------------------------
 
@@ -197,6 +208,8 @@ class Propagation:
         """These neighbours have taken the place of one, if any; the tables have turned."""
         if old is not None:
             self.neighbours.remove(old)
+            if self.tables.wanted is not None:
+                self.tables.wanted.pop(old, None)
         for neighbour in new:
             insort(self.neighbours, neighbour)
 
@@ -204,13 +217,11 @@ class Propagation:
         """The neighbour has been told nothing: what was forwarded to it no longer counts."""
         if neighbour in self.neighbours:
             self.neighbours.remove(neighbour)
-        for entry in self.tables.subscriptions.values():
-            entry.forwarded_to.discard(neighbour)
+        self.tables.forget_told(neighbour)
 
     def forget(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Undo all that the neighbour has said."""
-        for subscription_id in self._subscriptions_from(neighbour):
-            self.remove_subscription(subscription_id, neighbour, out)
+        self.remove_subscriptions(self._subscriptions_from(neighbour), neighbour, out)
         for advertisement_id in self._advertisements_from(neighbour):
             self.remove_advertisement(advertisement_id, neighbour, out)
 

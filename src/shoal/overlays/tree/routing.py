@@ -66,9 +66,9 @@ class TreeRouting(BaseStrategy):
     gone with it.
     """
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, *, covering: bool = False) -> None:
         self.broker = context.broker
-        self.propagation = Propagation(context.neighbours)
+        self.propagation = Propagation(context.neighbours, covering=covering)
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
@@ -137,8 +137,8 @@ class TreeRouting(BaseStrategy):
                     self.propagation.remove_advertisement(advertisement_id, neighbour, out)
                 self._exchange.say(out)
             case SubscriptionsSaid():
-                for subscription_id in self._exchange.all_subscribed(neighbour, out):
-                    self.propagation.remove_subscription(subscription_id, neighbour, out)
+                stale = self._exchange.all_subscribed(neighbour, out)
+                self.propagation.remove_subscriptions(stale, neighbour, out)
                 self._exchange.say(out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
@@ -146,7 +146,7 @@ class TreeRouting(BaseStrategy):
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         if type(request) is Publish:
             accepted = self.publishers.accept(client, request.publications, out)
-            self.forward(accepted, 0, None, out)
+            self.publish(client, accepted, now_us, out)
             return
         match request:
             case Advertise(advertisement, moves):
@@ -210,7 +210,7 @@ class TreeRouting(BaseStrategy):
         return False
 
     def replaced(
-        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
         """The tables have turned, and that is all."""
 
@@ -262,16 +262,24 @@ class TreeRouting(BaseStrategy):
         return self.is_ready and is_settled and not is_leaving
 
     def turn(
-        self, turn: Turn, before: BrokerId, behind: BrokerId, *, opens: bool, ends: bool
+        self,
+        turn: Turn,
+        before: BrokerId,
+        behind: BrokerId,
+        out: list[Effect],
+        *,
+        opens: bool,
+        ends: bool,
     ) -> None:
-        """Turn the tables (`turning.py`), silently.
+        """Turn the tables (`turning.py`), silently but for what covers what then.
 
         The link to `behind` is new if it `opens`, and `before` is no neighbour after that if it
         `ends`.
         """
         old, new = before if ends else None, (behind,) if opens else ()
-        turn_tables(self.propagation, turn, before, behind)
+        turned = turn_tables(self.propagation, turn, before, behind)
         self.propagation.relink(old, new)
+        self.propagation.restate(self._neighbours, turned, out)
         self._exchange.replaced(old, new)
 
     # --- what is refused ----------------------------------------------------------------------
@@ -313,6 +321,16 @@ class TreeRouting(BaseStrategy):
         check_subscription(client, subscription, None if entry is None else entry.subscription)
 
     # --- publications -------------------------------------------------------------------------
+
+    def publish(
+        self,
+        client: ClientId,
+        accepted: tuple[RoutedPublication, ...],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Send on what a local client has published, and has been accepted."""
+        self.forward(accepted, 0, None, out)
 
     def forward(
         self,

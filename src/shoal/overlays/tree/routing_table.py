@@ -2,9 +2,12 @@
 
 A last hop is the neighbour an entry came from, or None when its client is attached here.  A
 subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
-back from exactly those.  Entries that overlap know each other, so that a change touches only
-what it concerns.  Which they are is found with bounded work, as filters come from strangers: beyond
-it an entry may overlap all others, and what that asks for is more than is needed, never less.
+back from exactly those; with covering (`telling.py`), the table has for each neighbour all that it
+wants, of which it is told what no other one covers.
+
+Entries that overlap know each other, so that a change touches only what it concerns.  Which they
+are is found with bounded work, as filters come from strangers: beyond it an entry may overlap all
+others, and what that asks for is more than is needed, never less.
 `routes` holds every subscription's filter under its entry, and makes one route of the entries that
 match.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from shoal.matching import Outcomes, Work, overlaps, prepare
+from shoal.matching import CoveringSet, Outcomes, Work, overlaps, prepare
 from shoal.model import (
     Advertisement,
     AdvertisementId,
@@ -28,6 +31,8 @@ from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 # What one row that comes may cost at once, beside all that are there: some 25 ms, and one pair's.
 MOST_WORK = 30_000
+# One row stands for so many others at most: as many are said at once when it goes.
+MOST_COVERED = 256
 
 
 class AdvertisementEntry:
@@ -86,6 +91,10 @@ class SubscriptionEntry:
         self.forwarded_to: set[BrokerId] = set()
         self.overlapping: dict[AdvertisementEntry, None] = {}
 
+    def is_told(self, hop: BrokerId) -> bool:
+        """Whether this neighbour has it from here."""
+        return hop in self.forwarded_to
+
     def is_wanted_by(self, hop: BrokerId) -> bool:
         """Whether an advertisement from this neighbour asks for the subscription."""
         return any(row.last_hop == hop for row in self.overlapping)
@@ -108,13 +117,15 @@ class Route(NamedTuple):
 class RoutingTable:
     """SRT and PRT of one broker.
 
-    `routes` says where a publication with certain attributes goes.
+    `routes` says where a publication with certain attributes goes.  `wanted` has, with `covering`,
+    what each neighbour wants.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, covering: bool = False) -> None:
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
         self.routes: Outcomes[Route] = Outcomes(_route)
+        self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
         self._rows: OverlapCandidates[AdvertisementEntry] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
 
@@ -162,6 +173,28 @@ class RoutingTable:
         for row in self._rows.of(subscription.filter):
             _meet(row, entry, work)
         return entry
+
+    def wanted_by(self, hop: BrokerId) -> CoveringSet[SubscriptionId]:
+        """With covering, what the neighbour wants."""
+        assert self.wanted is not None
+        if hop not in self.wanted:
+            self.wanted[hop] = CoveringSet(MOST_COVERED)
+        return self.wanted[hop]
+
+    def forget_told(self, hop: BrokerId) -> None:
+        """The neighbour has nothing from here, and wants nothing."""
+        for entry in self.subscriptions.values():
+            entry.forwarded_to.discard(hop)
+        if self.wanted is not None:
+            self.wanted.pop(hop, None)
+
+    def covered_at(self, hop: BrokerId) -> list[SubscriptionEntry]:
+        """What the neighbour wants and is not told, as it has others that cover it."""
+        wanted = None if self.wanted is None else self.wanted.get(hop)
+        if wanted is None:
+            return []
+        found = (self.subscriptions[id] for id in wanted)
+        return [entry for entry in found if hop not in entry.forwarded_to]
 
     def turn_subscription(self, entry: SubscriptionEntry, last_hop: BrokerId | None) -> None:
         """The subscription comes from elsewhere now: in a new row, as routes depend on rows."""

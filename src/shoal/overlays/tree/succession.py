@@ -80,9 +80,9 @@ class Around(Protocol):
         """A timer fired."""
 
     def replaced(
-        self, old: BrokerId, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """These neighbours have taken the place of one, and the tables have turned."""
+        """These neighbours have taken the place of one, if any, and the tables have turned."""
 
 
 class _Part:
@@ -192,8 +192,11 @@ class Succession:
         self, part: _Part, others: tuple[Behind, ...], now_us: int, out: list[Effect]
     ) -> None:
         """At the centre."""
-        succeed(self._propagation, part.leaver, others, out)
+        propagation = self._propagation
+        succeed(propagation, part.leaver, others)
         out.extend(Send(each, Succeeded(part.attempt)) for each in part.new)
+        propagation.restate(propagation.neighbours, list(propagation.tables.subscriptions), out)
+        propagation.forget(part.leaver, out)
         self._go_on(part, now_us, out)
 
     def _move(self, part: _Part, now_us: int, out: list[Effect]) -> None:
@@ -292,6 +295,7 @@ def behind(tables: RoutingTable, neighbour: BrokerId) -> Behind:
         neighbour,
         tuple(id for id, row in rows if row.last_hop == neighbour),
         tuple(entry.subscription for entry in entries if entry.last_hop == neighbour),
+        tuple(entry.id for entry in tables.covered_at(neighbour)),
     )
 
 
@@ -307,14 +311,16 @@ def follow(propagation: Propagation, old: BrokerId, new: BrokerId) -> None:
             entry.forwarded_to.add(new)
         if entry.last_hop == old:
             tables.turn_subscription(entry, new)
+    if tables.wanted is not None and old in tables.wanted:
+        tables.wanted[new] = tables.wanted.pop(old)
     propagation.relink(old, (new,))
 
 
-def succeed(
-    propagation: Propagation, old: BrokerId, others: Sequence[Behind], out: list[Effect]
-) -> None:
+def succeed(propagation: Propagation, old: BrokerId, others: Sequence[Behind]) -> None:
     """What lay behind one neighbour lies behind others now, to which there are links."""
     tables = propagation.tables
+    lacking = {entry.id for entry in tables.covered_at(old)}
+    covered = {each.neighbour: lacking | {*each.covered} for each in others}
     new = tuple(each.neighbour for each in others)
     for each in others:
         for id in each.advertisements:
@@ -330,7 +336,8 @@ def succeed(
     for entry in tables.subscriptions.values():
         entry.forwarded_to.discard(old)
         entry.forwarded_to.update(
-            name for name in new if entry.last_hop != name and entry.is_wanted_by(name)
+            name
+            for name in new
+            if entry.last_hop != name and entry.is_wanted_by(name) and entry.id not in covered[name]
         )
     propagation.relink(old, new)
-    propagation.forget(old, out)

@@ -9,13 +9,22 @@ in whatever way an advertisement on a cycle is reached, it is in the same direct
 Nothing may be under way between brokers of the cycle from the first `Turn` until all have turned.
 Then every table is again what the invariant of `propagation.py` makes of the new tree.
 
+With covering a broker lacks what others cover that it has.  If these are in another direction from
+now on, it gets what they covered; and at the new link it counts what the other end has not.  What
+covers what then each broker says when it has turned (`telling.py`), to nobody's loss: until then
+neighbours have more than they need.
+
+Of a publisher that has moved those know most moves that are nearest to it, as moves only pass where
+it is and comes to be.  So it must stay, as of two words about it the one that counts more holds:
+those at the links that change are nearer to each side's publishers than they were.
+
     before  the neighbour towards the link that goes: until now what is far lies there
     behind  the neighbour towards the new link: from now on what is far lies there
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
 
@@ -35,13 +44,19 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     advertisements  those from the far side
     known           subscriptions from the far side that it has
     far             subscriptions from there that it lacks
-    near            subscriptions from this side that it lacks, which something far asks for
+    near            subscriptions from this side that it lacks, which something far asks for, or
+                    which one from the far side covered
+    moves           how often publishers have moved, by advertisement: as the first broker knows it
+    covered         subscriptions from this side that something far asks for and the far side
+                    lacks, as it has others that cover them
     """
 
     advertisements: tuple[AdvertisementId, ...]
     known: tuple[SubscriptionId, ...]
     far: tuple[Subscription, ...] = ()
     near: tuple[Subscription, ...] = ()
+    moves: tuple[tuple[AdvertisementId, int], ...] = ()
+    covered: tuple[SubscriptionId, ...] = ()
 
 
 def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
@@ -51,10 +66,11 @@ def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
             id for id, row in tables.advertisements.items() if row.last_hop == before
         ),
         known=tuple(id for id, entry in tables.subscriptions.items() if entry.last_hop == before),
+        moves=tuple((id, row.rank) for id, row in tables.advertisements.items() if row.rank),
     )
 
 
-def next_turn(tables: RoutingTable, turn: Turn, behind: BrokerId) -> Turn:
+def next_turn(tables: RoutingTable, turn: Turn, before: BrokerId, behind: BrokerId) -> Turn:
     """What is handed on, before the table turns."""
     lacking, known = list(turn.far), []
     for id in turn.known:
@@ -64,25 +80,44 @@ def next_turn(tables: RoutingTable, turn: Turn, behind: BrokerId) -> Turn:
         else:
             lacking.append(entry.subscription)
     far = {*turn.known}
-    near = list(turn.near)
-    near += [
-        entry.subscription
-        for entry in _asked_for(_rows(tables, turn))
+    asked = _asked_for(_rows(tables, turn))
+    near = {
+        entry: None
+        for entry in (*asked, *_uncovered(tables, far, behind))
         if entry.last_hop != behind and behind not in entry.forwarded_to and entry.id not in far
-    ]
+    }
     return Turn(
-        advertisements=turn.advertisements, known=tuple(known), far=tuple(lacking), near=tuple(near)
+        advertisements=turn.advertisements,
+        known=tuple(known),
+        far=tuple(lacking),
+        near=(*turn.near, *(entry.subscription for entry in near)),
+        moves=turn.moves,
+        covered=(*turn.covered, *_lacking(asked, before)),
     )
 
 
-def turn_tables(propagation: Propagation, turn: Turn, before: BrokerId, behind: BrokerId) -> None:
-    """Turn what is far from `before` to `behind`, and restore the invariant between the three."""
+def turn_tables(
+    propagation: Propagation, turn: Turn, before: BrokerId, behind: BrokerId
+) -> tuple[SubscriptionId, ...]:
+    """Turn what is far from `before` to `behind`, and restore the invariant between the three.
+
+    The subscriptions for which something may have changed.
+    """
     tables = propagation.tables
     rows = _rows(tables, turn)
+    is_new = not propagation.has_link(behind)
+    lacking = {*turn.covered, *_lacking(_asked_for(rows), before)} if is_new else set()
+    near = [entry.id for entry in _uncovered(tables, {*turn.known}, behind)]
     for row in rows:
-        row.last_hop = behind
+        # Whatever move turned it, this neighbour was not on its path.
+        row.last_hop, row.turned_us = behind, None
+    for id, moves in turn.moves:
+        if (moved := tables.advertisements.get(id)) is not None:
+            moved.moves = max(moved.moves, moves)
     for subscription in turn.near:
-        tables.add_subscription(subscription, before)
+        if _is_asked_for(tables, subscription.filter, before):
+            tables.add_subscription(subscription, before)
+            near.append(subscription.id)
     known = [tables.subscriptions[id] for id in turn.known if id in tables.subscriptions]
     for entry in known:
         if entry.is_wanted_beyond(behind):
@@ -92,18 +127,39 @@ def turn_tables(propagation: Propagation, turn: Turn, before: BrokerId, behind: 
     for subscription in turn.far:
         if _is_asked_for(tables, subscription.filter, behind):
             tables.add_subscription(subscription, behind)
-    far = {*turn.known, *(subscription.id for subscription in turn.far)}
+    far = dict.fromkeys((*turn.known, *(subscription.id for subscription in turn.far)))
     changed = _asked_for(rows)
-    changed.update(dict.fromkeys(tables.subscriptions[id] for id in far & {*tables.subscriptions}))
+    found = (tables.subscriptions.get(id) for id in (*far, *near))
+    changed.update({entry: None for entry in found if entry is not None})
     for entry in changed:
         if entry.last_hop == behind and not entry.is_wanted_beyond(behind):
             tables.remove_subscription(entry)
             continue
         for neighbour in (before, behind):
-            if entry.last_hop != neighbour and entry.is_wanted_by(neighbour):
+            # What `before` lacked of this side it lacks still, as it has what covers it.
+            is_lacking = neighbour == before and entry.id not in far and not entry.is_told(before)
+            is_lacking |= neighbour == behind and entry.id in lacking
+            if entry.last_hop != neighbour and entry.is_wanted_by(neighbour) and not is_lacking:
                 entry.forwarded_to.add(neighbour)
             else:
                 entry.forwarded_to.discard(neighbour)
+    return (*far, *(entry.id for entry in changed))
+
+
+def _uncovered(
+    tables: RoutingTable, far: Container[SubscriptionId], behind: BrokerId
+) -> list[SubscriptionEntry]:
+    """What a neighbour was not told for something far, which will come from there itself."""
+    return [
+        entry
+        for entry in tables.covered_at(behind)
+        if tables.wanted_by(behind).coverer(entry.id) in far
+    ]
+
+
+def _lacking(asked: Iterable[SubscriptionEntry], before: BrokerId) -> list[SubscriptionId]:
+    """What something far asks for and a neighbour was not told."""
+    return [entry.id for entry in asked if entry.last_hop != before and not entry.is_told(before)]
 
 
 def _rows(tables: RoutingTable, turn: Turn) -> list[AdvertisementEntry]:
@@ -117,7 +173,7 @@ def _asked_for(rows: Iterable[AdvertisementEntry]) -> dict[SubscriptionEntry, No
 
 
 def _is_asked_for(tables: RoutingTable, filter: Filter, behind: BrokerId) -> bool:
-    """Whether something that is not behind this neighbour asks for it."""
+    """Whether something that does not come from this neighbour asks for it."""
     return any(
         row.last_hop != behind and overlaps(filter, row.advertisement.filter)
         for row in tables.candidates(filter)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish
-from shoal.runtime.clock import Clock
+from shoal.runtime.driving.clock import Clock
 
 # What is done in one go before others have their turn.
 TURN_US = 10_000

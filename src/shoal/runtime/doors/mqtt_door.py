@@ -26,14 +26,14 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.mqtt.limits import Limits
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sockets import LateAccess, Socket
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
+from shoal.runtime.driving.pauses import Alarm
 from shoal.runtime.node import Node
-from shoal.runtime.pauses import Alarm
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
 from shoal.runtime.tls import certified_names
@@ -113,6 +113,7 @@ class MqttDoor:
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
         if self.clients.federation is not None:
+            node.at_move = self._move_for_machine
             self.clients.federation.moving.servers = self._elsewhere
         if publishers is not None:
             publishers.at_wait = self._slow_down
@@ -330,6 +331,15 @@ class MqttDoor:
         self.clients.federation.moving.move(client, broker, now_us, done, reason)
         self.carry_out(self.clients.take_effects())
         self.node.schedule_flush()
+
+    def _move_for_machine(self, client: ClientId, broker: BrokerId) -> None:
+        """The broker's system wants a client elsewhere."""
+
+        def done(problem: str) -> None:
+            if problem:
+                _log.info("a client stays", extra={"client": client, "problem": problem})
+
+        self.move(client, broker, done, NEARER)
 
     # --- admission ----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from shoal.clients.courier import CourierEvent, Forgotten, Lost, Stranded
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId, Publication
 from shoal.mqtt.door.publishers import AskBroker, DoorEffect, Publishers
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.node import Node
 

@@ -29,13 +29,13 @@ from shoal.clients.courier import Courier, CourierEvent, CourierLimits
 from shoal.clients.courier_messages import COURIERS, ClientNotice, ClientRequest
 from shoal.clients.messages import MigrationAdvertisement
 from shoal.model import BrokerId, ClientId
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
+from shoal.runtime.driving.pauses import Rounds
 from shoal.runtime.links.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shoal.runtime.links.handing_on import TURN_US
 from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.node import Node
-from shoal.runtime.pauses import Rounds
 
 TICK_S = 0.5
 

@@ -15,7 +15,7 @@ from shoal.broker.custody import Custody
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.states import State
-from shoal.runtime.batches import MAX_BATCH
+from shoal.runtime.driving.batches import MAX_BATCH
 from shoal.runtime.links.peer_connections import PeerConnection
 from shoal.runtime.node import Node
 

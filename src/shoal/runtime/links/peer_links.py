@@ -27,7 +27,8 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
+from shoal.runtime.driving.pauses import Rounds
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.handing_on import HandingOn, Link
@@ -36,7 +37,6 @@ from shoal.runtime.links.peer_connections import Door, PeerConnection
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
 from shoal.runtime.node import Node
-from shoal.runtime.pauses import Rounds
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools
 

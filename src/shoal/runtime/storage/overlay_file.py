@@ -1,17 +1,19 @@
 """The overlay as it is now, as far as one broker knows: what differs from its network file.
 
-Links that were opened on purpose, links that have ended, and brokers that came later.  It is a
-small file that is written anew with each change, which are rare, and is there before anything
-comes of the change.  Without a folder it lasts as long as the broker's process.
+Links that were opened on purpose, links that have ended, brokers that came later, and what the
+system says that it must not forget.  It is a small file that is written anew with each change,
+which are rare, and is there before anything comes of the change.  Without a folder it lasts as long
+as the broker's process.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -36,6 +38,7 @@ class _Contents(msgspec.Struct):
     links: dict[BrokerId, LinkRow] = msgspec.field(default_factory=dict)
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
     brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Overlay:
@@ -99,9 +102,19 @@ class Overlay:
         self.brokers[where.name] = where
         self._write()
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the system has said last that it must not forget."""
+        return self._contents.facts
+
+    def remember(self, facts: Mapping[str, Any]) -> None:
+        """The system must know this when it starts again."""
+        self._contents.facts = dict(facts)
+        self._write()
+
     def forget(self) -> None:
         """The broker has left: if it ever comes again, it is a new one."""
-        for each in (self.links, self.ended, self.brokers):
+        for each in (self.links, self.ended, self.brokers, self._contents.facts):
             each.clear()
         if self._path is not None:
             self._path.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from shoal.broker.links.spool import KEEP_US, Spool, SpoolRecord
 from shoal.broker.links.states import State
 from shoal.model import BrokerId
 from shoal.overlays.system import StandIn
-from shoal.runtime.flushing import Phase
+from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import HEAD_BYTES, Sync, batch_at, framed, is_torn
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.experiments.relocation.evidence import Evidence, Place
-from shoal.experiments.relocation.results import Results
-from shoal.experiments.relocation.summary import RunSummary
+from shoal.experiments.relocation.measuring.results import Results
+from shoal.experiments.relocation.measuring.summary import RunSummary
 from shoal.experiments.studies.claims import Outcome
 
 WIDE: Place = ("wide", "clustered")

@@ -13,7 +13,7 @@ from shoal.experiments.relocation.judges.paths import (
     selections_ignore_paths,
     waits_grow_with_paths,
 )
-from shoal.experiments.relocation.summary import Migration, RunSummary
+from shoal.experiments.relocation.measuring.summary import Migration, RunSummary
 from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import selection, spec, summary
 

@@ -8,9 +8,9 @@ import pytest
 
 from shoal.experiments.relocation.grid import LOAD, POP
 from shoal.experiments.relocation.judges.quality import choice_takes, exactly_once, regret_within
+from shoal.experiments.relocation.measuring.regret import Regrets
+from shoal.experiments.relocation.measuring.results import Where
 from shoal.experiments.relocation.networks import NetworkSummary
-from shoal.experiments.relocation.regret import Regrets
-from shoal.experiments.relocation.results import Where
 from tests.experiments.relocation.judges.evidence import evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 

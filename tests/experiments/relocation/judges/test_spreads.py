@@ -19,7 +19,7 @@ from shoal.experiments.relocation.judges.spreads import (
     lower_by,
     lowest,
 )
-from shoal.experiments.relocation.results import Results
+from shoal.experiments.relocation.measuring.results import Results
 from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 

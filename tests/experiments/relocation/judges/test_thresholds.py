@@ -13,7 +13,7 @@ from shoal.experiments.relocation.judges.thresholds import (
     response_grows,
     response_us,
 )
-from shoal.experiments.relocation.summary import Moment, RunSummary
+from shoal.experiments.relocation.measuring.summary import Moment, RunSummary
 from tests.experiments.relocation.judges.evidence import evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 

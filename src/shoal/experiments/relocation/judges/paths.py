@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.experiments.relocation.evidence import Evidence, Judge, Place, milliseconds, seconds
 from shoal.experiments.relocation.grid import Setting
-from shoal.experiments.relocation.summary import RunSummary
+from shoal.experiments.relocation.measuring.summary import RunSummary
 from shoal.experiments.studies.claims import Outcome
 
 # A correlation of this much is what a figure shows as a line.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.experiments.relocation.evidence import Evidence, Judge, milliseconds, percent
 from shoal.experiments.relocation.grid import Distribution, Setting
-from shoal.experiments.relocation.regret import Figure
+from shoal.experiments.relocation.measuring.regret import Figure
 from shoal.experiments.studies.claims import Outcome
 
 

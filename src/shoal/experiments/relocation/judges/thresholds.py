@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.experiments.relocation.evidence import NOISE, Evidence, Judge, percent, seconds
 from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, System
-from shoal.experiments.relocation.summary import Moment, RunSummary
+from shoal.experiments.relocation.measuring.summary import Moment, RunSummary
 from shoal.experiments.studies.claims import Outcome
 
 # A response is over when the delay is this close to where it ends.

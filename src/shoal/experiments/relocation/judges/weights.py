@@ -15,7 +15,7 @@ from shoal.experiments.relocation.evidence import (
 )
 from shoal.experiments.relocation.grid import WEIGHTS, Priority, grape
 from shoal.experiments.relocation.judges.spreads import farthest_apart
-from shoal.experiments.relocation.results import Where
+from shoal.experiments.relocation.measuring.results import Where
 from shoal.experiments.studies.claims import Outcome
 
 PRIORITIES: Sequence[Priority] = ("load", "delay")

@@ -3,8 +3,8 @@
 A box is a closed interval per dimension.  32 boxes that lie close together share a node, 32 nodes
 a node above them, up to one root; a node has what each of its 32 children spans, so that a few
 vector instructions test all of them in a dimension.  Bounds are numbered in 16 bits, in their
-order: exactly while a dimension has few enough of them, else a box that numbers cannot decide is
-looked at in full.
+order: exactly while a dimension has few enough of them, or evenly, by steps of one length; where
+numbers cannot decide, a box is looked at in full.
 
 >>> import numpy as np
 >>> edges = np.array([1.0, 2.0, 4.0])
@@ -26,6 +26,7 @@ from shoal.matching.compiled.kernels.vectors import (
     PUT_MARGIN,
     Lanes,
     lanes_within,
+    lanes_within_or_next,
     put_lanes,
 )
 
@@ -35,6 +36,11 @@ STEPS = 65_536
 # The edges that codes count, per side of a dimension; NOTHING is a code beyond them.
 EDGES_MAXIMUM = 2**16 - 3
 NOTHING = 2**16 - 1
+
+# Even codes: of no bound below, of the first step, and of no bound above.
+OPEN_BELOW, FIRST_STEP = 0, 1
+EVEN_STEPS = 2**16 - 4
+OPEN_ABOVE = FIRST_STEP + EVEN_STEPS
 
 # Edges that are compared at once, whether needed or not: cheaper than a branch that is guessed.
 _RUN = 4
@@ -100,6 +106,50 @@ def code_points(
 
 
 @kernel
+def even_code(value: float, origin: float, scale: float) -> int:
+    """The step of a value, from FIRST_STEP on: never falls as the value rises; NaN is in it."""
+    position = (value - origin) * scale
+    position = position if position > 0.0 else 0.0
+    last = EVEN_STEPS - 1.0
+    return FIRST_STEP + int(position if position < last else last)
+
+
+@kernel
+def code_bounds_evenly(
+    values: _Doubles, origin: float, scale: float, opened: int, codes: _Codes, column: int
+) -> None:
+    """Number a dimension's bounds on one side; `opened` is the code of those that bound nothing."""
+    for place in range(values.size):
+        is_open = values[place] == (-np.inf if opened == OPEN_BELOW else np.inf)
+        codes[place, column] = opened if is_open else even_code(values[place], origin, scale)
+
+
+@kernel
+def code_evenly(
+    down: _Doubles,
+    up: _Doubles,
+    origins: _Doubles,
+    scales: _Doubles,
+    most: _Codes,
+    least: _Codes,
+    downs: _Doubles,
+    ups: _Doubles,
+) -> None:
+    """Number points, given as (dimensions, points), and turn them round: all else is the other way.
+
+    The codes are those that low bounds may have at most, less 1, and high bounds at least, and 1:
+    bounds of the very code are looked at.  No box has what NaN gets.
+    """
+    for place in range(down.shape[1]):
+        for column in range(down.shape[0]):
+            lower, upper = down[column, place], up[column, place]
+            downs[place, column], ups[place, column] = lower, upper
+            above = even_code(upper, origins[column], scales[column]) + 1
+            most[place, column] = even_code(lower, origins[column], scales[column]) - 1
+            least[place, column] = NOTHING if np.isnan(lower) else above
+
+
+@kernel
 def _surely(
     bounds: _Doubles, maybe: Lanes, surely: Lanes, first: int, down: _Doubles, up: _Doubles
 ) -> Lanes:
@@ -126,6 +176,7 @@ def match_boxes(
     bounds: _Doubles,
     nodes: _Codes,
     levels: _Numbers,
+    is_even: bool,
     begins: _Numbers,
     counts: _Numbers,
     found: _Members,
@@ -138,13 +189,15 @@ def match_boxes(
     the number of the first node of each level, boxes first, and ends with the root's.  A point
     may be in boxes with low codes up to `most` and high codes from `least` on, and is in one if
     `slack` more on either side (0, or 1 where codes are coarser than bounds) changes nothing;
-    else `bounds`, (boxes, 2 x dimensions), decide.  Stops before a point whose boxes might not
-    fit in `found`, and returns how many points of the order are done and how much of `found` is
-    used.
+    else `bounds`, (boxes, 2 x dimensions), decide.  With even codes `most` and `least` are those
+    of boxes that it is in for sure, and of others 1 more and less.  Stops before a point whose
+    boxes might not fit in `found`, and returns how many points of the order are done and how much
+    of `found` is used.
     """
     dimensions = most.shape[1]
     size = 2 * dimensions * LANES
     is_coarse = slack.any()
+    every = Lanes(2**LANES - 1)
     sure_most, sure_least = np.empty_like(most[0]), np.empty_like(least[0])
     room = levels[1] + PUT_MARGIN if levels.size > 1 else 1
     here, below = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
@@ -157,7 +210,11 @@ def match_boxes(
             first = levels[level]
             children = 0
             for number in here[:count]:
-                lanes = lanes_within(nodes, (first + number) * size, most[point], least[point])
+                start = (first + number) * size
+                if is_even:
+                    lanes = lanes_within_or_next(nodes, start, most[point], least[point]) & every
+                else:
+                    lanes = lanes_within(nodes, start, most[point], least[point])
                 children = put_lanes(lanes, number * LANES, below, children)
             here, below = below, here
             count = children
@@ -170,11 +227,16 @@ def match_boxes(
                 if most[point, dimension] < slack[dimension]:
                     sure_most[dimension], sure_least[dimension] = 0, NOTHING
         for number in here[:count]:
-            lanes = lanes_within(nodes, number * size, most[point], least[point])
-            if is_coarse and lanes:
-                surely = lanes_within(nodes, number * size, sure_most, sure_least)
-                if surely != lanes:
-                    lanes = _surely(bounds, lanes, surely, number * LANES, down[point], up[point])
+            start = number * size
+            if is_even:
+                both = lanes_within_or_next(nodes, start, most[point], least[point])
+                lanes, surely = both & every, both >> Lanes(LANES)
+            else:
+                surely = lanes = lanes_within(nodes, start, most[point], least[point])
+                if is_coarse and lanes:
+                    surely = lanes_within(nodes, start, sure_most, sure_least)
+            if surely != lanes:
+                lanes = _surely(bounds, lanes, surely, number * LANES, down[point], up[point])
             at = put_lanes(lanes, number * LANES, found, at)
         counts[point] = at - begins[point]
     return order.size, at

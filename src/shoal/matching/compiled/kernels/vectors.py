@@ -64,39 +64,59 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any, vector:
     return builder.bitcast(builder.gep(start, [at]), vector.as_pointer())
 
 
-def _within(typing_context: Any, codes: Any, at: Any, most: Any, least: Any) -> Any:
-    """Saturated differences are 0 where a test is passed, so that no instruction set needs more
-    than two instructions for a test, and all tests together one for their masks."""
+def _failed(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Of each lane, the bits of how far codes are outside a test's bounds, all tests together.
 
+    Saturated differences are 0 where a test is passed, so that no instruction set needs more than
+    two instructions for a test, and all tests together one for their masks."""
+    array, place, *bounds = arguments
+    vector = ir.VectorType(_WORD, LANES)
+    nothing = ir.Constant(vector, [0] * LANES)
+    difference = builder.module.declare_intrinsic(
+        f"llvm.usub.sat.v{LANES}i16", (), ir.FunctionType(vector, [vector, vector])
+    )
+    address = _address(context, builder, signature.args[0], array, place, vector)
+    upper, lower = (
+        context.make_array(kind)(context, builder, each)
+        for kind, each in zip(signature.args[2:], bounds, strict=True)
+    )
+    size = builder.extract_value(upper.shape, 0)
+    failed = cgutils.alloca_once_value(builder, nothing)  # type: ignore[no-untyped-call]
+    with cgutils.for_range(builder, size) as loop:
+        first = builder.mul(loop.index, ir.Constant(loop.index.type, 2))
+        behind = builder.add(first, ir.Constant(loop.index.type, 1))
+        lows, highs = (
+            builder.load(builder.gep(address, [each]), align=2) for each in (first, behind)
+        )
+        high_end, low_end = (
+            _spread(builder, builder.load(builder.gep(each.data, [loop.index])), LANES)
+            for each in (upper, lower)
+        )
+        beyond = builder.call(difference, [lows, high_end])
+        short = builder.call(difference, [low_end, highs])
+        builder.store(builder.or_(builder.load(failed), builder.or_(beyond, short)), failed)
+    return builder.load(failed)
+
+
+def _lanes_below(builder: Any, failed: Any, end: int) -> Any:
+    """The set of lanes whose differences are all below an end: 1, or 2."""
+    limit = ir.Constant(failed.type, [end] * LANES)
+    held = builder.icmp_unsigned("<", failed, limit)
+    return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
+
+
+def _within(typing_context: Any, codes: Any, at: Any, most: Any, least: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, place, *bounds = arguments
-        vector = ir.VectorType(_WORD, LANES)
-        nothing = ir.Constant(vector, [0] * LANES)
-        difference = builder.module.declare_intrinsic(
-            f"llvm.usub.sat.v{LANES}i16", (), ir.FunctionType(vector, [vector, vector])
-        )
-        address = _address(context, builder, signature.args[0], array, place, vector)
-        upper, lower = (
-            context.make_array(kind)(context, builder, each)
-            for kind, each in zip(signature.args[2:], bounds, strict=True)
-        )
-        size = builder.extract_value(upper.shape, 0)
-        failed = cgutils.alloca_once_value(builder, nothing)  # type: ignore[no-untyped-call]
-        with cgutils.for_range(builder, size) as loop:
-            first = builder.mul(loop.index, ir.Constant(loop.index.type, 2))
-            behind = builder.add(first, ir.Constant(loop.index.type, 1))
-            lows, highs = (
-                builder.load(builder.gep(address, [each]), align=2) for each in (first, behind)
-            )
-            high_end, low_end = (
-                _spread(builder, builder.load(builder.gep(each.data, [loop.index])), LANES)
-                for each in (upper, lower)
-            )
-            beyond = builder.call(difference, [lows, high_end])
-            short = builder.call(difference, [low_end, highs])
-            builder.store(builder.or_(builder.load(failed), builder.or_(beyond, short)), failed)
-        held = builder.icmp_unsigned("==", builder.load(failed), nothing)
-        return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
+        return _lanes_below(builder, _failed(context, builder, signature, arguments), 1)
+
+    return types.uint64(codes, types.intp, most, least), generate
+
+
+def _within_or_next(typing_context: Any, codes: Any, at: Any, most: Any, least: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        failed = _failed(context, builder, signature, arguments)
+        surely, maybe = (_lanes_below(builder, failed, end) for end in (1, 2))
+        return builder.or_(maybe, builder.shl(surely, ir.Constant(_LANE_SET, LANES)))
 
     return types.uint64(codes, types.intp, most, least), generate
 
@@ -106,6 +126,11 @@ lanes_within = cast(Callable[[_Codes, int, _Codes, _Codes], Lanes], intrinsic(_w
 
 Per dimension `codes` has LANES low codes, which may be at most `most`, and LANES high codes, which
 must be at least `least`; those of the first dimension are at `at`."""
+
+lanes_within_or_next = cast(
+    Callable[[_Codes, int, _Codes, _Codes], Lanes], intrinsic(_within_or_next)
+)
+"""As `lanes_within`, LANES bits higher; below them the lanes that pass, or miss by 1 at most."""
 
 
 def _count(typing_context: Any, lanes: Any) -> Any:

@@ -25,7 +25,7 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.federation.granting import Granting
 from shoal.mqtt.federation.roaming.moves import Latecomers, Move, SendItem, Waiting
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.sessions.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.rows import subscription_of
 from shoal.mqtt.sessions.session import Farewell, Session
 from shoal.mqtt.sessions.sessions import Sessions

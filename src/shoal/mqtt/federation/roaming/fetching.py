@@ -26,7 +26,7 @@ from shoal.mqtt.federation.roaming.homes import Home
 from shoal.mqtt.federation.roaming.moves import Waiting
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.sessions import ELSEWHERE, Sessions
 from shoal.mqtt.timers import Timers
 

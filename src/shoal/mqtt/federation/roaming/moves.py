@@ -15,7 +15,7 @@ from shoal.mqtt.federation.controls import (
     message_of,
 )
 from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.outgoing import ClientConnection, Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection, Outgoing
 from shoal.mqtt.sessions.rows import SubscriptionState
 from shoal.mqtt.sessions.session import Session
 

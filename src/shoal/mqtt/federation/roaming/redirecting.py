@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from shoal.mqtt.federation.controls import Entered, Journey
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.timers import Timers
 

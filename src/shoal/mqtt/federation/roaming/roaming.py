@@ -69,7 +69,7 @@ from shoal.mqtt.federation.roaming.homes import Home, Homes
 from shoal.mqtt.federation.roaming.moves import Move, Waiting
 from shoal.mqtt.federation.roaming.redirecting import REDIRECTED_TIMER, Redirecting
 from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.sessions.outgoing import ClientConnection
+from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscriptions import Subscriptions

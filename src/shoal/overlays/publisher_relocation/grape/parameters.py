@@ -37,6 +37,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                            the paper moves for any gain): 2, about what the estimates are off by
     answer_timeout_us      how long a broker waits for trace answers from downstream (ours): 10 s
     ping_timeout_us        how long it waits for the publisher's ping times (ours): 5 s
+    covering               neighbours are told no subscription that another covers (PADRES): no
     """
 
     trace_session_length: int = 100
@@ -45,6 +46,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     least_gain_percent: int = 2
     answer_timeout_us: int = 10_000_000
     ping_timeout_us: int = 5_000_000
+    covering: bool = False
 
     def __post_init__(self) -> None:
         _check("trace_session_length", self.trace_session_length, 1, MAX_TRACE_SESSION_LENGTH)

@@ -34,6 +34,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                              than all others, to move there (ours; the paper moves for any): 2
     answer_timeout_us        how long a broker waits for the results of a trace, and a first broker
                              for the answer to its request (ours; the paper waits forever): 10 s
+    covering                 neighbours are told no subscription that another covers (PADRES): no
     """
 
     window_publications: int = 50
@@ -42,6 +43,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     threshold: int = 100
     least_gain_percent: int = 2
     answer_timeout_us: int = 10_000_000
+    covering: bool = False
 
     def __post_init__(self) -> None:
         _check("window_publications", self.window_publications, 1, MAX_TRACED)

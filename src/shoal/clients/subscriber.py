@@ -1,0 +1,240 @@
+"""A subscriber's side of a move: its subscriptions go from broker to broker, and miss nothing.
+
+A pure machine like the publisher's beside it, one per client.  It makes before it breaks: it
+subscribes at the new broker under a name of its own, and takes from the old one until every
+publisher's broker knows that name and all that was under way has come; then from the new one, but
+for what it has had, and the old one is told.  So nothing is lost, doubled or out of order.
+
+No broker knows when others know a subscription, so the machine waits for `SPREAD_US`, above any way
+through the network.  The live network knows (`shoal.mqtt.federation`): there a client's broker has
+its session, which moves instead.
+
+| input | away | here | moving |
+| --- | --- | --- | --- |
+| move | | subscribes there → moving | |
+| SPREAD_US over | | forgets what it had | takes from there, tells the old → here |
+| its broker delivers | dropped | handed over, unless it had it | handed over, and remembered |
+| the new one delivers | | | held back, but for what comes early |
+| its broker is lost | | | takes from the new → here |
+| the new one is lost | | | stays → here |
+| a broker came back | | subscribes again | subscribes again |
+| go | | tells its broker → away | tells both → away |
+| come | subscribes there → here | | |
+
+Each subscription is such a machine by itself; a client may have them at several brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from shoal.broker.effects import Record
+from shoal.broker.messages import Subscribe, Unsubscribe
+from shoal.clients.publisher import ToBroker, WakeUp
+from shoal.clients.records import SubscriberMoveRecord
+from shoal.model import BrokerId, ClientId, Publication, Subscription, SubscriptionId
+
+# For subscriptions to spread, and as long again for what was published before that.
+SPREAD_US = 10_000_000
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """Effect: a publication for the application, which has come from this broker."""
+
+    publication: Publication
+    subscription: SubscriptionId
+    broker: BrokerId
+    hops: int
+
+
+SubscriberEffect = ToBroker | WakeUp | Record | Handed
+
+Key = tuple[ClientId, int]
+
+
+class _Place:
+    """Where a subscription is: at `broker`, under the name `at.id`; None while it is away.
+
+    `there` is what it is called at the broker it goes to.
+    """
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.broker: BrokerId | None = None
+        self.at = subscription
+        self.target: BrokerId | None = None
+        self.there = subscription
+        self.asked_us = 0
+        # What it has had from the old broker: the new one may have it much later, until then.
+        self.had: set[Key] = set()
+        self.forgets_us = 0
+        self.held: list[Handed] = []
+        self._names = 0
+
+    def name_anew(self) -> Subscription:
+        """As it is called at the next broker: two of one name would be one."""
+        self._names += 1
+        name = f"{self.subscription.id}@{self._names}"
+        return msgspec.structs.replace(self.subscription, id=name)
+
+    def stay(self) -> None:
+        """It moves no more."""
+        self.target = None
+        self.held = []
+
+
+class Subscriber:
+    """One client's subscriptions."""
+
+    def __init__(self, client: ClientId) -> None:
+        self.client = client
+        self._places: dict[SubscriptionId, _Place] = {}
+
+    def __iter__(self) -> Iterator[tuple[Subscription, BrokerId]]:
+        """What it has subscribed to, as its brokers know it, and where; not what is away."""
+        for place in self._places.values():
+            if place.broker is not None:
+                yield place.at, place.broker
+
+    def uses(self, broker: BrokerId) -> bool:
+        """Whether it has subscribed there, or is about to."""
+        return any(broker in (place.broker, place.target) for place in self._places.values())
+
+    # --- the application's side ---------------------------------------------------------------
+
+    def subscribe(self, broker: BrokerId, subscription: Subscription) -> list[SubscriberEffect]:
+        place = self._places[subscription.id] = _Place(subscription)
+        place.broker = broker
+        return [ToBroker(broker, Subscribe(subscription))]
+
+    def unsubscribe(self, subscription_id: SubscriptionId) -> list[SubscriberEffect]:
+        place = self._places.pop(subscription_id, None)
+        return [] if place is None else self._leave(place)
+
+    def move(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
+        """Go to another broker with all that is not on its way already."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            if place.broker not in (None, broker) and place.target is None:
+                place.target, place.there, place.asked_us = broker, place.name_anew(), now_us
+                effects.append(ToBroker(broker, Subscribe(place.there)))
+        return [*effects, WakeUp(now_us + SPREAD_US)] if effects else []
+
+    def go(self, broker: BrokerId) -> list[SubscriberEffect]:
+        """Go away from a broker; whatever is published until it comes again, it misses."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            if place.broker == broker:
+                effects += self._leave(place)
+            elif place.target == broker:
+                effects += self._stay(place)
+        return effects
+
+    def come(self, broker: BrokerId) -> list[SubscriberEffect]:
+        """Come to a broker with all that is away."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            if place.broker is None:
+                place.broker = broker
+                effects.append(ToBroker(broker, Subscribe(place.at)))
+        return effects
+
+    # --- the brokers' side --------------------------------------------------------------------
+
+    def delivered(
+        self,
+        broker: BrokerId,
+        publication: Publication,
+        names: tuple[SubscriptionId, ...],
+        hops: int,
+        now_us: int,
+    ) -> list[SubscriberEffect]:
+        """A broker delivers for subscriptions, by their names there."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            handed = Handed(publication, place.subscription.id, broker, hops)
+            if place.broker == broker and place.at.id in names:
+                if publication.key not in place.had:
+                    effects.append(handed)
+                    if place.target is not None:
+                        place.had.add(publication.key)
+            elif (
+                place.target == broker
+                and place.there.id in names
+                # What comes early its broker has, too, and may have had before it was to move.
+                and now_us >= place.asked_us + SPREAD_US // 2
+            ):
+                place.held.append(handed)
+        return effects
+
+    def woken(self, now_us: int) -> list[SubscriberEffect]:
+        """The time of a `WakeUp` has come."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            if place.target is None and now_us >= place.forgets_us:
+                place.had.clear()
+            elif place.target is not None and now_us >= place.asked_us + SPREAD_US:
+                old = ToBroker(place.broker or "", Unsubscribe(place.at.id))
+                effects += [*self._arrive(place, now_us), old]
+        return effects
+
+    def lost(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
+        """A broker does not answer."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            if place.target == broker:
+                effects += self._stay(place)
+            elif place.target is not None and place.broker == broker:
+                effects += self._arrive(place, now_us)
+        return effects
+
+    def reconnected(self, broker: BrokerId) -> list[SubscriberEffect]:
+        """A broker came back and knows nothing."""
+        effects: list[SubscriberEffect] = []
+        for place in self._places.values():
+            if place.broker == broker:
+                effects.append(ToBroker(broker, Subscribe(place.at)))
+            if place.target == broker:
+                effects.append(ToBroker(broker, Subscribe(place.there)))
+        return effects
+
+    # --- effects ------------------------------------------------------------------------------
+
+    def _arrive(self, place: _Place, now_us: int) -> list[SubscriberEffect]:
+        """From now on it takes what the new broker delivers."""
+        assert place.target is not None
+        assert place.broker is not None
+        new = [each for each in place.held if each.publication.key not in place.had]
+        record = SubscriberMoveRecord(
+            client=self.client,
+            subscription=place.subscription.id,
+            source=place.broker,
+            target=place.target,
+            asked_us=place.asked_us,
+            moved_us=now_us,
+        )
+        place.broker, place.at = place.target, place.there
+        place.stay()
+        place.forgets_us = now_us + SPREAD_US
+        return [*new, Record(record), WakeUp(place.forgets_us)]
+
+    def _stay(self, place: _Place) -> list[SubscriberEffect]:
+        """It does not go after all; where it was to go may yet have heard of it."""
+        assert place.target is not None
+        asked = ToBroker(place.target, Unsubscribe(place.there.id))
+        place.stay()
+        return [asked]
+
+    def _leave(self, place: _Place) -> list[SubscriberEffect]:
+        """Its brokers are told."""
+        effects: list[SubscriberEffect] = []
+        if place.broker is not None:
+            effects.append(ToBroker(place.broker, Unsubscribe(place.at.id)))
+        if place.target is not None:
+            effects.append(ToBroker(place.target, Unsubscribe(place.there.id)))
+        place.broker = None
+        place.had.clear()
+        place.stay()
+        return effects

@@ -1,0 +1,346 @@
+"""A simulated cluster under load: subscriptions stored, messages at a rate, response times.
+
+The matchers' cost is that of a linear index, a time per subscription searched, or that of our own
+engine, as measured; a run may be slower than the paper's servers by a factor, and then messages
+come slower by the same.  A message's response time runs from its arrival at a dispatcher until that
+hears that it was matched, when the subscribers' dispatchers have it, too (IV-B); so messages that
+nobody asked for have one as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from shoal.broker.effects import Effect
+from shoal.broker.messages import Message, Publish
+from shoal.broker.strategy import BrokerContext
+from shoal.experiments.bluedove.testbed.engine_costs import EngineCosts
+from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
+from shoal.experiments.bluedove.testbed.workload import (
+    Drawing,
+    PointsWorkload,
+    Traffic,
+    Workload,
+    load_points,
+)
+from shoal.matching.segments import Dimension
+from shoal.model import BrokerId, Publication, Subscription
+from shoal.overlays.bluedove.cluster.forwarding import Policy
+from shoal.overlays.bluedove.cluster.gossip import encoded_bytes
+from shoal.overlays.bluedove.cluster.planner import Elasticity
+from shoal.overlays.bluedove.messages import Answer, Digest, LoadReport, News, Pull
+from shoal.overlays.bluedove.parameters import Order, Parameters, full_replication, peer_to_peer
+from shoal.overlays.bluedove.protocol import Bluedove
+from shoal.overlays.bluedove.serving.queues import Index
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.world import World
+
+SECOND_US = 1_000_000
+# One way in a data centre, and to its clients.
+LATENCY_US = 250
+# A matcher of the paper takes about 0.7 ms for a message: 80 cores, 114,000 messages a second
+# (IV-C, figure 5).  That is 100 ns for each subscription if there are 7,000 in the least of four
+# sets, which takes a wider drawing than any here: ours have 3,400 (2,500 cut off, 530 at one
+# matcher each), and so sustain more messages for the same time.  Ratios do not depend on it.
+SEARCH_NS = 100
+# Dispatching is almost two orders of magnitude faster (IV-B).
+DISPATCH_NS = 1_000
+SUBSCRIBERS = 10
+# What keeps a dispatcher's and a matcher's tables and loads up to date (IV-C).
+OVERHEAD = (Digest, News, Pull, LoadReport)
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a testbed is made of.
+
+    system          bluedove, or a baseline
+    matchers        how many, with `cores` each; `spares` wait to be added
+    subscriptions   how many are stored before the first message
+    stands_for      each of them stands for so many of the paper's
+    costs           a message costs what a linear index takes, or what our engine does
+    search_ns       of a linear index, to search one of the paper's subscriptions
+    slowdown        servers are slower than the paper's by this factor
+    dimensions      so many of the four attributes are searchable (IV-F)
+    peers_by        the attribute, counted from 0, that divides peer-to-peer's subscriptions
+    drawing         where subscriptions' ranges lie (`workload.py`)
+    points          a file of real data (`save_points`) instead of the evaluation's workload
+    quantiles       segments by the quantiles of those data
+    report_s        matchers report their loads so often
+    gossip_s        they exchange tables so often
+    """
+
+    system: str = "bluedove"
+    matchers: int = 20
+    dispatchers: int = 2
+    cores: int = 4
+    spares: int = 0
+    subscriptions: int = 4_000
+    stands_for: int = 1
+    costs: Literal["linear", "engine"] = "linear"
+    search_ns: int = SEARCH_NS
+    slowdown: int = 100
+    dimensions: int = 4
+    policy: Policy = Policy.ADAPTIVE
+    deviation: float = 250.0
+    adverse: int = 0
+    peers_by: int = 0
+    drawing: Drawing = "moved"
+    points: str = ""
+    quantiles: bool = False
+    report_s: int = 1
+    gossip_s: int = 1
+    seed: int = 1
+
+
+def parameters_of(setting: Setting, dimensions: tuple[Dimension, ...]) -> Parameters:
+    """What every node is set by; the dispatchers are D1 and so on, the matchers M001."""
+    report_us, gossip_us = setting.report_s * SECOND_US, setting.gossip_s * SECOND_US
+    options = {
+        "dispatchers": tuple(f"D{number + 1}" for number in range(setting.dispatchers)),
+        "matchers": tuple(f"M{number + 1:03}" for number in range(setting.matchers)),
+        "cores": setting.cores,
+        "order": Order.FREE,
+        "publications_per_job": 1,
+        "gossip_interval_us": gossip_us,
+        "load_interval_us": report_us,
+        "rate_window_us": 5 * report_us,
+        "failure_us": 10 * gossip_us,
+        "elastic": setting.spares > 0,
+        # Those that are there at first stay, as idle as they are before the first message.
+        "elasticity": Elasticity(least=setting.matchers),
+    }
+    if setting.system == "peer-to-peer":
+        return peer_to_peer(dimensions[setting.peers_by], **options)
+    if setting.system == "full replication":
+        return full_replication(msgspec.structs.replace(dimensions[0], boundaries=()), **options)
+    searchable = dimensions[: setting.dimensions]
+    return Parameters(dimensions=searchable, policy=setting.policy, **options)  # type: ignore[arg-type]
+
+
+def costs_of(setting: Setting) -> ServiceCosts:
+    """What a message costs a dispatcher, and a matcher."""
+    processing_us = DISPATCH_NS * setting.slowdown // 1_000
+    if setting.costs == "engine":
+        return EngineCosts(
+            processing_us=processing_us, stands_for=setting.stands_for, slowdown=setting.slowdown
+        )
+    search_ns = setting.search_ns * setting.stands_for * setting.slowdown
+    return ServiceCosts(processing_us=processing_us, matching_per_subscription_ns=search_ns)
+
+
+def traffic_of(setting: Setting, random: Random) -> Traffic:
+    """Filters and messages, as the setting has them."""
+    if setting.points:
+        points = load_points(Path(setting.points))
+        return PointsWorkload(points, random, quantiles=setting.quantiles)
+    return Workload(
+        random,
+        deviation=setting.deviation,
+        adverse=setting.adverse,
+        drawing=setting.drawing,
+        segments=setting.matchers,
+    )
+
+
+class Responses(NamedTuple):
+    """When messages came, and how long each took; both µs, in the order they came.
+
+    A message that never came through took infinitely long.
+    """
+
+    published_us: npt.NDArray[np.float64]
+    took_us: npt.NDArray[np.float64]
+
+
+class _Watched(Bluedove):
+    """Counts the bytes that come for tables and loads, and notes when messages were matched."""
+
+    def __init__(
+        self, context: BrokerContext, parameters: Parameters, make_index: Callable[[], Index]
+    ) -> None:
+        super().__init__(context, parameters, make_index)
+        self.is_counting = False
+        self.overhead_bytes = 0
+        self.answered_us: dict[tuple[str, int], int] = {}
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        kind = type(message)
+        if self.is_counting and kind in OVERHEAD:
+            self.overhead_bytes += encoded_bytes(message)
+        elif kind is Answer and self.dispatcher is not None:
+            for message_id in message.message_ids:  # type: ignore[attr-defined]
+                publication = self.dispatcher.outbox.publication(message_id)
+                if publication is not None:
+                    self.answered_us.setdefault(publication.key, now_us)
+        super().receive(neighbour, message, now_us, out)
+
+
+class LoadedCluster:
+    """One cluster; time goes on from one measurement to the next."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._random = Random(setting.seed)
+        self.traffic = traffic_of(setting, self._random)
+        self.parameters = parameters_of(setting, self.traffic.dimensions(setting.matchers))
+        self.costs = costs_of(setting)
+        self.strategies: dict[BrokerId, _Watched] = {}
+        spares = [f"S{number + 1}" for number in range(setting.spares)]
+        self.world = World(
+            [],
+            self._system,
+            ConstantUnderlay(LATENCY_US, local_latency_us=LATENCY_US),
+            brokers=[*self.parameters.dispatchers, *self.parameters.matchers, *spares],
+            seed=setting.seed,
+            costs=self.costs,
+        )
+        self._sequence = 0
+        self._stored = 0
+        self._published: list[tuple[str, int, int]] = []
+        self._add_clients()
+        self.store(setting.subscriptions)
+
+    def _system(self, context: BrokerContext) -> _Watched:
+        made = _Watched(context, self.parameters, lambda: LinearIndex(self.traffic.attributes))
+        self.strategies[context.broker] = made
+        return made
+
+    @property
+    def now_us(self) -> int:
+        return self.world.queue.now_us
+
+    # --- subscriptions ------------------------------------------------------------------------
+
+    def _add_clients(self) -> None:
+        homes = self.parameters.dispatchers
+        for number in range(SUBSCRIBERS):
+            self.world.add_subscriber(f"C{number}", "clients")
+        for home in homes:
+            self.world.add_publisher(f"P{home}", home, "clients")
+        self._run_until(4 * SECOND_US, self._knows_all_matchers)
+
+    def _knows_all_matchers(self) -> bool:
+        """Whether every dispatcher knows that every matcher is there."""
+        count = len(self.parameters.matchers)
+        tables = (self.strategies[home].node.table for home in self.parameters.dispatchers)
+        return all(len(table.serving()) >= count for table in tables)
+
+    def _run_until(
+        self, at_us: int, is_reached: Callable[[], bool], latest_us: float = math.inf
+    ) -> int:
+        """Run to a time, and on by seconds until something is so, or it is late; the time then.
+
+        By a clock of its own: where all brokers are busy, nothing may happen for seconds.
+        """
+        self.world.run(at_us)
+        while at_us < latest_us and not is_reached():
+            at_us += SECOND_US
+            self.world.run(at_us)
+        return at_us
+
+    def store(self, count: int) -> None:
+        """Have so many more subscriptions, all stored when this returns."""
+        homes, world = self.parameters.dispatchers, self.world
+        # Every matcher may answer; dispatchers are to be half idle meanwhile.
+        answers = -(-len(self.parameters.matchers) // len(homes))
+        spacing_us = 2 * answers * DISPATCH_NS * self.setting.slowdown // 1_000
+        at_us = self.now_us
+        for _ in range(count):
+            number = self._stored = self._stored + 1
+            subscription = Subscription(
+                id=f"s{number}", client=f"C{number % SUBSCRIBERS}", filter=self.traffic.filter()
+            )
+            at_us += spacing_us
+            world.subscribe(at_us, homes[number % len(homes)], subscription)
+        at_us = self._run_until(at_us + SECOND_US, self._is_all_stored)
+        # Loads are reported before the first message.
+        world.run(at_us + 2 * self.setting.report_s * SECOND_US)
+
+    def _is_all_stored(self) -> bool:
+        dispatchers = (strategy.dispatcher for strategy in self.strategies.values())
+        return not any(one.home.unstored for one in dispatchers if one is not None)
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def publish(self, rate_per_s: float, duration_s: float) -> None:
+        """Let messages come at an even rate, the next from the next dispatcher."""
+        from_us, count = self.now_us, round(rate_per_s * duration_s)
+        sent, homes = 0, self.parameters.dispatchers
+
+        def send(now_us: int, _: None) -> None:
+            nonlocal sent
+            client = f"P{homes[sent % len(homes)]}"
+            publication = Publication(
+                publisher=client,
+                sequence=self._sequence,
+                published_us=now_us + LATENCY_US,
+                attributes=self.traffic.message(),
+            )
+            self._published.append((client, self._sequence, now_us + LATENCY_US))
+            self.world.request(now_us, client, Publish((publication,)))
+            self._sequence += 1
+            sent += 1
+            if sent < count:
+                self.world.queue.push(from_us + round(sent * 1e6 / rate_per_s), send, None)
+
+        self.world.queue.push(from_us, send, None)
+        self.world.run(from_us + round(duration_s * 1e6))
+
+    def drain(self, most_s: float = 600.0) -> None:
+        """Let time pass until every message has its response, or for so long."""
+        latest_us = self.now_us + most_s * 1e6
+        self._run_until(self.now_us, lambda: not self.backlog, latest_us)
+
+    @property
+    def backlog(self) -> int:
+        """Messages that dispatchers keep."""
+        return sum(
+            len(strategy.dispatcher.outbox)
+            for strategy in self.strategies.values()
+            if strategy.dispatcher is not None
+        )
+
+    def responses(self) -> Responses:
+        """Of all messages since the last call; what was answered before is forgotten."""
+        arrived: dict[tuple[str, int], int] = {}
+        for strategy in self.strategies.values():
+            arrived |= strategy.answered_us
+            strategy.answered_us.clear()
+        published = np.array([at_us for _, _, at_us in self._published], np.float64)
+        took = [
+            arrived.get((client, number), np.inf) - at_us
+            for client, number, at_us in self._published
+        ]
+        self._published.clear()
+        self.world.trace.deliveries.clear()
+        return Responses(published, np.array(took, np.float64))
+
+    # --- load ---------------------------------------------------------------------------------
+
+    def work_us(self) -> dict[BrokerId, int]:
+        """How long each matcher's cores have matched so far, together."""
+        return {
+            name: strategy.matcher.work_us
+            for name, strategy in self.strategies.items()
+            if strategy.matcher is not None
+        }
+
+    def count_overhead(self) -> None:
+        """Count from now on what comes for tables and loads."""
+        for strategy in self.strategies.values():
+            strategy.is_counting = True
+
+    def overhead_bytes(self) -> dict[BrokerId, int]:
+        """What has come to each node for tables and loads since it is counted."""
+        return {name: strategy.overhead_bytes for name, strategy in self.strategies.items()}

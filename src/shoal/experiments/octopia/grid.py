@@ -1,0 +1,156 @@
+"""Which runs the study has: section VIII's three experiments, and what goes beyond them.
+
+>>> settings = grid(SCALES["small"], 1)
+>>> len(settings) == len({setting.name for setting in settings})
+True
+
+Source: OctopiA, section VIII.  A scale divides the burst and all that is published beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from shoal.experiments.studies.study import ScaleName
+
+Part = Literal["publishers", "subscribers", "burst", "sources", "output", "clusters", "failures"]
+# TID, static and dynamic; OctopiA's static routing (SNR); its inter-cluster dynamic routing (IDR)
+# with equation 10 as in the paper; and, ours, without flapping, and in order.
+Way = Literal["tid", "tid-dynamic", "snr", "idr", "steady", "ordered"]
+PAPERS: tuple[Way, ...] = ("tid", "tid-dynamic", "snr", "idr")
+OURS: tuple[Way, ...] = ("steady", "ordered")
+# Per minute, of the publisher whose rate is high (VIII).
+RATES = (100_000, 80_000, 60_000)
+CLUSTERS = 5
+PUBLISHERS, SUBSCRIBERS = 100, 2_000
+BURST, BESIDE = 100_000, 2_000
+# A copy takes so long on an output: a burst of 100,000 then needs the paper's 17 minutes.
+OUTPUT_US = 10_000
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One run.
+
+    count      advertisements, or subscriptions, that there are in the end
+    rate       publications per minute of each publisher in a burst, of `burst` each
+    sources    how many publish a burst
+    beside     publications, one a second, of each of the other publishers
+    clusters   k
+    output_us  how long a copy takes on an output
+    """
+
+    part: Part
+    way: Way
+    seed: int
+    count: int = SUBSCRIBERS
+    rate: int = RATES[0]
+    burst: int = 0
+    sources: int = 1
+    beside: int = 0
+    clusters: int = CLUSTERS
+    output_us: int = OUTPUT_US
+
+    @property
+    def name(self) -> str:
+        """Unique within a data set; also the path of its summary."""
+        varied = {
+            "publishers": self.count,
+            "subscribers": self.count,
+            "burst": self.rate,
+            "sources": self.sources,
+            "output": self.output_us,
+            "clusters": self.clusters,
+            "failures": self.clusters,
+        }[self.part]
+        return f"{self.part}/{varied:06}-{self.way}"
+
+    @property
+    def cost(self) -> float:
+        """About how long it takes, in seconds."""
+        if self.part in ("publishers", "subscribers"):
+            return self.count / 500
+        return (self.burst * self.sources + 100 * self.beside) / 600
+
+
+class Scale(NamedTuple):
+    """How much is run.
+
+    share    the burst and what is beside it are so much shorter than the paper's
+    varied   what else is varied has a burst of this share
+    """
+
+    name: ScaleName
+    advertisements: tuple[int, ...]
+    subscriptions: tuple[int, ...]
+    share: int
+    varied: int
+    outputs_us: tuple[int, ...]
+    sources: tuple[int, ...]
+    clusters: tuple[int, ...]
+    failures: tuple[int, ...]
+
+
+SCALES: Mapping[ScaleName, Scale] = {
+    "small": Scale(
+        name="small",
+        advertisements=(100, 500),
+        subscriptions=(500, 2_000),
+        share=100,
+        varied=200,
+        outputs_us=(2_000, 5_000, 20_000),
+        sources=(2, 4),
+        clusters=(2, 3, 4, 6),
+        failures=(2, 3, 5),
+    ),
+    "paper": Scale(
+        name="paper",
+        advertisements=(100, 200, 300, 400, 500),
+        subscriptions=(500, 1_000, 2_000, 3_000, 4_000, 5_000),
+        share=1,
+        varied=10,
+        outputs_us=(1_000, 2_000, 5_000, 20_000),
+        sources=(2, 3, 4, 5),
+        clusters=(2, 3, 4, 6),
+        failures=(2, 3, 4, 5, 6),
+    ),
+}
+
+
+def grid(scale: Scale, seed: int) -> list[Setting]:
+    """Every run, in the order of the figures."""
+    return list(_settings(scale, seed))
+
+
+def _settings(scale: Scale, seed: int) -> Iterator[Setting]:
+    ends: tuple[Way, ...] = ("tid", "ordered")
+    for count in scale.advertisements:
+        for way in ends:
+            yield Setting(part="publishers", way=way, seed=seed, count=count)
+    for count in scale.subscriptions:
+        for way in ends:
+            yield Setting(part="subscribers", way=way, seed=seed, count=count)
+    whole = Setting(
+        part="burst", way="snr", seed=seed, burst=BURST // scale.share, beside=BESIDE // scale.share
+    )
+    for rate in RATES:
+        for way in (*PAPERS, *OURS):
+            yield msgspec.structs.replace(whole, way=way, rate=rate)
+    less = msgspec.structs.replace(
+        whole, burst=BURST // scale.varied, beside=BESIDE // scale.varied
+    )
+    for way in ("snr", "idr"):
+        for sources in (1, *scale.sources):
+            yield msgspec.structs.replace(less, part="sources", way=way, sources=sources)
+    for output_us in scale.outputs_us:
+        for way in ("snr", "idr", *OURS):
+            yield msgspec.structs.replace(less, part="output", way=way, output_us=output_us)
+    for clusters in scale.clusters:
+        for way in ("snr", *OURS):
+            yield msgspec.structs.replace(less, part="clusters", way=way, clusters=clusters)
+    for clusters in scale.failures:
+        yield Setting(
+            part="failures", way="ordered", seed=seed, clusters=clusters, beside=40, output_us=200
+        )

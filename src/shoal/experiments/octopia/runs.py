@@ -1,0 +1,326 @@
+"""The runs of the study as tasks: each simulates one network and leaves what was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from shoal.broker.messages import Publish
+from shoal.broker.strategy import Strategy
+from shoal.experiments.octopia.data import Rows, read_publishers
+from shoal.experiments.octopia.grid import PUBLISHERS, Scale, Setting, grid
+from shoal.experiments.octopia.measures import SECOND_US, Deliveries, Queues, Tap, Words, tapped
+from shoal.experiments.octopia.network import Clients, draw_clients, factory, overlay
+from shoal.experiments.studies.runs import Run, run_key
+from shoal.matching import matches
+from shoal.model import BrokerId, ClientId, Publication
+from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.protocol import Octopia
+from shoal.overlays.tid.protocol import Tid
+from shoal.simulation.service import ServiceCosts
+from shoal.simulation.trace import Published
+from shoal.simulation.underlay import ConstantUnderlay
+from shoal.simulation.world import World
+
+LATENCY_US = 200
+PROCESSING_US, MATCHING_US = 100, 100
+# A word waits for one copy's time on an output.  A subscription is held against every row of the
+# broker's SRT before it goes on: this for each.
+WORD_US, ROW_US = 1_000, 10
+WINDOW_US = 50_000
+ADVERTISING_US, SUBSCRIBING_US = 20_000, 10_000
+# Advertisements have spread and subscriptions have arrived by then.
+START_US = 30 * SECOND_US
+MONITORED = 1_000
+MOST_S = 4 * 3_600
+# Brokers die after so long; what is published so much later must arrive.
+DEATH_US, REPAIRED_US = 5 * SECOND_US, 10 * SECOND_US
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to: figures by name, and greatest delays in a row, in s."""
+
+    key: str
+    data: str
+    setting: Setting
+    figures: dict[str, float]
+    series: list[float] = []
+
+
+class OctopiaRun(Run[Measured], frozen=True, kw_only=True):
+    """One network to be simulated; `file_of_data` has its publications, "" if nobody publishes."""
+
+    name: str
+    cost: float
+    data: str
+    setting: Setting
+    scale: int
+    file_of_data: str
+
+    summary_type = Measured
+
+    def measure(self) -> Measured:
+        setting = self.setting
+        series: list[float] = []
+        if setting.part in ("publishers", "subscribers"):
+            figures = _spread(setting)
+        else:
+            rows = read_publishers(Path(self.file_of_data))
+            if setting.part == "failures":
+                figures = _fail(setting, rows)
+            else:
+                figures, series = _burst(setting, rows, max(1, MONITORED // self.scale))
+        return Measured(
+            key=self.key, data=self.data, setting=setting, figures=figures, series=series
+        )
+
+
+def study_runs(scale: Scale, files: Mapping[str, Path], root: Path, seed: int) -> list[OctopiaRun]:
+    """The runs of a scale on each data set's file as tasks."""
+    found = []
+    for data, file in files.items():
+        digest = sha256(file.read_bytes()).hexdigest()
+        for setting in grid(scale, seed):
+            share = scale.share if setting.part == "burst" else scale.varied
+            found.append(
+                OctopiaRun(
+                    key=run_key([data, digest, setting]),
+                    file=str(root / data / f"{setting.name}.json"),
+                    name=f"{data}/{setting.name}",
+                    cost=setting.cost,
+                    data=data,
+                    setting=setting,
+                    scale=share,
+                    file_of_data=str(file),
+                )
+            )
+    return found
+
+
+def _world(setting: Setting, product: Product, costs: ServiceCosts, tap: Tap) -> World:
+    return World(
+        product.links,
+        factory(setting.way, product, partial(tapped, tap=tap, window_us=WINDOW_US)),
+        ConstantUnderlay(LATENCY_US),
+        brokers=product.brokers,
+        costs=costs,
+        seed=setting.seed,
+        window_us=3_600 * SECOND_US,
+    )
+
+
+def _add_clients(world: World, clients: Clients) -> dict[str, int]:
+    """All clients, those that subscribe a second and more later; when each said its word."""
+    said: dict[str, int] = {}
+    for number, (promise, home) in enumerate(clients.publishers):
+        world.add_publisher(promise.publisher, home, home)
+        said[promise.id] = number * ADVERTISING_US
+        world.advertise(said[promise.id], promise)
+    first_us = len(clients.publishers) * ADVERTISING_US + SECOND_US
+    for number, (subscription, home) in enumerate(clients.subscribers):
+        world.add_subscriber(subscription.client, home)
+        said[subscription.id] = first_us + number * SUBSCRIBING_US
+        world.subscribe(said[subscription.id], home, subscription)
+    return said
+
+
+# --- advertisements and subscriptions (figures 9 and 11) ----------------------------------------
+
+
+def _spread(setting: Setting) -> dict[str, float]:
+    product, words = overlay(setting.clusters), Words()
+    clients = draw_clients(setting, product)
+    is_octopia = setting.way == "ordered"
+    searched_us = 0
+    if setting.part == "subscribers":
+        brokers = setting.clusters if is_octopia else len(product.brokers)
+        searched_us = ROW_US * PUBLISHERS * brokers // len(product.brokers)
+    costs = ServiceCosts(processing_us=PROCESSING_US + searched_us, transmission_us=WORD_US)
+    world = _world(setting, product, costs, words)
+    said = _add_clients(world, clients)
+    if setting.part == "subscribers":
+        first = clients.subscribers[0][0].id
+        world.run(said[first] - 1)
+        words.messages = 0
+    world.run(max(said.values()) + 30 * SECOND_US)
+    many = clients.subscribers if setting.part == "subscribers" else clients.publishers
+    names = {each.id for each, _ in many}
+    delays = words.delays_us({name: said[name] for name in names})
+    nodes = [node.machine.strategy for node in world.brokers.values()]
+    return {
+        "delay_ms": statistics.fmean(delays) / 1_000,
+        "messages": words.messages / len(names),
+        "srt": statistics.fmean(map(_advertisements_at, nodes)),
+        "prt": statistics.fmean(map(_subscriptions_at, nodes)),
+    }
+
+
+def _advertisements_at(strategy: Strategy) -> int:
+    if isinstance(strategy, Octopia):
+        return len(strategy.hosted.rows) + len(strategy.tables.secondary)
+    assert isinstance(strategy, Tid)
+    return sum(len(tree.advertisements) for tree in strategy.trees.all.values())
+
+
+def _subscriptions_at(strategy: Strategy) -> int:
+    if isinstance(strategy, Octopia):
+        return len(strategy.tables.subscriptions)
+    assert isinstance(strategy, Tid)
+    return sum(len(tree.entries) for tree in strategy.trees.all.values())
+
+
+# --- publications (figure 12) -------------------------------------------------------------------
+
+
+class _Source:
+    """A publisher that publishes its rows in turn, so many at even times."""
+
+    def __init__(self, number: int, rows: Rows, from_us: int, every_us: float, count: int) -> None:
+        self.client: ClientId = f"P{number}"
+        self._number = number
+        self._rows = rows
+        self._from_us = from_us
+        self._every_us = every_us
+        self.count = count
+
+    def publications(self) -> Iterator[Publication]:
+        for sequence in range(self.count):
+            yield Publication(
+                publisher=self.client,
+                sequence=sequence,
+                published_us=self._from_us + round(sequence * self._every_us),
+                attributes={"source": self._number, **self._rows[sequence % len(self._rows)]},
+            )
+
+
+def _sources(setting: Setting, rows: list[Rows]) -> list[_Source]:
+    random = Random(f"{setting.seed}/times")
+    found = [
+        _Source(
+            number,
+            rows[number % len(rows)],
+            START_US + random.randrange(SECOND_US),
+            SECOND_US if setting.part != "failures" else SECOND_US / 2,
+            setting.beside,
+        )
+        for number in range(PUBLISHERS)
+    ]
+    if setting.burst:
+        every_us = 60 * SECOND_US / setting.rate
+        for number in range(PUBLISHERS, PUBLISHERS + setting.sources):
+            its = rows[number % len(rows)]
+            found.append(_Source(number, its, START_US, every_us, setting.burst))
+    return found
+
+
+class _Feed:
+    """Asks for a source's publications one after the other, each when its time has come."""
+
+    def __init__(self, world: World, source: _Source) -> None:
+        self._world = world
+        self._left = source.publications()
+        self._next = next(self._left, None)
+        if self._next is not None:
+            world.queue.push(self._next.published_us, self._publish, None)
+
+    def _publish(self, now_us: int, _: None) -> None:
+        publication, self._next = self._next, next(self._left, None)
+        assert publication is not None
+        self._world.request(now_us, publication.publisher, Publish((publication,)))
+        if self._next is not None:
+            self._world.queue.push(self._next.published_us, self._publish, None)
+
+
+def _costs(setting: Setting) -> ServiceCosts:
+    return ServiceCosts(
+        processing_us=PROCESSING_US, matching_us=MATCHING_US, transmission_us=setting.output_us
+    )
+
+
+def _burst(
+    setting: Setting, rows: list[Rows], consecutive: int
+) -> tuple[dict[str, float], list[float]]:
+    product = overlay(setting.clusters)
+    clients = draw_clients(setting, product)
+    host = clients.publishers[PUBLISHERS][1]
+    others = [each for each in product.rows[product.position(host).region] if each != host]
+    queues, deliveries = Queues(host, others, START_US), Deliveries(PUBLISHERS)
+    world = _world(setting, product, _costs(setting), queues)
+    world.trace.deliveries = deliveries  # type: ignore[assignment]  # it counts what it is given
+    world.trace.published = _Nothing()
+    _add_clients(world, clients)
+    sources = _sources(setting, rows)
+    for source in sources:
+        _Feed(world, source)
+    expected = sum(
+        source.count * clients.wanted_by[number] for number, source in enumerate(sources)
+    )
+    until_us = START_US
+    while len(deliveries) < expected and until_us < MOST_S * SECOND_US:
+        until_us += 10 * SECOND_US
+        world.run(until_us)
+    figures, series = deliveries.figures(START_US, consecutive)
+    publications = sum(source.count for source in sources)
+    # So long static routing takes for the burst at each output.
+    drained_us = setting.burst * setting.output_us
+    figures |= {
+        "missing": float(expected - len(deliveries)),
+        "copies": queues.copies / publications,
+        "waiting": queues.mean_until(drained_us),
+    }
+    return figures, series
+
+
+class _Nothing(list[Published]):
+    """A list that stays empty."""
+
+    def append(self, item: Published) -> None: ...
+
+
+# --- brokers that die ---------------------------------------------------------------------------
+
+
+def _fail(setting: Setting, rows: list[Rows]) -> dict[str, float]:
+    """All brokers of a region but one die together; who is elsewhere must get everything."""
+    product = overlay(setting.clusters)
+    clients = draw_clients(setting, product)
+    random = Random(f"{setting.seed}/{setting.clusters}/deaths")
+    row = random.choice(product.rows)
+    dead: set[BrokerId] = set(random.sample(row, k=setting.clusters - 1))
+    homes = [home for _, home in clients.publishers]
+    words = Words()
+    world = _world(setting, product, _costs(setting), words)
+    _add_clients(world, clients)
+    for broker in dead:
+        world.crash(START_US + DEATH_US, broker)
+    sources = _sources(setting, rows)
+    for number, source in enumerate(sources):
+        if homes[number] not in dead:
+            _Feed(world, source)
+    world.run(START_US + (setting.beside + 60) * SECOND_US)
+    got = {(row.client, row.publication.key) for row in world.trace.deliveries}
+    wanting: dict[int, list[ClientId]] = {}
+    for subscription, home in clients.subscribers:
+        if home not in dead:
+            for number in range(PUBLISHERS):
+                if matches(subscription.filter, {"source": number}):
+                    wanting.setdefault(number, []).append(subscription.client)
+    lost, expected, latest_us = 0, 0, 0
+    for number, source in enumerate(sources):
+        if homes[number] in dead:
+            continue
+        for publication in source.publications():
+            since_us = publication.published_us - START_US - DEATH_US
+            for client in wanting.get(number, ()):
+                is_late = since_us > REPAIRED_US
+                expected += is_late
+                if (client, publication.key) not in got:
+                    lost += is_late
+                    latest_us = max(latest_us, since_us)
+    return {"expected": expected, "lost": lost, "repaired_s": latest_us / SECOND_US}

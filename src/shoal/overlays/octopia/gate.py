@@ -1,0 +1,97 @@
+"""A gate: where what other clusters' hosts send enters this one, each publisher's in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from shoal.broker.effects import Continue, Effect, Key, SetTimer, Settled, TimerKey, Unsettled
+from shoal.broker.messages import RoutedPublication
+from shoal.model import BrokerId
+from shoal.overlays.octopia.lines import Entry, Lines
+from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.parameters import Parameters
+
+TIMER: TimerKey = ("missing",)
+
+
+class Gate:
+    """What `lines` let through enters, held or not.
+
+    `enter` routes a publication in this cluster, as part of the input that is unsettled under its
+    key, and says whether it keeps it.  `near` are the other brokers of this region.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        enter: Callable[[RoutedPublication, int, int, list[Effect], Key | None], bool],
+        near: Collection[BrokerId],
+    ) -> None:
+        self.lines = Lines(parameters.order_us, parameters.doubt_us)
+        self._every_us = parameters.doubt_us
+        self._enter = enter
+        self._near = near
+        self._is_timer_set = False
+
+    def arrive(
+        self,
+        publications: Iterable[RoutedPublication],
+        hops: int,
+        shift: int | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Publications have come; without a shift they are not numbered."""
+        for routed in publications:
+            host, client, number = routed.message_id
+            turn, is_near = None if shift is None else number + shift, host in self._near
+            entry = Entry(routed, hops)
+            key, found = self.lines.arrive(host, client, turn, entry, now_us, is_near=is_near)
+            if key is not None:
+                out.append(Unsettled(key))
+                self._set_timer(now_us, out)
+            self._let_in(found, now_us, out)
+
+    def hear(
+        self,
+        host: BrokerId,
+        message: NumbersBegin | NumbersEnd,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """A host says where a publisher's numbers begin or end."""
+        client = message.publisher
+        if type(message) is NumbersEnd:
+            found = self.lines.end(host, client, message.number, now_us)
+        else:
+            found = self.lines.begin(host, client, message.number, now_us)
+        self._let_in(found, now_us, out)
+
+    def lost(self, host: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """The link to a broker is lost, or it knows nothing of what it has said."""
+        self._let_in(self.lines.lost(host), now_us, out)
+
+    def waited(self, now_us: int, out: list[Effect]) -> None:
+        """The timer fired: what has been missing for too long is given up."""
+        self._is_timer_set = False
+        self._let_in(self.lines.give_up(now_us), now_us, out)
+        if len(self.lines):
+            self._set_timer(now_us, out)
+
+    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+        if not self._is_timer_set:
+            self._is_timer_set = True
+            out.append(SetTimer(TIMER, now_us + self._every_us))
+
+    def _let_in(self, entries: Iterable[Entry], now_us: int, out: list[Effect]) -> None:
+        has_been_held = False
+        for routed, hops, key in entries:
+            if key is None:
+                self._enter(routed, hops, now_us, out, None)
+                continue
+            has_been_held = True
+            out.append(Continue(key))
+            if not self._enter(routed, hops, now_us, out, key):
+                out.append(Settled(key))
+        if has_been_held:
+            out.append(Continue(None))

@@ -1,0 +1,216 @@
+"""At a gate: numbered publications of each publisher, let into the cluster in their order.
+
+A line stands for a publisher of a host, from the first number until numbering has ended and all has
+come.  What comes out of turn is held, unsettled, until what went before has come.
+
+| input | does |
+| --- | --- |
+| numbered, the next | is let in, and what was held behind it |
+| numbered, a later one | is held |
+| numbered, an earlier one | is let in: its turn was given up, or it comes once more |
+| numbering begins | all that the host has sent without numbers is in; the first one is known |
+| it began at another gate | what comes is held for `doubt_us`, as nobody knows the first one |
+| numbering ends | what the host sends from now on without numbers stands behind the last number |
+| the link to the host is lost | what is held is let in |
+| nothing has come for `order_us` | those that are missing are given up |
+| a link of the region is lost | those that are missing may be lost with it: `doubt_us` |
+
+So a publication waits for at most `order_us`, and at most `MOST` are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from shoal.broker.effects import Key
+from shoal.broker.messages import RoutedPublication
+from shoal.model import BrokerId, ClientId
+
+# So many are held at a broker, some hundred bytes each beside their content.
+MOST = 50_000
+
+# A publisher, and its host.
+Name = tuple[BrokerId, ClientId]
+
+
+class Entry(NamedTuple):
+    """A publication that may go on; with its key if it was held."""
+
+    routed: RoutedPublication
+    hops: int
+    key: Key | None = None
+
+
+class _Line:
+    __slots__ = ("due_us", "expected", "held", "is_late", "jumps", "unnumbered")
+
+    def __init__(self) -> None:
+        # The next number to be let in; None: it has not been said where numbers begin.
+        self.expected: int | None = None
+        self.held: dict[int, list[Entry]] = {}
+        # The number of what comes next without one; None while all is numbered.
+        self.unnumbered: int | None = None
+        # After the last number of a numbering: the first of the next one.
+        self.jumps: dict[int, int] = {}
+        self.due_us = 0
+        # Nobody will say where numbers begin.
+        self.is_late = False
+
+
+class Lines:
+    """The lines at one broker."""
+
+    def __init__(self, order_us: int, doubt_us: int) -> None:
+        self._order_us = order_us
+        self._doubt_us = doubt_us
+        self._lines: dict[Name, _Line] = {}
+        self._held = 0
+        self._keys = 0
+        # Until when what is missing may have been lost with a link.
+        self._doubtful_until_us = 0
+
+    def __len__(self) -> int:
+        """How many publications are held."""
+        return self._held
+
+    def has_of(self, host: BrokerId) -> bool:
+        """Whether any of a host's publishers has a line."""
+        return any(name == host for name, _ in self._lines)
+
+    @property
+    def due_us(self) -> int | None:
+        """When what is missing is given up somewhere; None if nothing is held."""
+        return min((each.due_us for each in self._lines.values() if each.held), default=None)
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    def begin(
+        self, host: BrokerId, client: ClientId, number: int | None, now_us: int
+    ) -> list[Entry]:
+        """Numbers begin with this one, None: began elsewhere; what may go on."""
+        line = self._line(host, client)
+        found: list[Entry] = []
+        if number is None:
+            line.unnumbered = None
+            line.due_us = min(line.due_us, now_us + self._doubt_us)
+            line.is_late = True
+            return []
+        if line.expected is not None and line.unnumbered is not None:
+            line.jumps[line.unnumbered] = number
+        else:
+            line.jumps.clear()
+            found = self._take(line, [each for each in line.held if each < number])
+            line.expected = number
+        line.unnumbered = None
+        return found + self._go_on((host, client), line, now_us)
+
+    def end(self, host: BrokerId, client: ClientId, number: int, now_us: int) -> list[Entry]:
+        """What follows over the host's link is not numbered; what may go on."""
+        line = self._line(host, client)
+        line.unnumbered = number
+        if line.expected is None:
+            line.expected = min(line.held, default=number)
+        return self._go_on((host, client), line, now_us)
+
+    def arrive(
+        self,
+        host: BrokerId,
+        client: ClientId,
+        number: int | None,
+        entry: Entry,
+        now_us: int,
+        *,
+        is_near: bool = True,
+    ) -> tuple[Key | None, list[Entry]]:
+        """A publication has come, None: without a number; its key if it is held, what may go on.
+
+        Not near: this is no gate of its host's region, where nobody need say that numbers begin.
+        """
+        if number is None:
+            line = self._lines.get((host, client))
+            if line is None or line.unnumbered is None:
+                return None, [entry]
+            number = line.unnumbered
+            line.unnumbered += 1
+        else:
+            line = self._line(host, client)
+            line.is_late |= line.expected is None and not is_near
+        if line.expected is not None and number <= line.expected:
+            if number < line.expected:
+                return None, [entry]
+            line.expected += 1
+            return None, [entry, *self._go_on((host, client), line, now_us)]
+        if not line.held:
+            line.due_us = self._due_us(now_us, is_late=line.is_late)
+        self._keys += 1
+        key = ("line", str(self._keys))
+        line.held.setdefault(number, []).append(entry._replace(key=key))
+        self._held += 1
+        return key, self._give_up((host, client), line, now_us) if self._held > MOST else []
+
+    def _line(self, host: BrokerId, client: ClientId) -> _Line:
+        return self._lines.setdefault((host, client), _Line())
+
+    def _go_on(self, name: Name, line: _Line, now_us: int) -> list[Entry]:
+        """Those whose turn it is."""
+        found: list[Entry] = []
+        while line.expected is not None:
+            if line.expected in line.jumps:
+                line.expected = line.jumps.pop(line.expected)
+            elif line.expected in line.held:
+                found += self._take(line, [line.expected])
+                line.expected += 1
+            else:
+                break
+        if line.expected is not None and line.expected == line.unnumbered:
+            if line.held:
+                # Of a numbering that has not begun yet.
+                line.expected = line.unnumbered = None
+            else:
+                del self._lines[name]
+        else:
+            line.due_us = self._due_us(now_us)
+        return found
+
+    def _take(self, line: _Line, numbers: Iterable[int]) -> list[Entry]:
+        found = [entry for number in sorted(numbers) for entry in line.held.pop(number)]
+        self._held -= len(found)
+        return found
+
+    # --- what does not come -------------------------------------------------------------------
+
+    def _due_us(self, now_us: int, *, is_late: bool = False) -> int:
+        is_doubtful = is_late or now_us < self._doubtful_until_us
+        return now_us + (self._doubt_us if is_doubtful else self._order_us)
+
+    def doubt(self, now_us: int) -> None:
+        """A link of the region is lost: what is missing may never come."""
+        due_us = now_us + self._doubt_us
+        self._doubtful_until_us = due_us
+        for line in self._lines.values():
+            line.due_us = min(line.due_us, due_us)
+
+    def lost(self, host: BrokerId) -> list[Entry]:
+        """The link to a host is lost: its lines are forgotten; what may go on."""
+        found: list[Entry] = []
+        for name in [each for each in self._lines if each[0] == host]:
+            line = self._lines.pop(name)
+            found += self._take(line, list(line.held))
+        return found
+
+    def give_up(self, now_us: int) -> list[Entry]:
+        """Do not wait any longer for what has been missing for so long; what may go on."""
+        found: list[Entry] = []
+        for name, line in list(self._lines.items()):
+            if line.held and line.due_us <= now_us:
+                found += self._give_up(name, line, now_us)
+        return found
+
+    def _give_up(self, name: Name, line: _Line, now_us: int) -> list[Entry]:
+        """All that is held goes on: where one is missing others may be, and each wait adds up."""
+        last = max(line.held)
+        line.jumps = {number: to for number, to in line.jumps.items() if number > last}
+        found = self._take(line, list(line.held))
+        line.expected, line.is_late = last + 1, False
+        return found + self._go_on(name, line, now_us)

@@ -1,0 +1,371 @@
+"""Which links one broker proposes, and what becomes of those that others propose.
+
+| what happens | what the broker does |
+| --- | --- |
+| an interval ends | forgets who was not heard of; broadcasts what its clients were interested in |
+| a broadcast comes | notes it, passes it on; where a link to its origin would pay, proposes it |
+| a proposal comes | adds what it says of the cycle, and passes it on along the cycle |
+| it comes to the new link's other end | the sum decides which link goes: begun, or advised |
+
+Nothing is kept of a proposal on its way: it carries all there is, and whoever cannot agree drops it
+and records why.  What is known of others is forgotten when it is not said again.
+
+Source: Cost and Interest, sections 4.1 to 4.3.  Ours: what the operator does not allow, and that
+nobody proposes before it knows what messages cost (`Costs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+import msgspec
+
+from shoal.broker.effects import Costs, Effect, Record, Send, SetTimer, TimerKey, WatchCosts
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.self_organising.deciding.interest import (
+    Cache,
+    Summary,
+    bloom_filter,
+    notification_id,
+    smallest,
+)
+from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, Way, cycle_of
+from shoal.overlays.self_organising.deciding.planner import (
+    ON_ITS_WAY_US,
+    VARIATION,
+    Cycle,
+    Decision,
+    UnknownBrokerError,
+    cost_vector,
+    decide,
+    evaluate,
+    gives_way,
+)
+from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
+from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.parameters import Heuristic, Parameters
+from shoal.overlays.self_organising.records import ProposalRecord
+from shoal.overlays.self_organising.rules import Rules
+
+TIMER: TimerKey = ("interval",)
+
+
+class Decisions:
+    """Those of one broker.
+
+    `neighbours` are those it is linked to now; `exchanges` carries out what is decided, unless
+    links are only recommended.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        neighbours: Collection[BrokerId],
+        parameters: Parameters,
+        rules: Rules,
+        random: Random,
+        exchanges: Exchanges | None,
+    ) -> None:
+        self._broker = broker
+        self._neighbours = neighbours
+        self._parameters = parameters
+        self._random = random
+        self._exchanges = exchanges
+        self._rules = rules
+        self._cache = Cache(parameters.cache_entries)
+        self._around = Neighbourhood(self._cache, parameters.three_way)
+        self._costs: Costs | None = None
+        self._last: tuple[ClientId, int] | None = None
+        # When links to these were proposed last.
+        self._proposed: dict[BrokerId, int] = {}
+        # What was decided about exchanges that this broker has begun.
+        self._begun: dict[LinkExchange, Decision] = {}
+        # Why a link was refused when it was last proposed, so that it is said once.
+        self._said: dict[tuple[BrokerId, BrokerId], str] = {}
+
+    @property
+    def known(self) -> int:
+        """How many other brokers it knows of."""
+        return len(self._around)
+
+    @property
+    def remembered(self) -> int:
+        """How many notifications of its clients it remembers."""
+        return len(self._cache)
+
+    def note(self, publication: tuple[ClientId, int]) -> None:
+        """A local client published this or got it."""
+        if publication != self._last:  # mostly one that several clients get
+            self._last = publication
+            self._cache.add(notification_id(*publication))
+
+    # --- intervals ----------------------------------------------------------------------------
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        """Not all brokers broadcast in one moment."""
+        out.append(WatchCosts())
+        out.append(
+            SetTimer(TIMER, now_us + 1 + self._random.randrange(self._parameters.interval_us))
+        )
+
+    def costs(self, costs: Costs) -> None:
+        self._costs = costs
+
+    def interval(self, now_us: int, out: list[Effect]) -> None:
+        """An interval ends, and another begins."""
+        self._set_timer(now_us, out)
+        self._around.turn()
+        summary = self._summary()
+        self._proposed = {
+            other: at_us
+            for other, at_us in self._proposed.items()
+            if now_us < at_us + ON_ITS_WAY_US
+        }
+        self._said = {pair: why for pair, why in self._said.items() if self._is_near(pair)}
+        if self._costs is None:
+            return
+        way = (Hop(self._broker, self._costs.here),)
+        broadcast = Broadcast(self._parameters.neighbourhood_hops, summary, way)
+        out.extend(Send(neighbour, broadcast) for neighbour in self._neighbours)
+
+    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+        """In an interval, more or less: else who gets into another's way once always would."""
+        interval_us = self._parameters.interval_us
+        out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(*VARIATION))))
+
+    def _summary(self) -> Summary:
+        parameters = self._parameters
+        make = smallest if parameters.exact_when_smaller else bloom_filter
+        return make(self._cache.turn(), parameters.filter_bits, parameters.filter_hashes)
+
+    def _is_near(self, pair: tuple[BrokerId, BrokerId]) -> bool:
+        return all(end == self._broker or end in self._around for end in pair)
+
+    def relinked(self, left: BrokerId, right: BrokerId) -> None:
+        """There is no link between these any more, or another one."""
+        self._around.forget_ways_over(left, right)
+
+    # --- broadcasts ---------------------------------------------------------------------------
+
+    def heard(
+        self, neighbour: BrokerId, broadcast: Broadcast, now_us: int, out: list[Effect]
+    ) -> None:
+        """A broadcast came."""
+        broadcast.check(neighbour)
+        costs, origin = self._costs, broadcast.way[0].broker
+        if costs is None or neighbour not in costs.links or self._is_on(broadcast.way):
+            return
+        if self._around.is_full and origin not in self._around:
+            return
+        self._around.heard(
+            [*(hop.broker for hop in broadcast.way), self._broker], broadcast.summary
+        )
+        shared = self._around.shared(neighbour)
+        way = (*broadcast.way, Hop(self._broker, costs.here, costs.links[neighbour], shared))
+        if broadcast.hops > 1:
+            further = Broadcast(broadcast.hops - 1, broadcast.summary, way)
+            out.extend(Send(each, further) for each in self._neighbours if each != neighbour)
+        if len(way) > 2:
+            self._propose(way, costs, now_us, out)
+
+    def _is_on(self, way: Way) -> bool:
+        """While two links are exchanged there may be a cycle."""
+        return any(hop.broker == self._broker for hop in way)
+
+    def _propose(self, way: Way, costs: Costs, now_us: int, out: list[Effect]) -> None:
+        """Propose a link to a broadcast's origin, if that pays and may be."""
+        origin = way[0].broker
+        direct = costs.links.get(origin)
+        if direct is None or origin in self._neighbours:
+            return
+        heuristic, around = self._parameters.heuristic, self._around
+        cycle = cycle_of(way, direct, around.shared(origin) or 0, heuristic)
+        if cycle is None:
+            return
+        try:
+            evaluation = evaluate(heuristic, around, cycle)
+            if evaluation is None or not evaluation.pays:
+                return
+            vector = self._vector(cycle)
+        except UnknownBrokerError:
+            return  # it will be heard of soon, or is no neighbour any more
+        reason = self._against(cycle, now_us)
+        if reason:
+            self._record("refused", reason, cycle, now_us, out)
+            return
+        is_full = self._rules.is_full(len(self._neighbours))
+        proposal = Proposal(cycle, vector, is_full, is_advice=self._exchanges is None)
+        self._proposed[origin] = now_us
+        out.append(Send(cycle.brokers[1], proposal))
+
+    # --- proposals ----------------------------------------------------------------------------
+
+    def proposed(
+        self, neighbour: BrokerId, proposal: Proposal, now_us: int, out: list[Effect]
+    ) -> None:
+        """A proposal came along its cycle."""
+        proposal.check(neighbour, self._broker)
+        cycle = proposal.cycle
+        reason = self._against(cycle, now_us)
+        if not reason:
+            try:
+                mine = self._vector(cycle)
+            except UnknownBrokerError as error:
+                reason = f"{self._broker} knows nothing of {error.broker}"
+        if reason:
+            self._record("refused", reason, cycle, now_us, out)
+            return
+        vector = tuple(a + b for a, b in zip(proposal.vector, mine, strict=True))
+        is_advice = proposal.is_advice or self._exchanges is None
+        further = Proposal(cycle, vector, proposal.is_full, is_advice)
+        if cycle.brokers[-1] == self._broker:
+            self._decide(further, now_us, out)
+        else:
+            out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
+
+    def _vector(self, cycle: Cycle) -> tuple[float, ...]:
+        """What this broker says of the cycle; only costs and interest together need that."""
+        if self._parameters.heuristic is not Heuristic.COST_AND_INTEREST:
+            return (0.0,) * len(cycle.brokers)
+        return cost_vector(self._around, cycle, self._broker)
+
+    def _against(self, cycle: Cycle, now_us: int) -> str:
+        """Why this broker does not take part in an exchange over the cycle; empty when it does."""
+        brokers = cycle.brokers
+        place = brokers.index(self._broker)
+        beside = [brokers[n] for n in (place - 1, place + 1) if 0 <= n < len(brokers)]
+        gone = [broker for broker in beside if broker not in self._neighbours]
+        exchanges = self._exchanges
+        return (
+            self._rules.against_link(brokers[0], brokers[-1])
+            or (f"{self._broker} has no link to {gone[0]}" if gone else "")
+            or self._rules.against_exchange(now_us)
+            or ("" if exchanges is None else exchanges.busy)
+        )
+
+    def _decide(self, proposal: Proposal, now_us: int, out: list[Effect]) -> None:
+        cycle = proposal.cycle
+        if reason := self._against_link(cycle.brokers[0], now_us):
+            self._record("refused", reason, cycle, now_us, out)
+            return
+        decision = self._decision(proposal, None)
+        if decision.remove == len(cycle.brokers) - 1:
+            self._record("kept", "the other links cost no more", cycle, now_us, out, decision)
+            return
+        reason, removable = self._removable(proposal, decision.remove)
+        if reason:
+            decision = self._decision(proposal, removable)
+            if decision.remove == len(cycle.brokers) - 1:
+                self._record("refused", reason, cycle, now_us, out)
+                return
+        exchanges = None if proposal.is_advice else self._exchanges
+        outcome = "advised" if exchanges is None else "agreed"
+        self._record(outcome, "", cycle, now_us, out, decision)
+        if exchanges is not None:
+            exchange = LinkExchange(
+                cycle=cycle.brokers, remove=decision.remove, saving=decision.saving
+            )
+            self._begun[exchange] = decision
+            exchanges.begin(exchange, now_us, out)
+
+    def _against_link(self, other: BrokerId, now_us: int) -> str:
+        """Why this broker does not decide on a link to `other`."""
+        if other in self._neighbours:
+            return f"{self._broker} has a link to {other} already"
+        if self._exchanges is None:
+            return ""
+        is_dropped = gives_way(self._broker, other, self._proposed.get(other), now_us)
+        return f"{self._broker} proposed it, too" if is_dropped else ""
+
+    def _decision(self, proposal: Proposal, removable: Collection[int] | None) -> Decision:
+        parameters = self._parameters
+        return decide(
+            parameters.heuristic,
+            proposal.cycle,
+            proposal.vector,
+            parameters.least_gain_percent,
+            removable,
+        )
+
+    def _removable(self, proposal: Proposal, best: int) -> tuple[str, list[int]]:
+        """Why the best link may not go, and those that may."""
+        cycle = proposal.cycle
+        last = len(cycle.brokers) - 2
+        against = []
+        for link in range(last + 1):
+            reason = self._rules.against_removal(*cycle.link(link))
+            if proposal.is_full and link != 0:
+                reason = reason or f"{cycle.brokers[0]} has as many links as it may"
+            if self._rules.is_full(len(self._neighbours)) and link != last:
+                reason = reason or f"{self._broker} has as many links as it may"
+            against.append(reason)
+        return against[best], [link for link, reason in enumerate(against) if not reason]
+
+    # --- what became of exchanges -------------------------------------------------------------
+
+    def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
+        """The links are exchanged; this broker was on the cycle."""
+        self._rules.exchanged(now_us)
+        self.relinked(*exchange.old_link)
+        self._ended("done", exchange, "", now_us, out)
+
+    def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
+        """All links are as they were."""
+        self._ended("failed", exchange, reason, now_us, out)
+
+    def _ended(
+        self, outcome: str, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]
+    ) -> None:
+        if exchange.cycle[-1] == self._broker:
+            row = self._row(outcome, reason, exchange.cycle, now_us, exchange.old_link)
+            out.append(Record(_with_costs(row, self._begun.pop(exchange, None))))
+
+    def _record(
+        self,
+        outcome: str,
+        reason: str,
+        cycle: Cycle,
+        now_us: int,
+        out: list[Effect],
+        decision: Decision | None = None,
+    ) -> None:
+        """Record what became of a proposal; the same reason against the same link only once."""
+        pair = min(cycle.link(len(cycle.brokers) - 1), cycle.link(len(cycle.brokers) - 1)[::-1])
+        if reason and self._said.get(pair) == reason:
+            return
+        if reason:
+            self._said[pair] = reason
+        else:
+            self._said.pop(pair, None)
+        old = None if decision is None else cycle.link(decision.remove)
+        row = self._row(outcome, reason, cycle.brokers, now_us, None if reason else old)
+        out.append(Record(_with_costs(row, decision)))
+
+    def _row(
+        self,
+        outcome: str,
+        reason: str,
+        brokers: tuple[BrokerId, ...],
+        now_us: int,
+        old: tuple[BrokerId, BrokerId] | None,
+    ) -> ProposalRecord:
+        left, right = old or (None, None)
+        return ProposalRecord(
+            broker=self._broker,
+            at_us=now_us,
+            outcome=outcome,
+            reason=reason,
+            left=brokers[0],
+            right=brokers[-1],
+            old_left=left,
+            old_right=right,
+            hops=len(brokers) - 1,
+        )
+
+
+def _with_costs(row: ProposalRecord, decision: Decision | None) -> ProposalRecord:
+    if decision is None:
+        return row
+    costs = {"cost_now": decision.cost_now, "cost_then": decision.cost_then}
+    return msgspec.structs.replace(row, **costs)

@@ -1,0 +1,399 @@
+"""A tree whose links change, at one broker: its tables, its links, and its part in exchanges.
+
+A link belongs to the tree or it does not; that both ends agree on.  Each end remembers since when,
+and of two words the later holds.  Who has started anew remembers only what its driver does, from
+before all time, so it hears from its neighbours what became of its links.
+
+| input | does |
+| --- | --- |
+| a link of the tree comes up | greets the other end |
+| the other end greets | greets, too; then tables are said, or the link ends |
+| a link comes up that is not known to be one | waits: an exchange's new link needs no greeting |
+| it is none `GREET_US` later | greets; if neither end can know of it, it is the tree's |
+| a link of the tree fails or ends | what was said over it is forgotten |
+
+While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits,
+and is done before anything that was held back comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Protocol
+
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    LinkReady,
+    LinkState,
+    OpenLink,
+    Release,
+    Send,
+    SetTimer,
+    Started,
+    TimerKey,
+)
+from shoal.broker.messages import Message
+from shoal.broker.strategy import BrokerContext, ProtocolError
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
+from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
+from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
+from shoal.overlays.tree.routing import TreeRouting
+from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.succession import Around
+from shoal.overlays.tree.turning import Turn
+
+# Of a link that a broker does not remember, and of one of which it cannot know, as it has started
+# anew and been told of no links.
+UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
+# How long a link that nobody remembers waits for an exchange to begin.
+GREET_US = 5_000_000
+GREET = "greet"
+
+
+class Routing(Around, Protocol):
+    """What routes over the tree: the tree itself, or what surrounds it."""
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None: ...
+
+
+class Overlay:
+    """The tree at one broker.
+
+    `routing` routes over the tree: the tree itself, or what surrounds it.  `listener` hears what
+    becomes of exchanges.  `may_link` says which brokers it may be linked to when a neighbour is
+    lost; None: that is not made good.
+    """
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        listener: Listener,
+        tree: TreeRouting,
+        routing: Routing,
+        may_link: Callable[[BrokerId], bool] | None = None,
+    ) -> None:
+        self.broker = context.broker
+        self.tree = tree
+        self._routing = routing
+        tree.surround(self)
+        self._listener = listener
+        self._ring = QuietRing(context.broker, self)
+        self.healing = Healing(context.broker, self, may_link)
+        always = Standing(True, 0)
+        self._standings = dict.fromkeys((*context.neighbours, *context.expected), always)
+        self._unknown = UNHEARD if self._standings else UNKNOWN
+        self._up = set(context.neighbours)
+        self._greeted: set[BrokerId] = set()
+        # Links that this broker has said are to end, and that have not yet.
+        self._ending: set[BrokerId] = set()
+        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self._routing.start(started, now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour's message; ProtocolError when it makes no sense from that neighbour."""
+        if type(message) is Greeting:
+            self._meet(neighbour, message, now_us, out)
+        elif isinstance(message, HealingMessage):
+            if not self.is_up(neighbour):
+                raise ProtocolError(f"{self.broker} has no link to {neighbour}")
+            self.healing.receive(neighbour, message, now_us, out)
+        elif not self._ring.receive(neighbour, message, now_us, out):
+            self._routing.receive(neighbour, message, now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key == TIMER:
+            self._ring.late(now_us, out)
+        elif key[0] == GREET:
+            self._greet_stranger(key[1], out)
+        elif key[0] == HEAL:
+            self.healing.timer(key[1], now_us, out)
+        else:
+            self.later(now_us, out, self._routing.timer, key)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        was_up, was_ending = neighbour in self._up, neighbour in self._ending
+        self._ending.discard(neighbour)
+        if state is not LinkState.UP:
+            self._up.discard(neighbour)
+        if state is LinkState.ENDED:
+            self._ring.ended(neighbour, now_us, out)
+        elif was_up or state is LinkState.FAILED:
+            self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
+        if state is LinkState.UP:
+            self._up.add(neighbour)
+            if not was_up and self._ring.opened(neighbour, now_us, out):
+                return
+        self.later(now_us, out, self._change, neighbour, state, was_ending)
+
+    def later(
+        self, now_us: int, out: list[Effect], what: Callable[..., None], *arguments: Any
+    ) -> None:
+        """Do it now, or when the tables need not keep still any more; it is told when that is."""
+        if self._ring.is_quiet:
+            self._waiting.append((what, arguments))
+        else:
+            what(*arguments, now_us, out)
+
+    # --- exchanges ----------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> str:
+        """Why this broker can take part in no exchange now; empty when it can."""
+        return self._ring.busy or self._unrest
+
+    @property
+    def exchanging(self) -> str:
+        """Why its links must stay as they are, whatever else goes on; empty when they need not."""
+        return self._ring.busy
+
+    @property
+    def _unrest(self) -> str:
+        """Why tables cannot turn silently now."""
+        if self._routing.is_moving:
+            return f"a publisher moves through {self.broker}"
+        return "" if self.tree.is_at_rest else f"{self.broker} exchanges its tables"
+
+    def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
+        """Carry an exchange out; this broker is the cycle's last.  The listener hears the rest."""
+        ring = Ring(self.broker, exchange)
+        if reason := self._ring.busy or self.obstacle(ring, is_new=True):
+            self._listener.refused(exchange, reason, now_us, out)
+        else:
+            self._ring.begin(exchange, now_us, out)
+
+    # --- what the tree asks -------------------------------------------------------------------
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether links must stay as they are."""
+        return bool(self._ring.busy) or self._routing.is_moving
+
+    # --- what an exchange needs ---------------------------------------------------------------
+
+    @property
+    def tables(self) -> RoutingTable:
+        return self.tree.tables
+
+    def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
+        """Why it cannot take part in an exchange, also one that is new; empty when it can."""
+        if reason := self._unrest:
+            return reason
+        for neighbour in ring.path:
+            if not (self.is_up(neighbour) and self.tree.is_neighbour(neighbour)):
+                return f"{self.broker} - {neighbour} is no link"
+        if ring.opens_link and self.tree.is_neighbour(ring.opposite):
+            return f"{self.broker} - {ring.opposite} is a link already"
+        is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
+        if ring.opens_link and (is_left_over or ring.opposite in self._ending):
+            return f"{self.broker} - {ring.opposite} has yet to end"
+        return ""
+
+    def is_up(self, neighbour: BrokerId) -> bool:
+        return neighbour in self._up
+
+    def latest_us(self, ring: Ring) -> int:
+        """When its ends of the links that change last came or went."""
+        ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
+        return max(0, *(self._standing(each).since_us for each in ends), 0)
+
+    def exchanged(
+        self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
+    ) -> None:
+        """Turn the tables and put the links right, and go on."""
+        before, behind = ring.neighbours
+        self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
+        old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
+        self._routing.replaced(old, new, now_us, out)
+        if ring.opens_link:
+            self._standings[behind] = Standing(True, verdict.at_us)
+            out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]
+        if ring.ends_link:
+            self._standings[before] = Standing(False, verdict.at_us)
+            self._end(before, out)
+        self._go_on(ring, now_us, out)
+        self._listener.done(ring.exchange, now_us, out)
+
+    def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
+        """End the new link, and go on."""
+        if ring.opens_link:
+            since_us = verdict.at_us or self._standing(ring.opposite).since_us
+            self._standings[ring.opposite] = Standing(False, max(since_us, 0))
+        if ring.ends_link and verdict.at_us:
+            self._standings[ring.before] = Standing(True, verdict.at_us)
+            out.append(OpenLink(ring.before, is_lasting=True))
+        if ring.is_last:
+            self._end(ring.first, out)
+        self._go_on(ring, now_us, out)
+        self._listener.refused(ring.exchange, verdict.reason, now_us, out)
+
+    def is_neighbour(self, neighbour: BrokerId) -> bool:
+        """Whether there is a link of the tree's."""
+        return self.tree.is_neighbour(neighbour)
+
+    def since_us(self, neighbour: BrokerId) -> int:
+        """When it was last settled whether the link belongs to the tree."""
+        return max(self._standing(neighbour).since_us, 0)
+
+    def _standing(self, neighbour: BrokerId) -> Standing:
+        return self._standings.get(neighbour, self._unknown)
+
+    def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """Both ends have agreed that this link, which is up, belongs to the tree."""
+        self._standings[neighbour] = Standing(True, at_us)
+        self._greeted.add(neighbour)
+        out.append(OpenLink(neighbour, is_lasting=True))
+        self._routing.relink(neighbour, LinkState.UP, now_us, out)
+
+    def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """This link does not belong to the tree any more."""
+        self._standings[neighbour] = Standing(False, at_us)
+        if self.is_up(neighbour):
+            self._greet(neighbour, out)
+        self._part(neighbour, now_us, out)
+
+    def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
+        """The links are exchanged, though it was supposed here that they are not."""
+        exchange = verdict.exchange
+        for ends, is_in in ((exchange.old_link, False), (exchange.new_link, True)):
+            if self.broker in ends:
+                (other,) = (each for each in ends if each != self.broker)
+                standing = Standing(is_in, verdict.at_us)
+                self.later(now_us, out, self._put, other, standing)
+
+    def _go_on(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
+        waiting, self._waiting = self._waiting, []
+        for what, arguments in waiting:
+            what(*arguments, now_us, out)
+        if ring.is_held:
+            out.append(Release())
+
+    # --- links --------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        neighbour: BrokerId,
+        state: LinkState,
+        was_ending: bool,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """A link that is no part of an exchange has changed."""
+        if state is LinkState.ENDED and was_ending and self._standing(neighbour).is_in:
+            # It was to end before it was heard that it belongs to the tree.
+            out.append(OpenLink(neighbour, is_lasting=True))
+        if not self.tree.takes_link(neighbour, state, now_us, out):
+            self.relink(neighbour, state, now_us, out)
+
+    def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        """A link came up, failed or ended by itself."""
+        self._greeted.discard(neighbour)
+        standing = self._standing(neighbour)
+        if state is LinkState.UP:
+            if not self.is_up(neighbour):
+                return
+            self.tree.began_anew(neighbour)
+            if standing.is_in:
+                self._greet(neighbour, out)
+            elif not self.healing.linked(neighbour, out):
+                out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
+            return
+        if self.tree.is_neighbour(neighbour):
+            self._routing.relink(neighbour, state, now_us, out)
+        if state is LinkState.FAILED and standing.is_in:
+            self.healing.lost(neighbour, now_us, out)
+        self.healing.unlinked(neighbour, out)
+
+    def replaced(
+        self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour leaves the network, and others take its place."""
+        if old is not None:
+            self._standings[old] = Standing(False, now_us)
+        self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
+        self._routing.replaced(old, new, now_us, out)
+
+    def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A link has been up for a while, and has not become one of the tree."""
+        is_in = self._standing(neighbour).is_in
+        if self.is_up(neighbour) and not is_in and not self._ring.opens(neighbour):
+            self._greet(neighbour, out)
+
+    def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        self._greeted.add(neighbour)
+        standing = self._standing(neighbour)
+        out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
+
+    def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
+        """Those on exchanges in which both ends had a part, beside each other."""
+        pair = {self.broker, neighbour}
+        return tuple(
+            verdict
+            for verdict in self._ring.verdicts.known.values()
+            if any({*ends} == pair for ends in _links(verdict.exchange))
+        )
+
+    def _meet(
+        self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
+    ) -> None:
+        """The other end of a link that has come up says whether it belongs to the tree."""
+        if not self.is_up(neighbour) or self._ring.opens(neighbour):
+            return
+        if neighbour not in self._greeted:
+            self._greet(neighbour, out)
+        for verdict in greeting.verdicts:
+            self._ring.judge(neighbour, verdict, now_us, out)
+        mine, other = self._standing(neighbour), greeting.standing
+        standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
+        if standing == UNKNOWN:
+            standing = Standing(True, 0)
+        self._standings[neighbour] = standing
+        if not standing.is_in:
+            self._part(neighbour, now_us, out)
+            return
+        if not mine.is_in:
+            out.append(OpenLink(neighbour, is_lasting=True))
+        self.healing.found(neighbour, out)
+        self._routing.relink(neighbour, LinkState.UP, now_us, out)
+
+    def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """The link does not belong to the tree."""
+        if self.tree.is_neighbour(neighbour):
+            self._routing.relink(neighbour, LinkState.ENDED, now_us, out)
+        self.tree.dismiss(neighbour, out)
+        self._end(neighbour, out)
+
+    def _end(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        if neighbour in self._up:
+            self._ending.add(neighbour)
+        out.append(EndLink(neighbour))
+
+    def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
+        """It was settled elsewhere, later than is known here, whether the link belongs to it."""
+        if self._standing(neighbour).since_us >= standing.since_us:
+            return
+        self._standings[neighbour] = standing
+        if not standing.is_in:
+            self._part(neighbour, now_us, out)
+            return
+        out.append(OpenLink(neighbour, is_lasting=True))
+        if self.is_up(neighbour):
+            self._greet(neighbour, out)
+
+
+def _links(exchange: LinkExchange) -> list[tuple[BrokerId, BrokerId]]:
+    return [*pairwise(exchange.cycle), exchange.new_link]

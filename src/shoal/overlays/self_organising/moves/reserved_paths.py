@@ -1,0 +1,201 @@
+"""Paths along which publishers are about to move: no link is exchanged at a broker of one.
+
+A move takes the path on which its source has traced the publisher's subscribers, and the publisher
+itself says it at the target.  So the source asks along the path before it sends the publisher away,
+and each broker either keeps out of exchanges from then on, or says that it is in one: then the
+publisher stays, and is traced anew.  Two messages for each link of the path.
+
+| input | does |
+| --- | --- |
+| a publisher is to go, at its source | reserves, asks the next broker |
+| Reserve | reserves and asks the next, the target says Reserved; who cannot says Unreserve back |
+| Reserved | says it on; the source sends the publisher away |
+| Unreserve | forgets the path, says it on; at the source the publisher stays |
+| the move comes: the publisher's word at the target, then the update | forgets the path |
+| a link of the path changes | forgets the path, says Unreserve to the others |
+| `RESERVED_US` pass, or the publisher is gone | forgets the path, says Unreserve to the others |
+
+What a migration holds itself (`Migrations.is_moving`) follows on what is forgotten as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
+from shoal.broker.messages import Message
+from shoal.broker.strategy import ProtocolError
+from shoal.broker.wire import Vocabulary
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.publisher_relocation.migration import HOLD_US
+from shoal.overlays.publisher_relocation.tracer import SendAway
+from shoal.overlays.tree.routing import TreeRouting
+
+# Who was sent away has come by then, or has gone back.
+RESERVED_US = HOLD_US
+# The first part of the keys of the timers set here; the second is the publisher.
+TIMER = "reserved"
+
+Path = tuple[BrokerId, ...]
+
+
+class PathMessage(Message, frozen=True):
+    """Base of what is said along the path of a move, from source to target."""
+
+    publisher: ClientId
+    path: Path
+
+
+class Reserve(PathMessage, frozen=True):
+    """Towards the target: the publisher is to move over this path."""
+
+
+class Reserved(PathMessage, frozen=True):
+    """Back from the target: it may."""
+
+
+class Unreserve(PathMessage, frozen=True):
+    """Either way: it will not."""
+
+
+PATHS: Vocabulary = (Reserve, Reserved, Unreserve)
+
+
+Stays = Callable[[ClientId, list[Effect]], None]
+
+
+class ReservedPaths:
+    """Those that one broker is on.
+
+    `obstacle` says why it can be on none now; `send_away` sends a publisher away whose path is
+    reserved, and `stays` is told of one whose path was not.
+    """
+
+    def __init__(
+        self,
+        tree: TreeRouting,
+        send_away: SendAway,
+        stays: Stays,
+        obstacle: Callable[[], str],
+    ) -> None:
+        self._tree = tree
+        self._send_away = send_away
+        self._stays = stays
+        self._obstacle = obstacle
+        self._paths: dict[ClientId, Path] = {}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def reserve(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
+        """At the source: a publisher is to go."""
+        if self._is_free(path[1]):
+            self._keep(publisher, path, now_us, out)
+            out.append(Send(path[1], Reserve(publisher, path)))
+        else:
+            self._stays(publisher, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: PathMessage, now_us: int, out: list[Effect]
+    ) -> None:
+        self._tree.check_neighbour(neighbour)
+        publisher, path = message.publisher, message.path
+        before, behind = self._beside(path)
+        if neighbour not in (before, behind):
+            raise ProtocolError(f"{neighbour} is not beside {self._tree.broker} on {path}")
+        match message:
+            case Reserve() if neighbour == before:
+                self._asked(neighbour, publisher, path, now_us, out)
+            case Reserved() if neighbour == behind:
+                self._granted(neighbour, publisher, path, now_us, out)
+            case Unreserve() if self._paths.get(publisher) == path:
+                self._give_up(publisher, neighbour, out)
+
+    def used(self, publisher: ClientId, out: list[Effect]) -> None:
+        """Its move has come here."""
+        if self._paths.pop(publisher, None) is not None:
+            out.append(CancelTimer(_timer(publisher)))
+
+    def left(self, publisher: ClientId, out: list[Effect]) -> None:
+        """A local client is gone."""
+        if publisher in self._paths and self._paths[publisher][0] == self._tree.broker:
+            self._give_up(publisher, None, out)
+
+    def changed(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """The link to a neighbour has changed."""
+        for publisher, path in list(self._paths.items()):
+            if neighbour in self._beside(path):
+                self._give_up(publisher, neighbour, out)
+
+    def late(self, publisher: ClientId, out: list[Effect]) -> None:
+        """`TIMER` has fired."""
+        if publisher in self._paths:
+            self._give_up(publisher, None, out)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _is_free(self, behind: BrokerId | None) -> bool:
+        return not self._obstacle() and (behind is None or self._tree.is_neighbour(behind))
+
+    def _beside(self, path: Path) -> tuple[BrokerId | None, BrokerId | None]:
+        """The brokers before and behind this one; ProtocolError when it is no path over it."""
+        if len(path) < 2 or len({*path}) < len(path) or self._tree.broker not in path:
+            raise ProtocolError(f"{path} is no path over {self._tree.broker}")
+        place = path.index(self._tree.broker)
+        return path[place - 1] if place else None, (*path, None)[place + 1]
+
+    def _asked(
+        self,
+        before: BrokerId,
+        publisher: ClientId,
+        path: Path,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        behind = self._beside(path)[1]
+        if not self._is_free(behind):
+            out.append(Send(before, Unreserve(publisher, path)))
+            return
+        self._keep(publisher, path, now_us, out)
+        if behind is None:
+            out.append(Send(before, Reserved(publisher, path)))
+        else:
+            out.append(Send(behind, Reserve(publisher, path)))
+
+    def _granted(
+        self,
+        behind: BrokerId,
+        publisher: ClientId,
+        path: Path,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        before = self._beside(path)[0]
+        if self._paths.get(publisher) != path:  # it was given up meanwhile
+            out.append(Send(behind, Unreserve(publisher, path)))
+        elif before is not None:
+            out.append(Send(before, Reserved(publisher, path)))
+        else:
+            self.used(publisher, out)
+            self._send_away(publisher, path, now_us, out)
+
+    def _give_up(self, publisher: ClientId, but: BrokerId | None, out: list[Effect]) -> None:
+        """Forget the path, and tell the others on it."""
+        path = self._paths[publisher]
+        self.used(publisher, out)
+        before, behind = self._beside(path)
+        out.extend(
+            Send(other, Unreserve(publisher, path))
+            for other in (before, behind)
+            if other is not None and other != but and self._tree.is_neighbour(other)
+        )
+        if before is None:
+            self._stays(publisher, out)
+
+    def _keep(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
+        self._paths[publisher] = path
+        out.append(SetTimer(_timer(publisher), now_us + RESERVED_US))
+
+
+def _timer(publisher: ClientId) -> TimerKey:
+    return TIMER, publisher

@@ -1,0 +1,39 @@
+"""What an exchange of links asks of the broker that it happens to (`quiet_ring.py`)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shoal.broker.effects import Effect
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Verdict
+from shoal.overlays.tree.routing_table import RoutingTable
+from shoal.overlays.tree.turning import Turn
+
+
+class Host(Protocol):
+    """The broker that an exchange happens to."""
+
+    @property
+    def tables(self) -> RoutingTable: ...
+
+    def obstacle(self, ring: Ring) -> str:
+        """Why it cannot take part; empty when it can."""
+
+    def is_up(self, neighbour: BrokerId) -> bool:
+        """Whether there is a link."""
+
+    def latest_us(self, ring: Ring) -> int:
+        """When its ends of the links that change last came or went."""
+
+    def exchanged(
+        self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
+    ) -> None:
+        """Turn the tables, and do what is to be done about its links; then go on."""
+
+    def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
+        """All is as it was: end the new link, if it is one of its ends; then go on."""
+
+    def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
+        """The links are exchanged, though it was supposed here that they are not."""

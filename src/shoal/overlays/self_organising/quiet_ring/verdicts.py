@@ -1,0 +1,40 @@
+"""What became of exchanges in which a broker had a part, for those who were cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shoal.broker.effects import Effect, Send
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.quiet_ring.ring_messages import ExchangeKey, Verdict
+
+MOST_VERDICTS = 64
+
+
+class Verdicts:
+    """The latest verdicts that one broker knows; `is_up` says whether it has a link."""
+
+    def __init__(self, is_up: Callable[[BrokerId], bool]) -> None:
+        self._is_up = is_up
+        self.known: dict[ExchangeKey, Verdict] = {}
+
+    def remember(self, verdict: Verdict) -> None:
+        """Know this one, and no other of that exchange."""
+        self.known.pop(verdict.key, None)
+        self.known[verdict.key] = verdict
+        while len(self.known) > MOST_VERDICTS:
+            del self.known[next(iter(self.known))]
+
+    def are_revised_by(self, verdict: Verdict) -> bool:
+        """Whether the links are exchanged, though it was supposed here that they are not."""
+        known = self.known.get(verdict.key)
+        return known is not None and not known.is_done and verdict.is_done
+
+    def tell(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
+        """Say what became of an exchange, if it is known."""
+        if (verdict := self.known.get(key)) is not None:
+            out.append(Send(neighbour, verdict))
+
+    def say(self, listeners: Iterable[BrokerId], verdict: Verdict, out: list[Effect]) -> None:
+        """Say this one to those of them to whom there is a link."""
+        out.extend(Send(each, verdict) for each in listeners if self._is_up(each))

@@ -1,0 +1,125 @@
+"""What a live machine asks to see of its surroundings: delays, its links' loads, costs.
+
+Delays come about every second, loads for each window, costs at once and when they change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from shoal.broker.effects import Costs, Input, LinkLoad, Loads
+from shoal.model import BrokerId
+from shoal.runtime.driving.monitor import Monitor
+
+MONITOR_INTERVAL_S = 1.0
+_MICROSECONDS = 1_000_000
+
+# Of each link what its queue was ever given, and what waits in it.
+Queues = Mapping[BrokerId, tuple[int, int]]
+
+
+class Watched(Protocol):
+    """What carries a node's messages, as far as it is watched."""
+
+    def delays_us(self) -> Mapping[BrokerId, int]: ...
+
+    def queues(self) -> Queues: ...
+
+
+class Watching:
+    """What one node sees for its machine; `bring` takes what it has seen."""
+
+    def __init__(self, bring: Callable[[Input], None]) -> None:
+        # For a machine that watches its delays.
+        self.monitor: Monitor | None = None
+        self.links: Watched | None = None
+        self._bring = bring
+        self._reports: asyncio.TimerHandle | None = None
+        self._window_s = 0.0
+        self._windows: asyncio.TimerHandle | None = None
+        self._before: Queues = {}
+        # Told that the machine asks for costs.
+        self.at_costs: Callable[[], None] = _nobody_knows
+        self._watches_costs = False
+        self._busy_us = self._publications = 0
+        self._costs: Costs | None = None
+
+    def stop(self) -> None:
+        for timer in (self._reports, self._windows):
+            if timer is not None:
+                timer.cancel()
+
+    def watch(self, window_us: int) -> None:
+        """Report delays and loads from now on; the last window counts."""
+        if self.monitor is None:
+            self.monitor = Monitor()
+            self._reports = self._later(MONITOR_INTERVAL_S, self._report)
+        if self._windows is not None:
+            self._windows.cancel()
+        self._window_s = window_us / _MICROSECONDS
+        self._before = self._queues()
+        self._windows = self._later(self._window_s, self._report_loads)
+
+    def watch_costs(self) -> None:
+        """Say what is known of costs, now and whenever it changes."""
+        self._watches_costs = True
+        self.at_costs()
+        if self._costs is not None:
+            self._bring(self._costs)
+
+    def say_costs(self, costs: Costs) -> None:
+        """What messages cost now."""
+        if costs != self._costs:
+            self._costs = costs
+            if self._watches_costs:
+                self._bring(costs)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether somebody wants to know how long publications take."""
+        return self.monitor is not None or self._watches_costs
+
+    def handled(self, publications: int, waited_us: int, busy_us: int) -> None:
+        """So many publications waited so long each, and took so long together."""
+        self._busy_us += busy_us
+        self._publications += publications
+        if self.monitor is not None:
+            self.monitor.handled(publications, waited_us, busy_us)
+
+    @property
+    def handled_in_us(self) -> float:
+        """What a publication took so far; 0 before there was any."""
+        return self._busy_us / self._publications if self._publications else 0.0
+
+    def _report(self) -> None:
+        assert self.monitor is not None
+        self._reports = self._later(MONITOR_INTERVAL_S, self._report)
+        delays_us = self.links.delays_us() if self.links is not None else {}
+        self._bring(self.monitor.report(delays_us))
+
+    def _report_loads(self) -> None:
+        self._windows = self._later(self._window_s, self._report_loads)
+        before, self._before = self._before, self._queues()
+        found = {name: _load(before.get(name), now) for name, now in self._before.items()}
+        self._bring(Loads(found))
+
+    def _queues(self) -> Queues:
+        return {} if self.links is None else self.links.queues()
+
+    @staticmethod
+    def _later(after_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(after_s, call)
+
+
+def _load(before: tuple[int, int] | None, now: tuple[int, int]) -> LinkLoad:
+    """Of one link; a session that has begun since has no before."""
+    if before is None or before[0] > now[0]:
+        before = (0, 0)
+    entered = now[0] - before[0]
+    return LinkLoad(entered, max(0, before[1] + entered - now[1]), now[1])
+
+
+def _nobody_knows() -> None:
+    """Until there is somebody who does."""

@@ -1,0 +1,98 @@
+"""The subscribers of a simulated world: their machines, between their applications and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from shoal.broker.effects import Deliver, Record
+from shoal.broker.messages import Message
+from shoal.clients.publisher import ToBroker, WakeUp
+from shoal.clients.subscriber import Handed, Subscriber, SubscriberEffect
+from shoal.model import BrokerId, ClientId, Subscription
+from shoal.simulation.event_queue import EventQueue
+from shoal.simulation.trace import Delivery, Trace
+
+Ask = Callable[[int, BrokerId, ClientId, Message], None]
+
+
+class Subscribers:
+    """All of them.  What is delivered to one that has never moved need not come here."""
+
+    def __init__(self, queue: EventQueue, trace: Trace, ask: Ask) -> None:
+        # Those to whom deliveries have to be brought.
+        self.movers: set[ClientId] = set()
+        self._queue = queue
+        self._trace = trace
+        self._ask = ask
+        self._subscribers: dict[ClientId, Subscriber] = {}
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._subscribers
+
+    def __iter__(self) -> Iterator[tuple[Subscription, BrokerId]]:
+        """Subscriptions as brokers know them, and where."""
+        for subscriber in self._subscribers.values():
+            yield from subscriber
+
+    def near(self, broker: BrokerId) -> list[ClientId]:
+        """Who has subscribed there, or goes there."""
+        return [name for name, each in self._subscribers.items() if each.uses(broker)]
+
+    # --- what applications ask ----------------------------------------------------------------
+
+    def subscribe(self, now_us: int, broker: BrokerId, subscription: Subscription) -> None:
+        client = subscription.client
+        subscriber = self._subscribers.setdefault(client, Subscriber(client))
+        self._carry_out(client, subscriber.subscribe(broker, subscription), now_us)
+
+    def unsubscribe(self, now_us: int, subscription: Subscription) -> None:
+        """Wherever it is by now."""
+        client = subscription.client
+        self._carry_out(client, self._subscribers[client].unsubscribe(subscription.id), now_us)
+
+    def move(self, now_us: int, client: ClientId, broker: BrokerId) -> None:
+        self.movers.add(client)
+        self._carry_out(client, self._subscribers[client].move(broker, now_us), now_us)
+
+    def go(self, now_us: int, client: ClientId, broker: BrokerId) -> None:
+        """It leaves a broker."""
+        self._carry_out(client, self._subscribers[client].go(broker), now_us)
+
+    def come(self, now_us: int, client: ClientId, broker: BrokerId) -> None:
+        """It comes to a broker with what it has nowhere."""
+        self._carry_out(client, self._subscribers[client].come(broker), now_us)
+
+    # --- what brokers do ----------------------------------------------------------------------
+
+    def delivered(self, now_us: int, argument: tuple[BrokerId, Deliver]) -> None:
+        broker, delivery = argument
+        client, publication = delivery.client, delivery.routed.publication
+        effects = self._subscribers[client].delivered(
+            broker, publication, delivery.subscriptions, delivery.hops, now_us
+        )
+        self._carry_out(client, effects, now_us)
+
+    def lost(self, now_us: int, broker: BrokerId) -> None:
+        for client, subscriber in self._subscribers.items():
+            self._carry_out(client, subscriber.lost(broker, now_us), now_us)
+
+    def reconnected(self, now_us: int, broker: BrokerId) -> None:
+        for client, subscriber in self._subscribers.items():
+            self._carry_out(client, subscriber.reconnected(broker), now_us)
+
+    def _woken(self, now_us: int, client: ClientId) -> None:
+        self._carry_out(client, self._subscribers[client].woken(now_us), now_us)
+
+    def _carry_out(self, client: ClientId, effects: list[SubscriberEffect], now_us: int) -> None:
+        for effect in effects:
+            match effect:
+                case ToBroker(broker, request):
+                    self._ask(now_us, broker, client, request)
+                case Handed(publication, subscription, broker, hops):
+                    self._trace.deliveries.append(
+                        Delivery(publication, (subscription,), client, broker, now_us, hops)
+                    )
+                case WakeUp(at_us):
+                    self._queue.push(at_us, self._woken, client)
+                case Record(record):
+                    self._trace.records.append(record)

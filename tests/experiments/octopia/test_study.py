@@ -1,0 +1,154 @@
+"""OctopiA's study: what runs measure, by hand where that is possible, and what judges say of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.experiments.octopia.claims import CLAIMS
+from shoal.experiments.octopia.evidence import Evidence
+from shoal.experiments.octopia.grid import SCALES, Setting, grid
+from shoal.experiments.octopia.measures import Deliveries
+from shoal.experiments.octopia.network import draw_clients, overlay
+from shoal.experiments.octopia.page import conclude
+from shoal.experiments.octopia.runs import Measured, OctopiaRun, study_runs
+from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.runs import write_summary
+from shoal.experiments.studies.study import write_conclusion
+from shoal.model import Publication
+from shoal.simulation.trace import Delivery
+
+ROWS = [[{"symbol": f"X{number}", "close": 1.0}] for number in range(3)]
+
+
+def run(tmp_path: Path, setting: Setting) -> Measured:
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps(ROWS), encoding="utf-8")
+    made = OctopiaRun(
+        key="k", file=str(tmp_path / "run.json"), name="n", cost=1.0, data="quotes",
+        setting=setting, scale=100, file_of_data=str(file),
+    )  # fmt: skip
+    made()
+    found = made.summary
+    assert found is not None
+    return found
+
+
+def test_an_advertisement_takes_the_messages_that_follow_from_the_links(tmp_path: Path) -> None:
+    """2 * 205 - 70 + 1 by flooding, to the four others of its region in OctopiA."""
+    messages = {}
+    for way in ("tid", "ordered"):
+        setting = Setting(part="publishers", way=way, seed=1, count=10)  # type: ignore[arg-type]
+        figures = run(tmp_path, setting).figures
+        messages[way] = figures["messages"], figures["srt"]
+    assert messages == {"tid": (341, 10), "ordered": (4, pytest.approx(10 * 5 / 70))}
+
+
+def test_a_subscription_goes_to_its_cluster(tmp_path: Path) -> None:
+    setting = Setting(part="subscribers", way="ordered", seed=1, count=50)
+    figures = run(tmp_path, setting).figures
+    assert figures["prt"] == 10
+    assert 13 <= figures["messages"] <= 21  # and bits that were set
+
+
+@pytest.mark.parametrize("way", ["snr", "steady", "ordered", "tid-dynamic"])
+def test_a_burst_reaches_everybody(tmp_path: Path, way: str) -> None:
+    setting = Setting(
+        part="burst", way=way, seed=1, count=20, burst=100, beside=1, clusters=2  # type: ignore[arg-type]
+    )  # fmt: skip
+    found = run(tmp_path, setting)
+    assert found.figures["missing"] == 0
+    assert found.figures["overtaken"] == 0 or way == "steady"
+    assert max(found.series) == found.figures["most_s"] > 0.5
+
+
+def test_who_is_elsewhere_loses_nothing_when_brokers_die(tmp_path: Path) -> None:
+    setting = Setting(
+        part="failures", way="ordered", seed=1, count=100, clusters=2, beside=40, output_us=200
+    )
+    figures = run(tmp_path, setting).figures
+    assert figures["expected"] > 100
+    assert figures["lost"] == 0
+
+
+def test_deliveries_are_counted() -> None:
+    deliveries = Deliveries(first_burst=1)
+    for sequence, source, at_us in ((0, 0, 500_000), (2, 1, 1_500_000), (1, 1, 2_500_000)):
+        publication = Publication(
+            publisher=f"P{source}", sequence=sequence, published_us=0, attributes={"source": source}
+        )
+        deliveries.append(Delivery(publication, (), "S", "B", at_us, 1))
+    figures, series = deliveries.figures(from_us=0, consecutive=2)
+    assert series == [1.5, 2.5]
+    assert figures == {
+        "mean_s": 1.5, "burst_mean_s": 2.0, "beside_mean_s": 0.5, "most_s": 2.5,
+        "within_1_s": pytest.approx(1 / 3), "stable_s": 2.5, "overtaken": pytest.approx(1 / 3),
+    }  # fmt: skip
+
+
+def test_who_wants_a_burst_is_in_every_cluster_but_not_at_its_host() -> None:
+    product = overlay(5)
+    clients = draw_clients(Setting(part="burst", way="snr", seed=3, burst=1), product)
+    _, host = clients.publishers[-1]
+    homes = [home for subscription, home in clients.subscribers[2_000:]]
+    assert len(homes) == clients.wanted_by[100] == 40
+    assert host not in homes
+    assert {product.position(home).cluster for home in homes} == set(range(5))
+    assert product.position(host).region >= 4
+    assert sum(clients.wanted_by.values()) == 2 * 2_000 + 40
+
+
+NAMES = (
+    "delay_ms", "messages", "srt", "prt", "mean_s", "burst_mean_s", "most_s", "stable_s", "copies",
+    "within_1_s", "waiting", "overtaken", "missing", "lost", "expected", "repaired_s",
+)  # fmt: skip
+
+
+def _measured(setting: Setting, **figures: float) -> Measured:
+    known = {name: float(number + 1) for number, name in enumerate(NAMES)} | figures
+    return Measured(key="", data="quotes", setting=setting, figures=known, series=[1.0])
+
+
+def test_judges_compare_ways() -> None:
+    burst = Setting(part="burst", way="snr", seed=1)
+    found = [
+        _measured(msgspec.structs.replace(burst, way=way), mean_s=mean, burst_mean_s=mean)
+        for way, mean in (("snr", 10.0), ("idr", 8.2), ("steady", 8.0), ("ordered", 8.3))
+    ]
+    by_id = {one.id: one for one in judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")}
+    assert (by_id["delay-100"].verdict, by_id["delay-100"].ours) == ("met", "18 % less")
+    assert (by_id["order"].verdict, by_id["order"].ours) == ("met", "3.8 % at 100,000 more")
+    assert by_id["steady"].verdict == "met"
+    assert by_id["9a"].verdict == by_id["delay-60"].verdict == "not run"
+
+
+def test_every_judge_has_runs_to_look_at(tmp_path: Path) -> None:
+    """With a figure for everything no claim is left without a verdict."""
+    for scale in SCALES.values():
+        found = [_measured(setting) for setting in grid(scale, 1)]
+        judged = judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")
+        assert [one.id for one in judged if one.verdict == "not run"] == []
+    file = tmp_path / "data.json"
+    file.write_text("[]", encoding="utf-8")
+    runs = study_runs(SCALES["small"], {"quotes": file, "flights": file}, tmp_path, 1)
+    assert len({each.key for each in runs}) == len({each.file for each in runs}) == len(runs)
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "data.json"
+    file.write_text("[]", encoding="utf-8")
+    runs = study_runs(SCALES["small"], {"quotes": file}, tmp_path, 1)
+    none = conclude(runs, SCALES["small"], {"quotes": "some quotes"})
+    assert {one.verdict for one in none.report.claims} == {"not run"}
+    for run in runs:
+        if run.setting.part == "burst":
+            summary = _measured(run.setting)
+            write_summary(Path(run.file), msgspec.structs.replace(summary, key=run.key))
+    some = conclude(runs, SCALES["small"], {"quotes": "some quotes"})
+    assert "not run" in {one.verdict for one in some.report.claims} > {"not run"}
+    assert [len(table.rows) for table in some.report.tables] == [18, 0, 0, 0]
+    assert sum(len(figure.lines) for figure in some.report.groups[0].figures) == 18
+    assert {one.id for one in write_conclusion(tmp_path, some)} == {one.id for one in CLAIMS}

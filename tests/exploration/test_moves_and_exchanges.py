@@ -1,0 +1,46 @@
+"""A move and an exchange of links in one network: every order of messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
+from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
+from tests.exploration.exchanges import Fault
+from tests.exploration.moves_and_exchanges import MovesAndExchanges
+
+FAR, NEAR, BACK = ("B1", "B2", "B3"), ("B1", "B2"), ("B3", "B2", "B1")
+# Links of the cycle that may go.
+REMOVE = pytest.mark.parametrize("remove", [0, 1])
+
+
+def explored(network: MovesAndExchanges) -> str:
+    found = network.explore()
+    assert not found.problems, "\n".join(found.problems)
+    assert found.ends
+    return f"{found.states} states, {found.steps} steps, {found.ends} ends"
+
+
+@REMOVE
+@pytest.mark.parametrize("path", [FAR, NEAR])
+def test_a_move_and_an_exchange_meet(remove: int, path: tuple[str, ...]) -> None:
+    print(explored(MovesAndExchanges(remove, (path,), 1)))
+
+
+def test_the_judges_notice_an_exchange_on_the_path_of_a_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ReservedPaths, "reserve", lambda self, *move: self._send_away(*move))
+    monkeypatch.setattr(MovingPublishers, "is_moving", False)
+    assert MovesAndExchanges(1, (FAR,), 1).explore().problems
+
+
+@pytest.mark.soak
+@REMOVE
+@pytest.mark.parametrize("path", [FAR, NEAR])
+@pytest.mark.parametrize("fault", [(), ("link", "B2", "B3"), ("broker", "B2"), ("late", "B2")])
+def test_a_move_and_an_exchange_and_a_fault(
+    remove: int, path: tuple[str, ...], fault: Fault
+) -> None:
+    """Losses are not judged where there is one."""
+    print(explored(MovesAndExchanges(remove, (path,), 1, fault, timely=not fault)))

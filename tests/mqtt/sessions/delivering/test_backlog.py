@@ -1,0 +1,170 @@
+"""What waits for all clients together is bounded; what was acknowledged is not lost for that."""
+
+from __future__ import annotations
+
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1
+from shoal.mqtt.codec.packets import Puback, Publish, Pubrec
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, MESSAGE_BYTES
+from tests.mqtt.house import Client, House
+from tests.mqtt.network_house import Network
+
+SIZE = 10_000
+KEPT = Properties(session_expiry_interval_s=1_000)
+EACH = SIZE + MESSAGE_BYTES + ENTRY_BYTES
+
+
+def crowded(count: int, **limits: int) -> House:
+    """A house with room for so many messages of one session each, about."""
+    return House(maximum_all_queued_bytes=(count + 1) * EACH, **limits)
+
+
+def away(house: House, name: str, topic: str = "a/#") -> Client:
+    client = house.connect(name, properties=KEPT)
+    client.subscribe(topic, qos=2)
+    client.lose()
+    return client
+
+
+def publish(client: Client, topic: str = "a/b", qos: int = 1) -> ReasonCode:
+    answer = client.publish(topic, bytes(SIZE), qos=qos)[0]
+    assert isinstance(answer, Puback | Pubrec)
+    return answer.reason_code
+
+
+def test_all_queues_together_are_bounded_and_what_was_acknowledged_comes() -> None:
+    house = crowded(100)
+    for number in range(20):
+        away(house, f"away-{number}", f"a/{number}")
+    publisher = house.connect("p")
+    acknowledged = dict.fromkeys(range(20), 0)
+    for count in range(400):
+        code = publish(publisher, f"a/{count % 20}", qos=1 + count % 2)
+        assert code in (ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED)
+        acknowledged[count % 20] += code is ReasonCode.SUCCESS
+    assert house.clients.backlog.is_full
+    assert house.clients.backlog.bytes <= 102 * EACH
+    assert 100 <= sum(acknowledged.values()) <= 102
+    assert house.clients.statistics.publications_refused == 400 - sum(acknowledged.values())
+    for number, count in acknowledged.items():
+        again = house.connect(f"away-{number}", clean_start=False, properties=KEPT)
+        assert len(again.take_publications()) == count
+    assert house.clients.backlog.bytes == 0
+    assert not house.clients.backlog.is_full
+    assert publish(publisher) is ReasonCode.NO_MATCHING_SUBSCRIBERS
+
+
+def test_a_message_that_waits_in_many_sessions_counts_once() -> None:
+    house = crowded(20)
+    for number in range(50):
+        away(house, f"away-{number}")
+    publisher = house.connect("p")
+    codes = [publish(publisher) for _ in range(9)]
+    assert codes == [ReasonCode.SUCCESS] * 9
+    assert house.clients.backlog.bytes == 9 * (EACH + 3 + 49 * ENTRY_BYTES)
+
+
+def test_sessions_that_end_leave_nothing_behind() -> None:
+    house = crowded(5)
+    away(house, "away")
+    slow = house.connect("slow")
+    slow.subscribe("a/#", qos=1)
+    publisher = house.connect("p")
+    codes = [publish(publisher) for _ in range(10)]
+    assert codes[-1] is ReasonCode.QUOTA_EXCEEDED
+    slow.lose()
+    house.after(1_001)
+    assert house.clients.backlog.bytes == 0
+    assert publish(publisher) is ReasonCode.NO_MATCHING_SUBSCRIBERS
+
+
+def test_qos_0_goes_first_and_of_those_who_have_most() -> None:
+    house = crowded(100)
+    much, little = house.connect("much"), house.connect("little")
+    much.subscribe("a/#", qos=0)
+    little.subscribe("b", qos=0)
+    away(house, "away", "c")
+    much.connection.pause()
+    little.connection.pause()
+    publisher = house.connect("p")
+    for _ in range(5):
+        publisher.publish("b", bytes(SIZE))
+    for number in range(80):
+        publisher.publish("a/b", b"%d" % number + bytes(SIZE))
+    for _ in range(75):
+        assert publish(publisher, "c") is ReasonCode.SUCCESS
+    assert little.connection.session.dropped == 0
+    assert much.connection.session.dropped >= 50
+    assert not house.clients.backlog.is_full
+    house.carry_out(much.connection.resume(house.now_us))
+    # The oldest of what was there are kept.
+    came = [int(packet.payload.rstrip(b"\0")) for packet in much.take()]
+    assert came == list(range(len(came)))
+    assert came
+    # When nothing of QoS 0 waits any more, publishers are refused.
+    codes = {publish(publisher, "c") for _ in range(40)}
+    assert codes == {ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED}
+    publisher.publish("a/b", bytes(SIZE))
+    assert len(much.take()) == 1  # who takes it at once gets it all the same
+
+
+def test_who_cannot_hear_of_quotas_is_closed() -> None:
+    house = crowded(3)
+    away(house, "away")
+    publisher = house.connect("p", version=MQTT_3_1_1)
+    for number in range(1, 7):
+        assert not publisher.closed or number > 3
+        publisher.send(Publish("a/b", bytes(SIZE), 1, packet_id=number))
+    assert publisher.closed
+    assert 3 <= len(publisher.take()) <= 4
+
+
+def test_a_file_that_is_read_again_changes_the_bound() -> None:
+    house = crowded(1_000)
+    away(house, "away")
+    publisher = house.connect("p")
+    for _ in range(10):
+        publish(publisher)
+    backlog = house.clients.backlog
+    backlog.maximum_bytes = EACH
+    assert publish(publisher) is ReasonCode.QUOTA_EXCEEDED
+    backlog.maximum_bytes = 1_000 * EACH
+    assert publish(publisher) is ReasonCode.SUCCESS
+
+
+def publish_slowly(network: Network, client: Client, count: int) -> list[ReasonCode]:
+    codes = []
+    for _ in range(count):
+        codes.append(publish(client))
+        network.after(0.01)
+    return codes
+
+
+def test_no_broker_takes_what_another_has_no_room_for() -> None:
+    network = Network("B1", "B2", "B3", maximum_all_queued_bytes=20 * EACH)
+    network.after(1)
+    away(network["B3"], "away")
+    publisher = network["B1"].connect("p")
+    codes = publish_slowly(network, publisher, 30)
+    accepted = codes.count(ReasonCode.SUCCESS)
+    assert codes[-1] is ReasonCode.QUOTA_EXCEEDED
+    assert network["B3"].clients.backlog.is_full
+    network.after(60)
+    assert publish(publisher) is ReasonCode.QUOTA_EXCEEDED
+    again = network["B3"].connect("away", clean_start=False, properties=KEPT)
+    assert len(again.take_publications()) == accepted
+    network.after(1)
+    assert publish(publisher) is ReasonCode.SUCCESS
+
+
+def test_a_broker_that_was_full_and_says_no_more_is_not_waited_for() -> None:
+    network = Network("B1", "B2", maximum_all_queued_bytes=20 * EACH)
+    network.after(1)
+    away(network["B2"], "away")
+    publisher = network["B1"].connect("p")
+    codes = publish_slowly(network, publisher, 30)
+    assert codes[-1] is ReasonCode.QUOTA_EXCEEDED
+    network.cut("B1", "B2")
+    network["B1"].after(20)
+    assert publish(publisher) is ReasonCode.SUCCESS

@@ -1,0 +1,184 @@
+"""A publisher waits for a client that reads, and for none that hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.mqtt.sessions.delivering.patience import LONGEST_US, READS_US, SHARE
+from tests.mqtt.house import SECOND, Client, House
+from tests.mqtt.network_house import Network
+
+MOST = 100
+
+
+class Reader:
+    """A client that is written to no faster than it reads."""
+
+    def __init__(self, house: House, name: str, qos: int = 0) -> None:
+        self.client = house.connect(name)
+        self.client.subscribe("a", qos=qos)
+        self.client.connection.pause()
+        self.house = house
+        self.taken = 0
+
+    @property
+    def queued(self) -> int:
+        session = self.client.connection.session
+        assert session is not None
+        return session.queued
+
+    @property
+    def dropped(self) -> int:
+        session = self.client.connection.session
+        assert session is not None
+        return session.dropped
+
+    def read_all(self) -> None:
+        if self.client.closed:
+            return
+        self.house.carry_out(self.client.connection.resume(self.house.now_us))
+        self.taken += len(self.client.take_publications())
+        self.client.connection.pause()
+
+
+def publish_until_held(publisher: Client, most: int = 3 * MOST, qos: int = 0) -> int:
+    for count in range(most):
+        if publisher.connection.must_wait:
+            return count
+        publisher.publish("a", b"x", qos=qos)
+    return most
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_publisher_waits_for_one_who_reads(qos: int) -> None:
+    house = House(maximum_queued_messages=MOST)
+    reader, publisher = Reader(house, "r", qos), house.connect("p")
+    sent = 0
+    for _ in range(20):
+        sent += publish_until_held(publisher, qos=qos)
+        assert publisher.connection.must_wait
+        house.after(0.1)
+        reader.read_all()
+        assert not publisher.connection.must_wait
+        house.after(0.03)
+    assert (reader.dropped, reader.taken) == (0, sent)
+
+
+def test_large_messages_are_waited_for_as_well() -> None:
+    house = House(maximum_queued_bytes=100_000)
+    reader, publisher = Reader(house, "r"), house.connect("p")
+    for _ in range(6):
+        publisher.publish("a", bytes(10_000))
+    assert publisher.connection.must_wait
+    reader.read_all()
+    assert not publisher.connection.must_wait
+
+
+def test_pings_are_answered_meanwhile_and_what_was_held_goes_on() -> None:
+    house = House(maximum_queued_messages=MOST)
+    reader, publisher = Reader(house, "r"), house.connect("p")
+    publish_until_held(publisher)
+    before = reader.queued
+    publisher.publish("a", b"y")
+    publisher.send_bytes("c000")
+    assert publisher.written.endswith(b"\xd0\0")
+    assert reader.queued == before
+    assert publisher.connection.holds
+    reader.read_all()
+    house.carry_out(publisher.connection.take_held(house.now_us))
+    reader.read_all()
+    assert reader.taken == before + 1
+
+
+def test_nobody_waits_for_one_who_hangs() -> None:
+    house = House(maximum_queued_messages=MOST)
+    reader, publisher = Reader(house, "r"), house.connect("p")
+    publish_until_held(publisher)
+    house.after(READS_US / SECOND + 0.1)
+    assert not publisher.connection.must_wait
+    assert publish_until_held(publisher) == 3 * MOST
+    assert reader.dropped > 0
+    # Until it reads again.
+    reader.read_all()
+    assert publish_until_held(publisher) < MOST
+
+
+def test_one_that_takes_a_little_is_not_hanging() -> None:
+    house = House(maximum_queued_messages=MOST)
+    reader, publisher = Reader(house, "r"), house.connect("p")
+    publish_until_held(publisher)
+    for _ in range(10):
+        house.after(0.5)
+        reader.client.connection.took(house.now_us)
+    assert publish_until_held(publisher) < MOST
+
+
+def test_nobody_is_held_longer_than_its_share() -> None:
+    """However many take something now and then and never catch up."""
+    house = House(maximum_queued_messages=MOST)
+    readers = [Reader(house, f"r{number}") for number in range(3)]
+    publisher = house.connect("p")
+    held_us = longest_us = since_us = 0
+    began_us = house.now_us
+    for step in range(2_000):
+        if publisher.connection.must_wait:
+            held_us += 10_000
+            since_us += 10_000
+            longest_us = max(longest_us, since_us)
+        else:
+            since_us = 0
+            publish_until_held(publisher, 10)
+        for reader in readers:
+            reader.client.connection.took(house.now_us)
+        if step % 50 == 49:
+            readers[step // 50 % 3].read_all()
+        house.after(0.01)
+    assert longest_us <= LONGEST_US + 20_000
+    share = held_us / (house.now_us - began_us)
+    assert 0.5 < share <= SHARE / (SHARE + 1) + 0.1
+
+
+def test_only_who_sends_to_it_waits() -> None:
+    house = House(maximum_queued_messages=MOST)
+    Reader(house, "r")
+    publisher, other = house.connect("p"), house.connect("o")
+    publish_until_held(publisher)
+    other.publish("b", b"x")
+    assert publisher.connection.must_wait
+    assert not other.connection.must_wait
+
+
+def test_nobody_waits_for_itself() -> None:
+    house = House(maximum_queued_messages=MOST)
+    reader = Reader(house, "r")
+    assert publish_until_held(reader.client) == 3 * MOST
+
+
+@pytest.mark.parametrize("end", ["reader", "publisher", "again"])
+def test_whoever_goes_is_waited_for_no_more(end: str) -> None:
+    house = House(maximum_queued_messages=MOST)
+    reader, publisher = Reader(house, "r"), house.connect("p")
+    publish_until_held(publisher)
+    if end == "reader":
+        reader.client.lose()
+    elif end == "publisher":
+        publisher.lose()
+        publisher = house.connect("p")
+    else:
+        house.connect("r")
+    assert not publisher.connection.must_wait
+    reader.read_all()
+    assert not list(house.clients.patience.behind)
+
+
+def test_in_a_network_its_own_broker_s_publishers_wait() -> None:
+    network = Network("B1", "B2", maximum_queued_messages=MOST)
+    network.after(1)
+    reader = Reader(network["B1"], "r")
+    near, far = network["B1"].connect("near"), network["B2"].connect("far")
+    sent = publish_until_held(near)
+    assert near.connection.must_wait
+    assert publish_until_held(far, 10) == 10
+    reader.read_all()
+    assert not near.connection.must_wait
+    assert (reader.dropped, reader.taken) == (0, sent + 10)

@@ -1,0 +1,166 @@
+"""Brokers that join and leave a product; see `tests/contract/test_growth.py` for processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.strategy import BrokerContext
+from shoal.model import Subscription
+from shoal.overlays.octopia.labels import Position, Product
+from shoal.overlays.octopia.oracle import problems
+from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.protocol import Octopia
+from shoal.overlays.octopia.roster import Place, Roster, Stay
+from shoal.overlays.system import Picture
+from shoal.simulation.world import World
+from tests.broker.transcript import advertisement, publish, subscription
+from tests.seeds.random_changes import ChangingNetwork
+from tests.seeds.random_network import UNTIL_US, SeededUnderlay
+
+SECOND_US = 1_000_000
+ROWS = (("A", "B"), ("C", "D"))
+
+
+# Who goes is linked up to; entries change; more links than a tree has; over links that lose.
+@pytest.mark.parametrize(
+    ("seed", "lossy"), [(36, False), (41, False), (120, False), (0, True), (3, True)]
+)
+def test_nobody_notices_brokers_that_join_and_leave(seed: int, lossy: bool) -> None:
+    network = ChangingNetwork(seed, system="octopia", lossy=lossy)
+    assert network.run(UNTIL_US) == []
+    assert network.world.departures or lossy
+
+
+class Growing:
+    """A product of two clusters with a publisher at A and subscribers anywhere."""
+
+    def __init__(self, later: Parameters | None = None) -> None:
+        parameters = Parameters(rows=(ROWS[0], (ROWS[1][0], "")) if later else ROWS)
+
+        def strategy(context: BrokerContext) -> Octopia:
+            return Octopia(context, (later if context.broker == "D" else None) or parameters)
+
+        links = parameters.product().links
+        self.world = World(links, strategy, SeededUnderlay(1), seed=1)
+        self.world.add_publisher("P", "A", "P")
+        self.promise = advertisement("p")
+        self.world.advertise(0, self.promise)
+        self.subscribed: list[tuple[Subscription, str]] = []
+        self.sent = 0
+
+    def subscribe(self, at_us: int, *brokers: str) -> None:
+        for broker in brokers:
+            row = subscription(broker, client=f"S{broker}")
+            self.world.add_subscriber(row.client, broker)
+            self.world.subscribe(at_us, broker, row)
+            self.subscribed.append((row, broker))
+
+    def publish(self, at_us: int) -> None:
+        self.sent += 1
+        self.world.request(at_us, "P", publish(self.sent))
+
+    def got(self) -> list[tuple[str, int]]:
+        rows = self.world.trace.deliveries
+        return sorted((row.client, row.publication.sequence) for row in rows)
+
+    def problems(self) -> list[str]:
+        picture = Picture(self.world.links, [(self.promise, "A")], self.subscribed)
+        strategies = {name: node.machine.strategy for name, node in self.world.brokers.items()}
+        return problems(picture, strategies)
+
+    def position(self, broker: str) -> tuple[int, int]:
+        found = {
+            node.machine.strategy.product.position(broker) for node in self.world.brokers.values()
+        }
+        (position,) = found
+        return tuple(position)
+
+
+def test_who_comes_fills_a_region_after_the_other_and_all_outlasts_a_restart_of_all() -> None:
+    here = Growing()
+    for number, beside in enumerate("DNA"):
+        new = f"N{number}" if number else "N"
+        here.world.add_broker(number * SECOND_US, new, [beside])
+    here.subscribe(5 * SECOND_US, "N", "N1", "N2", "D")
+    here.world.run(6 * SECOND_US)
+    assert [here.position(name) for name in ("N", "N1", "N2")] == [(2, 0), (2, 1), (3, 0)]
+    assert here.problems() == []
+    here.publish(7 * SECOND_US)
+    here.world.run(9 * SECOND_US)
+    names = list(here.world.brokers)
+    for name in names:
+        here.world.crash(10 * SECOND_US, name)
+        here.world.restart(15 * SECOND_US, name)
+    here.publish(40 * SECOND_US)
+    here.world.run(50 * SECOND_US)
+    assert here.problems() == []
+    assert [here.position(name) for name in ("N", "N1", "N2")] == [(2, 0), (2, 1), (3, 0)]
+    everybody = [f"S{name}" for name in ("D", "N", "N1", "N2")]
+    assert here.got() == sorted((client, number) for client in everybody for number in (1, 2))
+
+
+def test_who_comes_may_name_its_place() -> None:
+    """A region that was not full is; until then the others do as if its broker had died."""
+    here = Growing(Parameters(rows=ROWS))
+    here.subscribe(0, "B", "C")
+    here.publish(2 * SECOND_US)
+    here.world.add_broker(3 * SECOND_US, "D", ["A"])
+    here.subscribe(6 * SECOND_US, "D")
+    here.publish(9 * SECOND_US)
+    here.world.run(12 * SECOND_US)
+    assert here.position("D") == (1, 1)
+    assert here.problems() == []
+    assert here.got() == [("SB", 1), ("SB", 2), ("SC", 1), ("SC", 2), ("SD", 2)]
+
+
+def test_a_cluster_and_a_region_go_broker_by_broker() -> None:
+    here = Growing()
+    here.subscribe(0, "A", "C")
+    for name in ("B", "D", "C"):
+        here.world.remove_broker(3 * SECOND_US, name)
+    here.publish(30 * SECOND_US)
+    here.world.run(60 * SECOND_US)
+    assert set(here.world.departures) == {"B", "D", "C"}
+    here.subscribed = [(row, here.world.broker_for(home)) for row, home in here.subscribed]
+    assert here.problems() == []
+    assert here.got() == [("SA", 1), ("SC", 1)]
+
+
+def test_one_goes_at_a_time_and_who_does_not_go_blocks_nobody_for_long() -> None:
+    roster = Roster(Product(ROWS))
+    assert roster.is_registrar("A")
+    wishes = [roster.changed(name, at_us, Stay.WANTS_TO_GO) for at_us, name in ((7, "D"), (5, "C"))]
+    assert roster.hear(wishes) == wishes
+    assert [(each.broker, each.stay) for each in roster.decide(10)] == [("C", Stay.GOES)]
+    assert roster.decide(20) == []
+    assert [each.broker for each in roster.decide(40_000_000)] == ["D"]
+    assert roster.hear(wishes) == []
+
+
+def test_the_registrar_is_one_that_stays() -> None:
+    roster = Roster(Product(ROWS))
+    roster.hear([roster.changed("A", 1, Stay.WANTS_TO_GO)])
+    assert [name for name in "ABCD" if roster.is_registrar(name)] == ["B"]
+    roster.hear([roster.changed(name, 2, Stay.WANTS_TO_GO) for name in "BCD"])
+    assert [name for name in "ABCD" if roster.is_registrar(name)] == ["A"]
+
+
+def test_of_two_who_name_one_place_the_first_has_it() -> None:
+    roster = Roster(Product(ROWS))
+    news = [Place("E", 9, Stay.THERE, 9, 2, 0, 0), Place("F", 8, Stay.THERE, 8, 2, 0, 0)]
+    for order in (news, news[::-1]):
+        roster = Roster(Product(ROWS))
+        roster.hear(order)
+        assert roster.product.at(Position(2, 0)) == "F"
+        assert "E" not in roster.product
+
+
+def test_whoever_comes_later_is_never_above() -> None:
+    product = Product(ROWS)
+    product.remove("A")
+    product.place("N", Position(0, 0), 5)
+    assert product.above(1, 0) == []
+    assert product.above(0, 0) == [1]
+    assert product.regions_of(0) == [1, 0]
+    assert product.position("A") == (0, 0)
+    assert "A" not in product

@@ -1,0 +1,100 @@
+"""Lines at a gate: nothing leaves out of turn unless it was given up, and nothing stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.broker.messages import RoutedPublication
+from shoal.model import MessageId, Publication
+from shoal.overlays.octopia import lines as lines_module
+from shoal.overlays.octopia.lines import Entry, Lines
+from tests.examples import examples
+
+ORDER_US, DOUBT_US = 1_000, 100
+FIRST = 50
+
+
+def entry(number: int) -> Entry:
+    publication = Publication(publisher="P", sequence=number, published_us=0, attributes={})
+    return Entry(RoutedPublication(publication, MessageId("H", "P", number)), 1)
+
+
+def numbers(entries: list[Entry]) -> list[int]:
+    return [each.routed.publication.sequence for each in entries]
+
+
+@settings(max_examples=examples(200))
+@given(st.permutations(range(FIRST, FIRST + 12)), st.integers(0, 12), st.booleans())
+def test_in_turn_whatever_comes_first(order: list[int], begins_at: int, ends: bool) -> None:
+    lines, left = Lines(ORDER_US, DOUBT_US), []
+    for place, number in enumerate(order):
+        if place == begins_at:
+            left += lines.begin("H", "P", FIRST, place)
+        _, found = lines.arrive("H", "P", number, entry(number), place)
+        left += found
+    if begins_at == len(order):
+        left += lines.begin("H", "P", FIRST, 12)
+    if ends:
+        left += lines.end("H", "P", FIRST + 12, 13)
+    assert numbers(left) == sorted(order)
+    assert len(lines) == 0
+    assert lines.has_of("H") != ends
+
+
+@settings(max_examples=examples(200))
+@given(
+    st.lists(st.tuples(st.integers(0, 15), st.integers(1, 400)), max_size=30),
+    st.one_of(st.none(), st.integers(0, 30)),
+)
+def test_each_that_comes_leaves_once(
+    arrivals: list[tuple[int, int]], doubted_at: int | None
+) -> None:
+    """Some are lost, some come twice; each that comes leaves once."""
+    lines, now_us = Lines(ORDER_US, DOUBT_US), 0
+    lines.begin("H", "P", 0, now_us)
+    came: list[int] = []
+    left: list[int] = []
+    for place, (number, later_us) in enumerate(arrivals):
+        for at_us in range(now_us, now_us + later_us, 10):
+            left += numbers(lines.give_up(at_us))
+        now_us += later_us
+        if place == doubted_at:
+            lines.doubt(now_us)
+        _, found = lines.arrive("H", "P", number, entry(number), now_us)
+        came.append(number)
+        left += numbers(found)
+        assert len(lines) == len(came) - len(left)
+    now_us += ORDER_US * 16
+    left += numbers(lines.give_up(now_us))
+    assert sorted(left) == sorted(came)
+
+
+def test_a_gap_is_given_up_after_its_time() -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", 0, 0)
+    lines.arrive("H", "P", 2, entry(2), 10)
+    assert numbers(lines.give_up(ORDER_US + 9)) == []
+    assert numbers(lines.give_up(ORDER_US + 10)) == [2]
+    assert numbers(lines.arrive("H", "P", 1, entry(1), 2_000)[1]) == [1]
+
+
+def test_and_sooner_when_a_link_was_lost() -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", 0, 0)
+    lines.arrive("H", "P", 2, entry(2), 10)
+    lines.doubt(20)
+    assert numbers(lines.give_up(20 + DOUBT_US)) == [2]
+    # What comes out of turn in the time after may miss one that was lost, too.
+    lines.arrive("H", "P", 4, entry(4), 100)
+    assert numbers(lines.give_up(100 + DOUBT_US)) == [4]
+
+
+def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "MOST", 10)
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", 0, 0)
+    for number in range(1, 11):
+        assert lines.arrive("H", "P", number, entry(number), 0)[1] == []
+    assert numbers(lines.arrive("H", "P", 12, entry(12), 0)[1]) == [*range(1, 11), 12]

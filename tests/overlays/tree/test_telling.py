@@ -1,0 +1,129 @@
+"""What neighbours are told with covering: less, never less than they need, with bounded work."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from shoal.broker.effects import Requested, Send
+from shoal.broker.messages import Advertise, Goodbye, Message, Publish, Subscribe, Unsubscribe
+from shoal.model import EVERYTHING, Subscription
+from shoal.overlays.tree.routing_table import MOST_COVERED
+from shoal.overlays.tree.system import Parameters
+from tests.broker.transcript import LINE, Stage, advertisement, publication, subscription
+from tests.matching.test_hostile_filters import PAIRS, SECONDS
+
+
+def stage() -> Stage:
+    """P has advertised x >= 0 at B1, the first of three in a line."""
+    made = Stage(LINE, parameters=Parameters(covering=True))
+    made.ask("B1", "P", Advertise(advertisement("a")))
+    made.settle()
+    made.heard()
+    return made
+
+
+def said(made: Stage, broker: str, *requests: Message) -> list[str]:
+    """What comes of a client's requests there."""
+    made.ask(broker, "C", *requests)
+    made.settle()
+    return made.heard()
+
+
+def test_what_another_covers_is_not_told_and_served_at_once() -> None:
+    here = stage()
+    assert said(here, "B3", Subscribe(subscription("wide", "x > 3"))) == [
+        "B3 -> B2: Subscribe wide",
+        "B2 -> B1: Subscribe wide",
+    ]
+    assert said(here, "B3", Subscribe(subscription("narrow", "x > 5"))) == []
+    assert said(here, "B3", Subscribe(subscription("same", "x > 3"))) == []
+    here.ask("B1", "P", Publish((publication(1, x=7),)))
+    here.settle()
+    ((broker, delivery),) = here.deliveries
+    assert (broker, sorted(delivery.subscriptions)) == ("B3", ["narrow", "same", "wide"])
+
+
+def test_what_comes_in_a_place_is_told_before_that_is_taken_back() -> None:
+    here = stage()
+    said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
+    assert said(here, "B3", Unsubscribe("s3")) == [
+        "B3 -> B2: Subscribe s5",
+        "B3 -> B2: Unsubscribe s3",
+        "B2 -> B1: Subscribe s5",
+        "B2 -> B1: Unsubscribe s3",
+    ]
+    assert said(here, "B3", Unsubscribe("s9")) == []
+    assert said(here, "B3", Subscribe(subscription("s1", "x > 1")))[:2] == [
+        "B3 -> B2: Subscribe s1",
+        "B3 -> B2: Unsubscribe s5",
+    ]
+
+
+def test_who_leaves_with_all_it_had_is_not_told_of_one_after_the_other() -> None:
+    here = stage()
+    mine = [subscription(f"s{low}", f"x > {low}") for low in (3, 5)]
+    other = subscription("other", "x > 9", client="D")
+    said(here, "B3", *map(Subscribe, mine))
+    here.ask("B3", "D", Subscribe(other))
+    here.settle()
+    effects = here.handle("B3", Requested("C", Goodbye()))
+    assert effects == [Send("B2", Subscribe(other)), Send("B2", Unsubscribe("s3"))]
+
+
+def test_what_comes_from_a_neighbour_covers_nothing_that_it_needs() -> None:
+    here = stage()
+    here.ask("B3", "Q", Advertise(advertisement("b", publisher="Q")))
+    here.settle()
+    said(here, "B3", Subscribe(subscription("wide", "x > 3")))
+    assert said(here, "B2", Subscribe(subscription("narrow", "x > 5"))) == [
+        "B2 -> B3: Subscribe narrow"
+    ]
+
+
+def test_a_link_that_comes_back_is_told_what_nothing_covers() -> None:
+    here = stage()
+    said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
+    here.break_link("B2", "B3")
+    here.mend_link("B2", "B3")
+    here.settle()
+    assert [line for line in here.heard() if "Subscribe " in line] == [
+        "B3 -> B2: Subscribe s3",
+        "B2 -> B1: Subscribe s3",
+    ]
+
+
+def test_one_stands_for_so_many_and_no_more() -> None:
+    """So who subscribes to everything and goes, again and again, costs little each time."""
+    here = stage()
+    everything = Subscription(id="all", client="C", filter=EVERYTHING)
+    count = 3 * MOST_COVERED
+    for number in range(count):
+        here.ask("B3", "C", Subscribe(subscription(f"s{number}", f"x = {number}")))
+    here.settle()
+    here.heard()
+    for _ in range(3):
+        told = Counter(words.split()[-2] for words in said(here, "B3", Subscribe(everything)))
+        assert told == {"Subscribe": 2, "Unsubscribe": 2 * MOST_COVERED}
+        told = Counter(words.split()[-2] for words in said(here, "B3", Unsubscribe("all")))
+        assert told == {"Subscribe": 2 * MOST_COVERED, "Unsubscribe": 2}
+
+
+SLOW = ("900 patterns", "900 patterns that are not to be", "wildcards against each other",
+        "many texts against patterns", "1,000 tests")  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", SLOW)
+def test_filters_made_to_be_slow_hold_nobody(pair: str) -> None:
+    """Pairs that cannot be decided, beside what they may cover and what may cover them."""
+    here = stage()
+    for number in range(40):
+        text = f"x > {number} AND a LIKE '%{number}%z'"
+        here.ask("B3", "C", Subscribe(subscription(f"s{number}", text)))
+    for number, filter in enumerate((*PAIRS[pair](), *PAIRS[pair]())):
+        started = time.thread_time()
+        hostile = Subscription(id=f"h{number}", client="C", filter=filter)
+        here.brokers["B3"].strategy.propagation.add_subscription(hostile, None, [])
+        assert time.thread_time() - started < SECONDS

@@ -1,0 +1,30 @@
+from shoal.report.drawing.charts import MAX_BARS, Series, bar_chart, line_chart, ticks
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert ticks(0.0, 1.06, 4) == [0.0, 0.5, 1.0]
+    assert ticks(0.0, 299.0, 12) == [25.0 * step for step in range(12)]
+
+
+def test_a_gap_in_a_line_is_not_bridged() -> None:
+    points = [(0.0, 1.0), (1.0, 2.0), (2.0, None), (3.0, 1.0), (4.0, 1.0)]
+    drawing = line_chart(
+        [Series(name="a", colour="#000", points=points)], unit="ms", time_unit="s", name="Delay"
+    )
+    path = drawing.split('class="series"')[0].rsplit('d="', 1)[1]
+    assert path.count("M") == 2
+
+
+def test_a_run_without_any_delivery_draws_an_empty_chart() -> None:
+    drawing = line_chart(
+        [Series(name="a", colour="#000", points=[(0.0, None)])], unit="", time_unit="s", name="x"
+    )
+    assert 'class="series"' not in drawing
+
+
+def test_the_busiest_brokers_are_shown_first_up_to_the_limit() -> None:
+    before = {f"b{n}": float(n) for n in range(MAX_BARS + 20)}
+    drawing = bar_chart(before, {}, names=("x", "y"), colours=("#000", "#fff"), unit="messages/s")
+    assert drawing.count("<g>") == MAX_BARS
+    assert drawing.index(f"b{MAX_BARS + 19}:") < drawing.index(f"b{MAX_BARS + 18}:")
+    assert "<title>b19:" not in drawing

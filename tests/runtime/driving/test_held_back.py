@@ -1,0 +1,49 @@
+"""What waits until a broker that has just started is ready, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.broker.messages import Advertise, Goodbye, Message, Subscribe, Unadvertise, Unsubscribe
+from shoal.language import parse
+from shoal.model import Subscription
+from shoal.runtime.driving import held_back as module
+from shoal.runtime.driving.held_back import HeldBack
+from tests.broker.transcript import advertisement, publish
+
+SUBSCRIBE = Subscribe(Subscription(id="s", client="P", filter=parse("x > 0")))
+
+
+def test_publications_wait_and_what_their_clients_ask_behind_them() -> None:
+    held = HeldBack()
+    promise: Message = Advertise(advertisement("a"))
+    assert not held.keep("P", promise, None)
+    assert held.keep("P", publish(1), None)
+    assert held.keep("P", Unadvertise("a"), None)
+    assert held.keep("P", promise, None)
+    assert not held.keep("P", SUBSCRIBE, None)
+    assert not held.keep("P", Unsubscribe("s"), None)
+    assert not held.keep("Q", Goodbye(), None)
+    assert held.take() == [
+        ("P", publish(1), None),
+        ("P", Unadvertise("a"), None),
+        ("P", promise, None),
+    ]
+    assert held.take() == []
+    assert not held.keep("P", promise, None)
+
+
+def test_it_is_full_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 10)
+    held = HeldBack()
+    (publication,) = publish(1).publications
+    body = type(publication)(
+        publisher="P", sequence=1, published_us=0, attributes={}, body=b"x" * 6
+    )
+    request = type(publish(1))((body,))
+    held.keep("P", request, None)
+    assert not held.is_full
+    held.keep("P", request, None)
+    assert held.is_full
+    held.take()
+    assert not held.is_full

@@ -1,0 +1,89 @@
+"""Clients that are sent from broker to broker: nothing lost, doubled, made up or out of order.
+
+A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-99" replays chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from shoal.clients.subscriber import Subscriber
+from tests.seeds.random_moves import RandomMoves
+from tests.seeds.test_random_networks import CHOSEN, _seeds
+
+QUICK = range(5)
+SOAK = range(300)
+SYSTEMS = pytest.mark.parametrize("system", ["tree", "grape", "bluedove", "octopia", "tid"])
+
+
+def _run(seeds: Iterable[int], system: str, *, kills: int = 0, lossy: bool = False) -> None:
+    required = moved = 0
+    for seed in _seeds(seeds):
+        network = RandomMoves(seed, system=system, kills=kills, lossy=lossy)
+        problems = network.run()
+        assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
+        required += network.required
+        moved += len(network.moved)
+    assert CHOSEN or (required > 0 and moved > 0)
+
+
+@SYSTEMS
+def test_clients_move(system: str) -> None:
+    _run(QUICK, system)
+
+
+@pytest.mark.parametrize("system", ["tree", "grape"])
+def test_clients_move_while_brokers_are_killed(system: str) -> None:
+    _run(QUICK, system, kills=4)
+
+
+def test_clients_move_over_links_that_lose_and_reorder() -> None:
+    _run(QUICK, "tree", lossy=True)
+
+
+@pytest.mark.soak
+@SYSTEMS
+def test_many_clients_move(system: str) -> None:
+    _run(SOAK, system)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", ["tree", "grape"])
+def test_many_clients_move_while_brokers_are_killed(system: str) -> None:
+    _run(SOAK, system, kills=4)
+
+
+# --- the judges bite --------------------------------------------------------------------------
+
+
+def break_before_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: it takes from the new broker at once."""
+    move = Subscriber.move
+
+    def mutant(self, broker, now_us):  # type: ignore[no-untyped-def]
+        effects = move(self, broker, now_us)
+        for place in self._places.values():
+            if place.target is not None:
+                effects += self._arrive(place, now_us)
+        return effects
+
+    monkeypatch.setattr(Subscriber, "move", mutant)
+
+
+def forget_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: it takes all that the new broker had for it."""
+    arrive = Subscriber._arrive
+
+    def mutant(self, place, now_us):  # type: ignore[no-untyped-def]
+        place.had.clear()
+        return arrive(self, place, now_us)
+
+    monkeypatch.setattr(Subscriber, "_arrive", mutant)
+
+
+@pytest.mark.parametrize("mutate", [break_before_make, forget_what_it_had])
+def test_the_judges_notice(mutate, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    mutate(monkeypatch)
+    assert [problem for seed in QUICK for problem in RandomMoves(seed, system="tree").run()]
