@@ -155,9 +155,10 @@ def test_a_file_that_is_not_there(shell: Shell) -> None:
     folder = str(shell.folder)
     code, _, err = shell.run("--subscriptions", f"{folder}/none", "--publications", "-")
     assert (code, err) == (2, "shoal: none: there is no such file\n")
-    code, _, err = shell.run("--subscriptions", folder, "--publications", "-")
+    (shell.folder / "p.jsonl").write_text("")
+    code, _, err = shell.run("--subscriptions", folder, "--publications", f"{folder}/p.jsonl")
     assert code == 2
-    assert "is a folder" in err
+    assert "p.jsonl is not a Parquet file; mend it or move it away" in err
 
 
 def test_an_unknown_engine_is_refused(shell: Shell) -> None:

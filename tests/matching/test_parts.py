@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from shoal.frames.matching import Answering
+from shoal.frames.subscriptions import Subscriptions
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching.compiled.parts import SPATIAL_MINIMUM
 from shoal.matching.index import BATCH_MINIMUM, TESTS_MAXIMUM
 from shoal.model import Value
-from shoal.pipeline.matching.compiled_matching import Answering
-from shoal.pipeline.matching.subscription_tables import Subscriptions
 
 Publications = list[dict[str, Value]]
 

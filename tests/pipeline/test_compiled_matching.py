@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.frames.errors import TableError
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.model import Filter
@@ -21,7 +22,6 @@ from shoal.pipeline.matching import compiled_matching
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_job import judged_pairs, publications_frame
 from shoal.pipeline.matching.subscription_tables import read_subscriptions
-from shoal.pipeline.tables import TableError
 from tests.pipeline.test_matching_job import (
     NAMES,
     ONE_TYPE_EACH,

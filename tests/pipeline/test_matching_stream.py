@@ -10,11 +10,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from shoal.frames.errors import TableError
 from shoal.pipeline.matching import matching_stream
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
 from shoal.pipeline.matching.partitioned_matching import match_partitioned
-from shoal.pipeline.tables import TableError
 
 SUBSCRIPTIONS = [(10, 0.0, 4.0), (11, 3.0, 9.0)]
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
+from shoal.frames.errors import TableError
 from shoal.language import parse
 from shoal.pipeline.matching import partitioned_matching
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_job import publications_frame
 from shoal.pipeline.matching.partitioned_matching import Spread, match_partitioned, shipments
-from shoal.pipeline.tables import TableError
 from tests.pipeline.test_compiled_matching import (
     CONJUNCTION_TYPES,
     CONJUNCTIONS,

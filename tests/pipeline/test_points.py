@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from shoal.frames.errors import TableError
 from shoal.pipeline import points as module
 from shoal.pipeline.points import points
-from shoal.pipeline.tables import TableError
 
 ROWS = [("1", 2.0), (None, 3.0), ("NA", 4.0), ("5", float("nan")), ("6.5", 7.0), ("8", None)]
 

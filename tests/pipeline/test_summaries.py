@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from shoal.experiments.run_files import RUN_TABLES, write_run
 from shoal.experiments.scenario import parse_scenario
+from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
 from shoal.pipeline.summaries import write_summary
-from shoal.pipeline.tables import TableError
 
 SECOND_US = 1_000_000
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from shoal.frames.errors import TableError
+from shoal.frames.folders import new_folder
 from shoal.pipeline.schemas import TRUTH
-from shoal.pipeline.tables import TableError, new_folder, read_table, write_small_table
+from shoal.pipeline.tables import read_table, write_small_table
 
 
 def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

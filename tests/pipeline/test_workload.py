@@ -13,11 +13,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.cli.main import main
+from shoal.frames.errors import TableError
 from shoal.language import parse
 from shoal.matching import covers, matches
 from shoal.overlays.trace_tables import BrokerPlace
 from shoal.pipeline.sources.files import SourceError
-from shoal.pipeline.tables import TableError
 from shoal.pipeline.truth import expected_deliveries, write_truth
 from shoal.pipeline.workloads.publisher_workload import Derivation
 from shoal.pipeline.workloads.windows import Window

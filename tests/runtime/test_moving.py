@@ -12,6 +12,7 @@ import aiomqtt
 import msgspec
 import pytest
 
+from shoal.broker.effects import MoveClient
 from shoal.cli import main as cli
 from shoal.client import Client
 from shoal.runtime.broker_service import BrokerService
@@ -150,3 +151,14 @@ async def test_a_broker_that_is_alone_is_not_drained() -> None:
         assert await alone.operator.orders["drain"]({}) == "it is all there is of its network"
         said = {"client": "c", "broker": "B2"}
         assert await alone.operator.orders["move"](said) == "it is all there is of its network"
+
+
+@on_asyncio
+async def test_a_system_moves_a_client(tmp_path: Path) -> None:
+    async with (
+        brokers(tmp_path) as (_, (one, two, _)),
+        Client(str(one.listening["mqtt"]), "mover") as client,
+    ):
+        one.node._carry_out([MoveClient("mover", "B2"), MoveClient("nobody", "B2")], 0, None)
+        await until(lambda: "mover" in at(two))
+        assert client.redirections == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from shoal.broker.effects import Measured, ResetLink
+from shoal.broker.effects import Measured, MoveClient, ResetLink
 from shoal.broker.messages import Publish
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.trace_tables import LoadRow
@@ -309,3 +309,14 @@ def test_a_publication_names_who_published_it() -> None:
     made.request(SETTLED_US, "P", Publish((publication(1),)))
     made.run()
     assert [(row.publication.sequence, row.broker) for row in made.trace.published] == [(1, "B1")]
+
+
+def test_a_broker_moves_clients_and_nothing_is_lost() -> None:
+    made = world()
+    made.run()
+    made.brokers["B1"]._carry_out([MoveClient("C", "B1"), MoveClient("nobody", "B1")], SETTLED_US)
+    for number in range(1, 30):
+        made.request(SETTLED_US + number * 1_000_000, "P", publish(number))
+    made.run()
+    assert [sequence for sequence, _ in delivered(made)] == list(range(1, 30))
+    assert [(row.id, broker) for row, broker in made.subscriptions] == [("s@1", "B1")]

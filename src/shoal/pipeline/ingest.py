@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from shoal.frames.folders import new_folder
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
 from shoal.pipeline.sources.files import SourceError, table_rows
 from shoal.pipeline.sources.publications import apply_mapping, publications, rejects
-from shoal.pipeline.tables import new_folder, write_small_table, write_table
+from shoal.pipeline.tables import write_small_table, write_table
 
 PUBLICATIONS = "publications.parquet"
 REJECTS = "rejects.parquet"

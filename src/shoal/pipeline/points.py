@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from shoal.pipeline.tables import TableError
+from shoal.frames.errors import TableError
 
 # As many as a driver holds without notice, and enough to be skewed as the data are.
 MOST_POINTS = 200_000

@@ -24,8 +24,10 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
 
+from shoal.frames.errors import TableError
+from shoal.frames.folders import new_folder
 from shoal.pipeline import schemas
-from shoal.pipeline.tables import TableError, new_folder, read_table, write_small_table
+from shoal.pipeline.tables import read_table, write_small_table
 
 DELIVERY_KEY = [*schemas.PUBLICATION_KEY, "subscription"]
 # The last part of a run counts as settled.

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DatetimeType, StringType, StructField, StructType
 
-from shoal.pipeline.checks.parquet_files import check_parquet
-from shoal.pipeline.tables import TableError
+from shoal.frames.errors import TableError
+from shoal.frames.parquet_files import check_parquet
 
 _CSV_OPTIONS = {"header": "true", "quote": '"', "escape": '"', "mode": "FAILFAST"}
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from shoal.frames.errors import TableError
+from shoal.frames.folders import EVENTS, new_folder
 from shoal.pipeline.checks.provenance import write_note
 from shoal.pipeline.matching.matching_job import matching_pairs
 from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY, SUBSCRIPTIONS, TRUTH
-from shoal.pipeline.tables import EVENTS, TableError, new_folder, read_table, write_table
+from shoal.pipeline.tables import read_table, write_table
 
 # Each filter becomes a condition in Spark's plan, so their texts are needed where it is made.
 MAX_SUBSCRIPTIONS = 100_000

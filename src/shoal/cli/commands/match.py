@@ -1,4 +1,4 @@
-"""`shoal match`: try filters on publications, from JSON lines or, by Spark, from tables."""
+"""`shoal match`: try filters on publications, from JSON lines or tables, by Spark if asked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from shoal.cli.matching.files import (
     ReadFile,
     ReadPublication,
     ReadSubscription,
+    is_source,
     is_table,
     kind_complaints,
     read_publications,
@@ -31,6 +32,7 @@ from shoal.cli.matching.tables import (
     SparkOptions,
     StreamOption,
     match_by_spark,
+    table_errors,
 )
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
@@ -135,15 +137,16 @@ def match(
     With --explain it prints instead, for each publication and subscription, which tests failed
     or were unknown, and the values found. --only late-united asks about that subscription alone.
 
-    With --engine spark (the compiled index) or spark-sql, either file may be a table: a .parquet
-    file, a folder of them, or a .csv with a header. Columns of subscriptions: id and filter, or id
-    and a conjunction (symbol, price.low, price.high, ...). Columns of publications: id and an
-    attribute each; null is missing. --out DIR takes pairs of any number, as Parquet.
+    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header. Columns
+    of subscriptions: id and filter, or id and a conjunction (symbol, price.low, price.high, ...).
+    Columns of publications: id and an attribute each; null is missing. --out DIR takes pairs of any
+    number, as Parquet. Tables that do not fit into memory are for --engine spark (the same index on
+    its workers) or spark-sql.
 
-    With --partition auto each worker holds only subscriptions that lie together on some attribute.
-    With --stream, publications are a folder of Parquet, or a Python data source MODULE:CLASS: what
-    is new is matched once, and its pairs are in DIR/batch=N; a run that was interrupted goes on
-    where it stopped.
+    By Spark, with --partition auto, each worker holds only subscriptions that lie together on some
+    attribute. With --stream, publications are a folder of Parquet, or a Python data source
+    MODULE:CLASS: what is new is matched once, and its pairs are in DIR/batch=N; a run that was
+    interrupted goes on where it stopped.
     """
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL
@@ -163,8 +166,20 @@ def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publicat
     if lines.engine.is_spark:
         _print(match_by_spark(wanted, given, tables))
         return
-    assert not isinstance(wanted, Path)
-    assert not isinstance(given, Path)
+    are_tables = isinstance(wanted, Path) or isinstance(given, Path)
+    if tables.out is not None or (
+        are_tables and lines.engine is Engine.INDEX and not lines.explain
+    ):
+        from shoal.cli.matching.frames import match_frames
+
+        with table_errors():
+            _print(match_frames(wanted, given, tables.out, overwrite=tables.overwrite))
+        return
+    if isinstance(wanted, Path) or isinstance(given, Path):
+        from shoal.cli.matching.frames import as_lines
+
+        with table_errors():
+            wanted, given = as_lines(wanted, given)
     if lines.explain:
         from shoal.cli.matching.explanations import explanations
 
@@ -184,12 +199,14 @@ def _check_tables(
     if is_spark:
         tables.check(publications)
     elif option := tables.given():
-        raise UserError(f"{option} is for tables; that needs --engine spark or --engine spark-sql")
+        raise UserError(f"{option} needs --engine spark or --engine spark-sql")
     for path in (subscriptions, publications):
-        if is_table(path) and not is_spark and not path.is_dir():
-            raise UserError(f"{path} is a table; that needs --engine spark or --engine spark-sql")
-        if is_table(path) and is_spark and (option := lines.given()):
+        if is_source(path) and not is_spark:
+            raise UserError(f"{path} is a Python data source; that needs --engine spark")
+        if is_table(path) and (option := lines.given()):
             raise UserError(f"{option} is for JSON lines, and {path} is a table")
+    if tables.out is not None and (lines.explain or lines.engine is Engine.NAIVE):
+        raise UserError("--out writes pairs; --explain and --engine naive print")
 
 
 def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
@@ -201,12 +218,12 @@ def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
 def _read(
     lines: LineOptions, subscriptions: Path, publications: Path
 ) -> tuple[Path | list[ReadSubscription], Path | list[ReadPublication]]:
-    """The lines of both files; a table's path, which Spark will read."""
+    """The lines of both files; a table's path."""
     wanted: ReadFile[ReadSubscription] | None = None
     given: ReadFile[ReadPublication] | None = None
-    if not (lines.engine.is_spark and is_table(subscriptions)):
+    if not is_table(subscriptions):
         wanted = read_subscriptions(subscriptions, padres=lines.syntax is Syntax.PADRES)
-    if not (lines.engine.is_spark and is_table(publications)):
+    if not is_table(publications):
         given = read_publications(publications)
     bad_subscriptions = wanted.complaints if wanted else []
     bad_publications = given.complaints if given else []
@@ -228,7 +245,7 @@ def _chosen(
     subscriptions: Sequence[ReadSubscription], only: Sequence[str]
 ) -> list[ReadSubscription]:
     """The subscriptions of these ids, in the order of the file."""
-    known = {each.id: None for each in subscriptions}
+    known = {str(each.id): None for each in subscriptions}
     for id in only:
         if id not in known:
             alike = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
@@ -241,7 +258,7 @@ def _match(
     engine: Engine,
     subscriptions: Sequence[ReadSubscription],
     publications: Sequence[ReadPublication],
-) -> list[list[str]]:
+) -> list[list[str | int]]:
     from shoal.matching import MatchIndex, matches
 
     if engine is Engine.NAIVE:

@@ -29,17 +29,17 @@ def explanations(
                 yield _as_text(publication.id, subscription.id, why)
 
 
-def _as_json(publication: str, subscription: str, why: Explanation) -> str:
+def _as_json(publication: object, subscription: str | int, why: Explanation) -> str:
     pair = {
         "publication": publication,
         "subscription": subscription,
         "matches": why.verdict is Verdict.TRUE,
         "why": why.to_dict(),
     }
-    return json.dumps(pair, ensure_ascii=False)
+    return json.dumps(pair, ensure_ascii=False, default=str)
 
 
-def _as_text(publication: str, subscription: str, why: Explanation) -> str:
+def _as_text(publication: object, subscription: str | int, why: Explanation) -> str:
     if why.verdict is Verdict.TRUE:
         return f"{publication} matches {subscription}"
     lines = "\n".join(f"  {line}" for line in why.text().split("\n"))

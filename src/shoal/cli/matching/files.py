@@ -28,17 +28,20 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ReadSubscription(NamedTuple):
-    """One line of the subscriptions: `text` is the filter in SQL, whatever it was read from."""
+    """One line of the subscriptions: `text` is the filter in SQL, whatever it was read from.
 
-    id: str
+    Ids of a table may be integers.
+    """
+
+    id: str | int
     filter: Filter
     text: str
 
 
 class ReadPublication(NamedTuple):
-    """One line of the publications."""
+    """One line of the publications, or a table's row, whose name may be other than a text."""
 
-    id: str
+    id: object
     attributes: dict[str, Value]
 
 
@@ -54,7 +57,7 @@ class ReadFile(NamedTuple, Generic[Record]):
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is for Spark to read: a folder, Parquet or CSV by its name, or a source."""
+    """Whether a path has no lines: a folder, Parquet or CSV by its name, or a source."""
     return path.is_dir() or path.name.endswith(TABLE_ENDINGS) or is_source(path)
 
 

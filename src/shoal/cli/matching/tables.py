@@ -6,6 +6,7 @@ is held in memory, in the order of the input; what is written as a table is not.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ AUTO = "auto"
 Answer = tuple[object, Sequence[str | int]]
 
 PairsOption = Annotated[
-    Path | None, typer.Option("--out", help="By Spark: write the pairs there, as Parquet.")
+    Path | None, typer.Option("--out", help="Of tables: write the pairs there, as Parquet.")
 ]
 PartitionOption = Annotated[
     str | None,
@@ -68,9 +69,8 @@ class SparkOptions(NamedTuple):
     source_options: Sequence[str] = ()
 
     def given(self) -> str:
-        """An option that was given and is for tables only; empty if none was."""
+        """An option that was given and is for Spark only; empty if none was."""
         chosen = {
-            "--out": self.out,
             "--partition": self.partition,
             "--stream": self.stream,
             "--source-option": self.source_options,
@@ -118,7 +118,7 @@ def match_by_spark(
     options: SparkOptions,
 ) -> Iterator[Answer]:
     """What to print: each publication's name and the ids of its subscriptions."""
-    _check_files(subscriptions, publications)
+    check_files(subscriptions, publications)
     answers: list[Answer] = []
     counts: dict[str, object] = {}
     with spark_command(
@@ -144,9 +144,20 @@ def match_by_spark(
     yield from answers
 
 
-def _check_files(*given: Path | Sequence[object]) -> None:
+@contextlib.contextmanager
+def table_errors() -> Iterator[None]:
+    """What is wrong with a table is the user's to mend."""
+    from shoal.frames.errors import TableError
+
+    try:
+        yield
+    except TableError as error:
+        raise UserError(str(error)) from None
+
+
+def check_files(*given: Path | Sequence[object]) -> None:
     """UserError for a path that is not there, or a file that should be Parquet and is not."""
-    from shoal.pipeline.checks.parquet_files import ParquetError, check_parquet
+    from shoal.frames.parquet_files import ParquetError, check_parquet
 
     for path in given:
         if not isinstance(path, Path) or is_source(path):
@@ -250,13 +261,14 @@ def _publications(spark: SparkSession, publications: Path | Sequence[ReadPublica
     from shoal.pipeline.matching.matching_job import publications_frame
 
     attributes = [each.attributes for each in publications]
-    return publications_frame(spark, attributes, ids=[each.id for each in publications])
+    return publications_frame(spark, attributes, ids=[str(each.id) for each in publications])
 
 
 def _write(
     publications: DataFrame, subscriptions: DataFrame, options: SparkOptions
 ) -> dict[str, object]:
-    from shoal.pipeline.tables import new_folder, write_table
+    from shoal.frames.folders import new_folder
+    from shoal.pipeline.tables import write_table
 
     assert options.out is not None
     with new_folder(options.out, overwrite=options.overwrite) as folder:

@@ -39,8 +39,7 @@ def spark_command(
     name: str, out: Path | None, *, overwrite: bool, master: str, memory: str
 ) -> Iterator[tuple[SparkSession, Status]]:
     """A session for one command and its status line; what a user did wrong as UserError."""
-    if out is not None and out.exists() and not overwrite:
-        raise UserError(f"{out} exists already; give another --out, or --overwrite")
+    check_new(out, overwrite=overwrite)
     # Before PySpark is imported, which takes a while by itself.
     with Console(stderr=True).status("starting Spark") as status:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -56,6 +55,12 @@ def spark_command(
             raise UserError(str(error)) from error
         except (PySparkException, Py4JJavaError) as error:
             raise UserError(spark_complaint(error)) from error
+
+
+def check_new(out: Path | None, *, overwrite: bool) -> None:
+    """UserError if what is to be written is there already."""
+    if out is not None and out.exists() and not overwrite:
+        raise UserError(f"{out} exists already; give another --out, or --overwrite")
 
 
 def check_exist(*paths: Path) -> None:

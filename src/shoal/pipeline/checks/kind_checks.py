@@ -17,6 +17,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from shoal.frames.spelling import did_you_mean
 from shoal.language import format_filter
 from shoal.model import (
     And,
@@ -30,7 +31,6 @@ from shoal.model import (
     Predicate,
     kind_of,
 )
-from shoal.pipeline.spelling import did_you_mean
 
 # Enough to see what a table has, and a moment's work.
 SAMPLE = 10_000

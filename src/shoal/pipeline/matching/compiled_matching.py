@@ -12,9 +12,8 @@ In a notebook, with publications (`id`, and a column per attribute) and subscrip
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession
@@ -22,21 +21,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructType
 
+from shoal.frames.matching import ANSWERS, Answering
+from shoal.frames.subscriptions import Subscriptions
 from shoal.pipeline.matching.publication_tables import (
     SUBSCRIPTION,
     attribute_columns,
     key_columns,
     quoted,
 )
-from shoal.pipeline.matching.subscription_tables import Subscriptions, read_subscriptions
-
-# An answer of this many pairs is some 10 MB: enough for a batch not to count, little enough for
-# two workers and Spark's side of them to hold several.
-PAIRS_AIM = 1_000_000
-# How many publications are asked about first, when nothing is known about their matches.
-FIRST_PUBLICATIONS = 1_024
-
-_ANSWERS = "answers"
+from shoal.pipeline.matching.subscription_tables import read_subscriptions
 
 
 def match_tables(
@@ -97,58 +90,11 @@ class Narrow(NamedTuple):
     def answers_schema(self, id_type: DataType) -> StructType:
         """What `Answering.answers` gives, for ids of this type."""
         schema = StructType(self.frame.schema.fields[: len(self.key)])
-        return schema.add(_ANSWERS, ArrayType(id_type))
+        return schema.add(ANSWERS, ArrayType(id_type))
 
     def pairs(self, answers: DataFrame) -> DataFrame:
         """Answers as pairs, with the keys under their names."""
         return answers.select(
             *(F.col(f"key{at}").alias(name) for at, name in enumerate(self.key)),
-            F.explode(_ANSWERS).alias(SUBSCRIPTION),
+            F.explode(ANSWERS).alias(SUBSCRIPTION),
         )
-
-
-class Answering:
-    """Answers batches of narrow publications, in pieces where the answers are long."""
-
-    def __init__(self, subscriptions: Subscriptions, keys: int, names: Sequence[str]) -> None:
-        self._subscriptions = subscriptions
-        self._index = subscriptions.index()
-        self._keys = keys
-        self._names = names
-        self._publications = FIRST_PUBLICATIONS
-
-    def answers(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The keys, and a list of subscriptions for each publication."""
-        columns = map(plain_column, batch.columns[self._keys :])
-        given = dict(zip(self._names, columns, strict=True))
-        fields = [*batch.schema.names[: self._keys], _ANSWERS]
-        begin = 0
-        while begin < batch.num_rows:
-            end = min(begin + self._publications, batch.num_rows)
-            # Without attributes there is no column to tell how many publications there are.
-            asked: Any = {name: each[begin:end] for name, each in given.items()}
-            offsets, numbers = self._index.match_batch(asked or [{}] * (end - begin))
-            self._publications = max(1, PAIRS_AIM * (end - begin) // max(len(numbers), 1))
-            found = self._subscriptions.named(numbers)
-            answer = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found)
-            keys = [column.slice(begin, end - begin) for column in batch.columns[: self._keys]]
-            yield pa.RecordBatch.from_arrays([*keys, answer], fields)
-            begin = end
-
-
-def plain_column(values: pa.Array) -> Any:
-    """A column as `match_batch` takes it: numbers masked where null, all else as objects."""
-    kind = values.type
-    if pa.types.is_struct(kind):
-        members = [member.to_pylist() for member in values.flatten()]
-        mixed = [
-            next((v for v in row if v is not None), None) for row in zip(*members, strict=True)
-        ]
-        return np.fromiter(mixed, object, len(mixed))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        if not values.null_count:
-            return values.to_numpy(zero_copy_only=False)
-        missing = values.is_null().to_numpy(zero_copy_only=False)
-        return np.ma.MaskedArray(values.fill_null(0).to_numpy(zero_copy_only=False), missing)
-    plain = values.to_numpy(zero_copy_only=False)
-    return plain if plain.dtype.kind == "b" else plain.astype(object)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name every Spark user knows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from shoal.frames.subscriptions import FILTER, id_column
 from shoal.language import FilterSyntaxError, format_filter
 from shoal.model import Attributes
 from shoal.pipeline.matching.publication_tables import attributes_frame, key_columns
@@ -24,7 +25,7 @@ from shoal.pipeline.matching.spark_filters import (
     mixed_value,
     spark_condition,
 )
-from shoal.pipeline.matching.subscription_tables import FILTER, id_column, read_subscriptions
+from shoal.pipeline.matching.subscription_tables import read_subscriptions
 from shoal.pipeline.schemas import ATTRIBUTES
 
 SUBSCRIPTION = "subscription"

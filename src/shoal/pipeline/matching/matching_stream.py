@@ -20,8 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from shoal.pipeline.checks.parquet_files import check_parquet
-from shoal.pipeline.tables import TableError, new_folder, write_table
+from shoal.frames.errors import TableError
+from shoal.frames.folders import new_folder
+from shoal.frames.parquet_files import check_parquet
+from shoal.pipeline.tables import write_table
 
 CHECKPOINTS = "_checkpoints"
 # Else a source that does not know of "all that is there" itself, as Python's may, gets one batch:

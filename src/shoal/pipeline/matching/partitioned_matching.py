@@ -21,7 +21,9 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DoubleType, LongType, StringType
 
-from shoal.pipeline.matching.compiled_matching import Answering, Narrow, match_tables
+from shoal.frames.errors import TableError
+from shoal.frames.matching import Answering
+from shoal.pipeline.matching.compiled_matching import Narrow, match_tables
 from shoal.pipeline.matching.partition_plan import (
     Doubles,
     Numbers,
@@ -37,7 +39,6 @@ from shoal.pipeline.matching.subscription_ranges import (
     spread_subscriptions,
     subscriptions_of,
 )
-from shoal.pipeline.tables import TableError
 
 # A worker's index of so many takes a few hundred megabytes.
 SUBSCRIPTIONS_AIM = 1_000_000

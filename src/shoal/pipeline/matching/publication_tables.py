@@ -24,9 +24,9 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from shoal.frames.errors import TableError
 from shoal.pipeline.matching.spark_filters import MEMBER_TYPES, member_name
 from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY
-from shoal.pipeline.tables import TableError
 
 KEYS = (("id",), PUBLICATION_KEY)
 SUBSCRIPTION = "subscription"

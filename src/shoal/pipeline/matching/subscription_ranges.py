@@ -22,6 +22,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, FloatType
 
+from shoal.frames.errors import TableError
+from shoal.frames.subscriptions import (
+    EXPRESSION,
+    FILTER,
+    Subscriptions,
+    check_ids,
+    decoded,
+    side_of,
+)
 from shoal.matching.segments import HIGHEST, LOWEST, Dimension
 from shoal.pipeline.matching.partition_plan import (
     Doubles,
@@ -31,16 +40,9 @@ from shoal.pipeline.matching.partition_plan import (
 )
 from shoal.pipeline.matching.publication_tables import quoted
 from shoal.pipeline.matching.subscription_tables import (
-    EXPRESSION,
-    FILTER,
-    Subscriptions,
-    check_ids,
     check_subscription_table,
-    decoded,
     parsed_subscriptions,
-    side_of,
 )
-from shoal.pipeline.tables import TableError
 
 # A dimension of strings needs two that differ; where they are does not matter to ranges.
 _TEXT_BOUNDS = ("", "~")

@@ -1,145 +1,30 @@
-"""Subscriptions as a table: checked once, carried to every worker, compiled where they match.
+"""Subscriptions as a Spark table: texts are parsed by its workers, then carried to every worker.
 
-A table of subscriptions has an id (column `id`, or `subscription` as in a workload) and either a
-column `filter` with the filter's text, or a conjunction in columns: a value in column `symbol`
-demands `symbol = value`, `price.low` and `price.high` bound a closed range, and a null asks for
-nothing.  Texts are parsed by Spark's workers; what is wrong is named by row and id.
-
->>> from shoal.language import format_filter
->>> table = pa.table({"id": ["s1", "s2"], "symbol": ["A", None], "price.low": [None, 3.5]})
->>> subscriptions = Subscriptions.of_columns(table)
->>> [(id, format_filter(filter)) for id, filter in subscriptions.filters()]
-[('s1', "symbol = 'A'"), ('s2', 'price >= 3.5')]
->>> subscriptions.attributes, subscriptions.index().match({"price": 4})
-(('price', 'symbol'), [1])
+What a table of subscriptions has is in `shoal.frames.subscriptions`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegralType, StringType
 
-from shoal.language import FilterSyntaxError, parse
-from shoal.matching import MatchIndex
-from shoal.model import (
-    EVERYTHING,
-    And,
-    Expression,
-    Filter,
-    Operator,
-    Predicate,
-    Value,
-    predicate,
+from shoal.frames.errors import TableError
+from shoal.frames.subscriptions import (
+    EXPRESSION,
+    FILTER,
+    Subscriptions,
+    complain,
+    encoded,
+    id_column,
 )
 from shoal.pipeline.matching.publication_tables import quoted
-from shoal.pipeline.tables import TableError
 
-ID_COLUMNS = ("id", "subscription")
-FILTER = "filter"
-# Not what an attribute would be called.
-EXPRESSION = "encoded filter"
 # Every Python worker holds its own index of all subscriptions, about 400 bytes for each.
 MAX_SUBSCRIPTIONS = 2_000_000
-# As many complaints as a person reads before going to the data.
-COMPLAINTS_SHOWN = 3
-# From here on an integer need not be a double, and a row's bounds are doubles.
-EXACT_INTEGERS = 2**53
-
-_BOUNDS = {"low": Operator.GE, "high": Operator.LE}
-_OPEN = {"low": -np.inf, "high": np.inf}
-
-
-class Subscriptions:
-    """Checked subscriptions: their ids, and their filters as columns or as encoded expressions.
-
-    What travels to a worker is Arrow; the index is made there when it is first asked for.  It
-    names subscriptions by their ids if these are integers, else by their rows, from 0.
-    """
-
-    def __init__(
-        self, ids: pa.Array, columns: pa.Table, expressions: pa.Array | None, names: Sequence[str]
-    ) -> None:
-        self.ids = ids
-        self.attributes = tuple(names)
-        self._columns = columns
-        self._expressions = expressions
-        self._index: MatchIndex | None = None
-
-    @classmethod
-    def of_columns(cls, table: pa.Table) -> Subscriptions:
-        """From conjunctions in columns; TableError names a column or row that is wrong."""
-        id = id_column(table.column_names)
-        ids, columns = table.column(id).combine_chunks(), table.drop_columns([id])
-        check_ids(ids)
-        for name in columns.column_names:
-            _check_column(name, columns.column(name).combine_chunks())
-        names = {attribute_of(name) for name in columns.column_names}
-        return cls(ids, columns, None, sorted(names))
-
-    @classmethod
-    def of_expressions(cls, ids: pa.Array, expressions: pa.Array) -> Subscriptions:
-        """From filters that are parsed and encoded already."""
-        check_ids(ids)
-        names = {name for text in decoded(expressions) for name in text.attributes}
-        return cls(ids, pa.table({}), expressions, sorted(names))
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # The index does not travel: making it is quicker than sending it.
-        return Subscriptions, (self.ids, self._columns, self._expressions, self.attributes)
-
-    def index(self) -> MatchIndex:
-        """All subscriptions by their numbers, which `named` understands; made once in a process."""
-        if self._index is None:
-            self._index = self._build()
-        return self._index
-
-    def named(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
-        """The ids that the index's numbers stand for."""
-        found = pa.array(numbers, pa.int64())
-        return found.cast(self.ids.type) if self._has_numbers else self.ids.take(found)
-
-    def filters(self) -> Iterator[tuple[str | int, Filter]]:
-        """Every subscription's id and filter, in the order of the table."""
-        if self._expressions is not None:
-            filters = decoded(self._expressions)
-        else:
-            filters = (_conjunction(row) for row in _rows(self._columns, len(self)))
-        yield from zip(self.ids.to_pylist(), filters, strict=True)
-
-    @property
-    def _has_numbers(self) -> bool:
-        return bool(pa.types.is_integer(self.ids.type))
-
-    def _build(self) -> MatchIndex:
-        index = MatchIndex()
-        numbers = np.arange(len(self))
-        if self._has_numbers:
-            numbers = self.ids.to_numpy(zero_copy_only=False).astype(np.int64)
-        if self._expressions is not None:
-            for number, filter in zip(numbers.tolist(), decoded(self._expressions), strict=True):
-                index.add(number, filter)
-            return index
-        columns = {name: self._columns.column(name) for name in self._columns.column_names}
-        exact = np.ones(len(self), np.bool_)
-        for column in columns.values():
-            exact &= _is_exact(column.combine_chunks())
-        loaded = pa.table(columns | {"id": numbers})
-        index.add_table(loaded if exact.all() else loaded.filter(pa.array(exact)))
-        for row in np.flatnonzero(~exact).tolist():
-            index.add(int(numbers[row]), _conjunction(self._columns.slice(row, 1).to_pylist()[0]))
-        return index
 
 
 def read_subscriptions(table: DataFrame) -> Subscriptions:
@@ -151,7 +36,7 @@ def read_subscriptions(table: DataFrame) -> Subscriptions:
         return Subscriptions.of_columns(read)
     _check_size(table.count())  # parsing takes long, so this comes first
     read = parsed_subscriptions(table, id).toArrow()
-    _complain(read)
+    complain(read)
     return Subscriptions.of_expressions(
         read.column("id").combine_chunks(), read.column(EXPRESSION).combine_chunks()
     )
@@ -162,12 +47,6 @@ def parsed_subscriptions(table: DataFrame, id: str) -> DataFrame:
     columns = table.select(F.col(quoted(id)).alias("id"), F.col(FILTER).alias("text"))
     kind = columns.schema["id"].dataType.simpleString()
     return columns.mapInArrow(_parse, f"id {kind}, `{EXPRESSION}` binary, wrong string")
-
-
-def decoded(expressions: pa.Array) -> Iterator[Filter]:
-    """The filters that `parsed_subscriptions` encoded."""
-    decoder = msgspec.msgpack.Decoder(Expression)
-    return (Filter(decoder.decode(each.as_buffer())) for each in expressions)
 
 
 def check_subscription_table(table: DataFrame) -> str:
@@ -187,20 +66,6 @@ def check_subscription_table(table: DataFrame) -> str:
     return id
 
 
-def id_column(columns: Sequence[str]) -> str:
-    """Which of a table's columns has the ids; TableError if there is none, or a name is twice."""
-    repeated = [name for name, times in Counter(columns).items() if times > 1]
-    if repeated:
-        raise TableError(f"subscriptions: there are two columns {repeated[0]!r}")
-    for name in ID_COLUMNS:
-        if name in columns:
-            return name
-    raise TableError(
-        f"subscriptions: there is no column 'id' (or 'subscription'); the columns are "
-        f"{', '.join(columns) or 'none'}"
-    )
-
-
 def _check_size(size: int) -> None:
     if size > MAX_SUBSCRIPTIONS:
         raise TableError(
@@ -212,132 +77,4 @@ def _check_size(size: int) -> None:
 def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Texts to encoded expressions, or to what is wrong with them."""
     for batch in batches:
-        expressions: list[bytes | None] = []
-        wrong: list[str | None] = []
-        for text in batch.column("text").to_pylist():
-            expression, complaint = _parsed(text)
-            expressions.append(expression)
-            wrong.append(complaint)
-        yield pa.RecordBatch.from_arrays(
-            [batch.column("id"), pa.array(expressions, pa.binary()), pa.array(wrong, pa.string())],
-            ["id", EXPRESSION, "wrong"],
-        )
-
-
-def _parsed(text: str | None) -> tuple[bytes | None, str | None]:
-    if text is None:
-        return None, "the filter is null"
-    try:
-        filter = parse(text)
-    except FilterSyntaxError as error:
-        return None, f"filter, {error}"
-    return msgspec.msgpack.encode(filter.expression), None
-
-
-def _complain(read: pa.Table) -> None:
-    """TableError with the first of the rows that are wrong."""
-    wrong = read.column("wrong").combine_chunks()
-    rows = np.flatnonzero(wrong.is_valid().to_numpy(zero_copy_only=False)).tolist()
-    if not rows:
-        return
-    ids = read.column("id")
-    lines = [
-        f"subscriptions, row {row + 1} (id {ids[row].as_py()!r}): {wrong[row].as_py()}"
-        for row in rows[:COMPLAINTS_SHOWN]
-    ]
-    if len(rows) > len(lines):
-        lines.append(f"... and {len(rows) - len(lines):,} more rows are wrong")
-    raise TableError("\n".join(lines))
-
-
-def check_ids(ids: pa.Array) -> None:
-    """TableError if an id is null or there twice."""
-    if ids.null_count:
-        row = ids.is_null().to_numpy(zero_copy_only=False).argmax()
-        raise TableError(f"subscriptions, row {row + 1}: the id is null")
-    if pa.types.is_integer(ids.type):
-        ordered = np.sort(ids.to_numpy(zero_copy_only=False))
-        is_unique = bool((ordered[1:] > ordered[:-1]).all())
-    else:
-        is_unique = len(pc.unique(ids)) == len(ids)
-    if is_unique:
-        return
-    first: dict[object, int] = {}
-    for row, id in enumerate(ids.to_pylist(), start=1):
-        if id in first:
-            raise TableError(f"subscriptions, row {row}: id {id!r} stands in row {first[id]} too")
-        first[id] = row
-
-
-def _check_column(name: str, values: pa.Array) -> None:
-    """A bound is a number below infinity on its side; a demanded value is any attribute value."""
-    side = side_of(name)
-    kind = values.type
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if side and not is_number:
-        raise TableError(f"subscriptions: column {name!r} is {kind}; a bound is a number")
-    if not (is_number or _is_text(kind) or pa.types.is_boolean(kind)):
-        raise TableError(
-            f"subscriptions: column {name!r} is {kind}; a value is a string, an integer, a "
-            "double or a boolean: cast it, or leave the column out"
-        )
-    if pa.types.is_floating(kind):
-        _check_numbers(name, side, values)
-
-
-def _check_numbers(name: str, side: str, values: pa.Array) -> None:
-    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-    allowed = np.isfinite(numbers)
-    if side:
-        allowed |= numbers == _OPEN[side]
-    if not allowed.all():
-        row = int(allowed.argmin())
-        raise TableError(
-            f"subscriptions, row {row + 1}, column {name!r}: {numbers[row]} demands what no filter "
-            "can; use a number, or null to ask for nothing"
-        )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def side_of(column: str) -> str:
-    """Which bound of a range a column has: low, high, or neither."""
-    name, _, side = column.rpartition(".")
-    return side if name and side in _OPEN else ""
-
-
-def attribute_of(column: str) -> str:
-    """Which attribute a column of conjunctions is about."""
-    return column.rpartition(".")[0] if side_of(column) else column
-
-
-def _is_exact(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Where a value, as a bound, is a double; missing ones are."""
-    if not pa.types.is_integer(values.type):
-        return np.ones(len(values), np.bool_)
-    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
-    exact: npt.NDArray[np.bool_] = (numbers > -EXACT_INTEGERS) & (numbers < EXACT_INTEGERS)
-    return exact
-
-
-def _rows(columns: pa.Table, size: int) -> list[dict[str, Value | None]]:
-    rows: list[dict[str, Value | None]] = (
-        columns.to_pylist() if columns.num_columns else [{}] * size
-    )
-    return rows
-
-
-def _conjunction(row: Mapping[str, Value | None]) -> Filter:
-    """What a row of columns demands, as a filter."""
-    tests: list[Predicate] = []
-    for column, value in row.items():
-        side = side_of(column)
-        if value is None or (side and value == _OPEN[side]):
-            continue
-        operator = _BOUNDS[side] if side else Operator.EQ
-        tests.append(predicate(attribute_of(column), operator, value))
-    if len(tests) == 1:
-        return Filter(tests[0])
-    return Filter(And(tuple(tests))) if tests else EVERYTHING
+        yield encoded(batch.column("id"), batch.column("text").to_pylist())

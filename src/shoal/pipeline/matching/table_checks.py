@@ -17,13 +17,13 @@ from pyspark.sql.types import (
     StringType,
 )
 
+from shoal.frames.errors import TableError
+from shoal.frames.spelling import did_you_mean
+from shoal.frames.subscriptions import FILTER, ID_COLUMNS, attribute_of, id_column
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Filter, Kind
 from shoal.pipeline.checks.kind_checks import NOUNS, PLURALS, SAMPLE, Asked
 from shoal.pipeline.matching.publication_tables import attribute_types, key_columns, quoted
-from shoal.pipeline.matching.subscription_tables import FILTER, ID_COLUMNS, attribute_of, id_column
-from shoal.pipeline.spelling import did_you_mean
-from shoal.pipeline.tables import TableError
 
 # Parsed here, one by one: fewer of them than rows are looked at.
 FILTERS = 1_000

@@ -17,8 +17,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.frames.spelling import did_you_mean
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
-from shoal.pipeline.spelling import did_you_mean
 
 # A first line longer than this is no header; it keeps a file without line ends out of memory.
 MAX_HEADER_BYTES = 1_000_000

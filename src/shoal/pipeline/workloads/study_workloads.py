@@ -26,6 +26,7 @@ from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from shoal.frames.folders import EVENTS, new_folder
 from shoal.overlays.trace_tables import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
@@ -35,7 +36,7 @@ from shoal.pipeline.schemas import (
     SUBSCRIPTIONS,
     arrow_schema,
 )
-from shoal.pipeline.tables import EVENTS, new_folder, read_table, write_table
+from shoal.pipeline.tables import read_table, write_table
 from shoal.pipeline.workloads.publisher_workload import NUMERIC_TYPES, Derivation
 from shoal.pipeline.workloads.workload import (
     Distribution,

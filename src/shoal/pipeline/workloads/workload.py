@@ -31,6 +31,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
+from shoal.frames.errors import TableError
+from shoal.frames.folders import EVENTS, new_folder
 from shoal.overlays.trace_tables import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
@@ -40,14 +42,7 @@ from shoal.pipeline.schemas import (
     PUBLISHERS,
     SUBSCRIPTIONS,
 )
-from shoal.pipeline.tables import (
-    EVENTS,
-    TableError,
-    new_folder,
-    read_table,
-    write_small_table,
-    write_table,
-)
+from shoal.pipeline.tables import read_table, write_small_table, write_table
 from shoal.pipeline.workloads.places import (
     airport_brokers,
     listed_brokers,

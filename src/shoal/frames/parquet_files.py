@@ -1,4 +1,4 @@
-"""Parquet files looked at before Spark reads them, which takes milliseconds and no Java.
+"""Parquet files looked at before anybody reads them, which takes milliseconds and no Java.
 
 A file that is cut off, or no Parquet at all, is found by its end, where Parquet says what it holds.
 """

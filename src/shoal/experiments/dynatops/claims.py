@@ -1,0 +1,143 @@
+"""The paper's claims about its evaluation (6.3); the last section has aims of our own.
+
+>>> len(CLAIMS) == len({claim.id for claim in CLAIMS})
+True
+
+Source: DYNATOPS, sections 1, 4 and 6.3; its figures have no numbers left but those in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.experiments.dynatops.evidence import Evidence
+from shoal.experiments.dynatops.judges import (
+    FAST,
+    SAME,
+    always_gains,
+    below_all,
+    below_the_best_other,
+    best_under_every_pattern,
+    changes,
+    delay,
+    falls_then_rises,
+    free_hours,
+    gain_grows,
+    handovers,
+    less,
+    more_when_skewed,
+    overhead,
+    percent,
+    reconfiguring,
+    regret_of,
+    seconds,
+    subscribing,
+    tco_between,
+    tco_under_zipf,
+    ten_suffices,
+    weight_mends,
+)
+from shoal.experiments.studies.claims import Band, Claim, always, at_most, cut_by, within
+
+_PLACE = "Users with places (6.3.1, figure 6)"
+_CHANCE = "Users without places (6.3.1, figures 7 and 8)"
+_FREE = "Time between two looks (6.3.2, figure 9)"
+_PLANS = "Sizes (6.3.3, figure 10 and table 1)"
+_OURS = "Aims of our own"
+_NONE = "the paper gives no figure"
+_FRIENDS = (
+    "Four of a user's five topics are where its friends are, who live anywhere: no broker of its "
+    "cluster has many users who want the same. Each change of a friend's place is a new choice."
+)
+_OFTEN = "Summaries are exchanged every hour here; the paper does not say how often. " + _FRIENDS
+_HOPS = (
+    "Chord's ways are as long as Bayeux's with binary digits; users of 100 brokers want nearly "
+    "everything everywhere, and what is left to gain is within a hop."
+)
+
+CLAIMS: Sequence[Claim[Evidence]] = (
+    Claim("subscribing", _PLACE, "Subscription overhead is cut (1, figure 6a)", "40 %",
+          below_the_best_other(subscribing, ["bayeux-location", "geops"]), cut_by(0.40), _OFTEN,
+          "DYNATOPS at its best size of cluster, against the lower of Bayeux (loc) and GeoPS"),
+    Claim("cluster", _PLACE,
+          "... it falls with the size of the cluster, and rises when it is large",
+          "rises at 50", falls_then_rises, always(), _OFTEN),
+    Claim("weight", _PLACE,
+          "Placing by similarity alone unbalances load; weighting load mends it (6b)",
+          "both", weight_mends, always(), _FRIENDS,
+          "deviation of loads, as a part of their mean"),
+    Claim("handovers", _PLACE, "Handovers, against GeoPS (6c)", "80 % fewer",
+          less(handovers, "geops"), cut_by(0.80), _FRIENDS),
+    Claim("delay-bayeux", _PLACE, "Delay, against Bayeux (6d)", "over 60 % less",
+          less(delay, "bayeux"), cut_by(0.60), _FRIENDS),
+    Claim("delay-geops", _PLACE, "... against GeoPS", "30 % less", less(delay, "geops"),
+          cut_by(0.30),
+          "A grid's ways go by geography, a ring's do not: GeoPS' messages travel a quarter "
+          "as far."),
+    Claim("overhead-bayeux", _PLACE, "Messages for each publication, against Bayeux (6e)",
+          "over 40 % fewer", less(overhead, "bayeux"), cut_by(0.40), _FRIENDS),
+    Claim("overhead-geops", _PLACE, "... against GeoPS", "20 % fewer", less(overhead, "geops"),
+          cut_by(0.20), _FRIENDS),
+    Claim("gain-grows", _PLACE, "Delay and messages fall with the size of the cluster (6f)",
+          "at every step", gain_grows, always(), _FRIENDS),
+    Claim("ten", _PLACE, "Clusters of ten are enough to be better than all others (4)",
+          "in all", ten_suffices, always(), _FRIENDS),
+    Claim("changes", _CHANCE, "Topics that brokers begin or cease to want (7a)", "80 % fewer",
+          below_all(changes, ["bayeux", "tco"]), cut_by(0.80), "",
+          "the least over rates of change"),
+    Claim("delay", _CHANCE, "Delay, against Bayeux and TCO (7b)", "10 % less",
+          below_all(delay, ["bayeux", "tco"]), cut_by(0.10), _HOPS),
+    Claim("overhead", _CHANCE, "Messages for each publication, against both (7c)",
+          "over 50 % fewer",
+          below_all(overhead, ["bayeux", "tco"]), cut_by(0.50), ""),
+    Claim("tco", _CHANCE, "TCO has fewer messages than Bayeux and BNR, and more delay",
+          "everywhere",
+          tco_between, always(),
+          "A topic of 300 users is wanted at nearly all of 100 brokers: there are hardly "
+          "relays to "
+          "be saved, and few hops to links that all have."),
+    Claim("reconfiguring", _CHANCE,
+          "Messages to change the overlay, against TCO, at fast change (7d)",
+          "over 80 % fewer", below_all(reconfiguring, ["tco"], [FAST]), cut_by(0.80),
+          "TCO's are links that change, which the paper counts as one message each; a broker "
+          "that "
+          "moves costs thousands by its Eq. 7."),
+    Claim("patterns", _CHANCE, "Best under every pattern (8)", "every one",
+          best_under_every_pattern,
+          always(), _HOPS),
+    Claim("zipf", _CHANCE, "TCO's delay is low under Zipf only (8)", "Zipf only", tco_under_zipf,
+          always(), "TCO's links are as many as its topics need: where all is wanted everywhere, "
+          "many, and its ways short."),
+    Claim("free-loss", _FREE, "Looking less often costs little: messages for each publication",
+          "slightly", free_hours("poisson", overhead, lambda v: v[-1] / v[0] - 1),
+          within(-SAME, SAME, f"{percent(SAME)} either way; {_NONE}"), "",
+          "users without places"),
+    Claim("free-loss-location", _FREE, "... of users with places", "slightly",
+          free_hours("location", overhead, lambda v: v[-1] / v[0] - 1),
+          within(-SAME, SAME, f"{percent(SAME)} either way; {_NONE}"), ""),
+    Claim("free-cheaper", _FREE, "... and saves messages for reconfiguration", "fewer",
+          free_hours("location", reconfiguring, lambda v: v[-1] / v[0] if v[0] else 1.0),
+          within(0, 0.9999, f"any fewer; {_NONE}"), "", "users with places"),
+    Claim("chash", _PLANS, "Better than consistent hashing at every size", "always", always_gains,
+          always(), ""),
+    Claim("skewed", _PLANS, "... and more so where subscriptions are skewed", "larger",
+          more_when_skewed, always(), ""),
+    Claim("seconds", _PLANS, "Planning 1,000 brokers and 100 topics", "96 s", seconds(1_000, 100),
+          at_most(96), "", "processor time"),
+    Claim("seconds-topics", _PLANS, "... 100 brokers and 5,000 topics", "1.9 s", seconds(100,
+          5_000),
+          at_most(1.9), "", "processor time"),
+    Claim("million", _OURS, "Planning 1,000 brokers and 1,000 topics", "under 2 s",
+          seconds(1_000, 1_000), Band(0, 2, "less", "any less", 2), "A busy machine.",
+          is_own=True),
+    Claim("regret", _OURS, "Eight brokers: greedy above the best mapping, median", "at most 5 %",
+          regret_of("all"), Band(0, 0.05, "less", "any less", 0.05, in_points=True),
+          "It looks at one broker's swaps only.", is_own=True),
+    Claim("regret-swaps", _OURS, "... swaps of any two brokers", "at most 5 %",
+          regret_of("all", any_swap=True),
+          Band(0, 0.05, "less", "any less", 0.05, in_points=True), "", is_own=True),
+    Claim("regret-search", _OURS, "Fifty brokers: greedy above what annealing finds, median",
+          "at most 5 %", regret_of("search"),
+          Band(0, 0.05, "less", "any less", 0.05, in_points=True),
+          "It stops at the first broker that no swap helps.", is_own=True),
+)  # fmt: skip

@@ -1,0 +1,133 @@
+"""Which runs the study has: the paper's figures 6 to 10 and table 1, and ours.
+
+>>> runs = grid(SCALES["small"], 1, "")
+>>> len(runs) == len({run.name for run in runs})
+True
+
+Source: DYNATOPS, section 6.  What it sweeps without saying the steps is in `SCALES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from shoal.experiments.dynatops.setting import PLACED, Pattern, Setting, What
+from shoal.experiments.studies.study import ScaleName
+
+Part = Literal["location", "cluster", "weight", "poisson", "pattern", "free", "rate", "base"]
+BY_PLACE: tuple[What, ...] = (
+    "bayeux", "bayeux-location", "bayeux-near", "geops", "bnr", "up", "dynatops",
+)  # fmt: skip
+BY_CHANCE: tuple[What, ...] = ("bayeux", "tco", "bnr", "up", "dynatops")
+PATTERNS: tuple[Pattern, ...] = ("multimodal", "zipf", "uniform")
+CLUSTERS = (2, 5, 10, 20, 50)
+WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
+CHANGE_RATES = (0.025, 0.05, 0.1)
+FREE_HOURS = (5, 10, 20, 40)
+RATES = (1.0, 10.0, 100.0)
+BASES = (4, 16)
+
+
+class Scale(NamedTuple):
+    """How large: the grid of cells and its users, and brokers, topics and users without places."""
+
+    name: ScaleName
+    columns: int
+    rows: int
+    located: int
+    location_hours: int
+    brokers: int
+    topics: int
+    users: int
+    hours: int
+
+
+SCALES: Mapping[ScaleName, Scale] = {
+    "small": Scale("small", 30, 10, 8_000, 96, 100, 300, 15_000, 40),
+    "paper": Scale("paper", 60, 20, 40_000, 24 * 92, 100, 1_000, 50_000, 100),
+}
+
+
+class Cell(NamedTuple):
+    """A run's place in the study."""
+
+    part: Part
+    setting: Setting
+
+    @property
+    def name(self) -> str:
+        """Unique within a study; also the path of its summary."""
+        setting = self.setting
+        varied = {
+            "location": "",
+            "cluster": f"{setting.cluster}-brokers-",
+            "weight": f"weight-{setting.load_weight:g}-",
+            "poisson": f"{setting.change_rate:g}-changes-",
+            "pattern": f"{setting.pattern}-",
+            "free": f"{setting.users_are}-{setting.free_hours}-hours-",
+            "rate": f"{setting.rate:g}-publications-",
+            "base": f"base-{setting.base}-",
+        }[self.part]
+        return f"{self.part}/{varied}{setting.what}-{setting.seed}"
+
+    @property
+    def cost(self) -> float:
+        """About how long it takes, in seconds."""
+        setting = self.setting
+        slots = setting.hours * (10 if setting.users_are == "location" else 5)
+        return slots * setting.users * (2 if setting.what in PLACED else 1) / 1_000_000
+
+
+def grid(scale: Scale, seed: int, trace: str) -> list[Cell]:
+    """Every run, in the order of the figures."""
+    return list(_cells(scale, seed, trace))
+
+
+def _cells(scale: Scale, seed: int, trace: str) -> Iterator[Cell]:
+    located = Setting(
+        what="dynatops",
+        seed=seed,
+        users_are="location",
+        columns=scale.columns,
+        rows=scale.rows,
+        users=scale.located,
+        hours=scale.location_hours,
+        trace=trace,
+    )
+    by_chance = Setting(
+        what="dynatops",
+        seed=seed,
+        brokers=scale.brokers,
+        topics=scale.topics,
+        users=scale.users,
+        hours=scale.hours,
+    )
+
+    def cell(part: Part, setting: Setting, **changes: object) -> Cell:
+        return Cell(part, msgspec.structs.replace(setting, **changes))
+
+    for what in BY_PLACE:
+        yield cell("location", located, what=what)
+    for cluster in CLUSTERS:
+        for what in PLACED:
+            yield cell("cluster", located, what=what, cluster=cluster)
+    for weight in WEIGHTS:
+        yield cell("weight", located, what="up", load_weight=weight)
+    for change_rate in CHANGE_RATES:
+        for what in BY_CHANCE:
+            yield cell("poisson", by_chance, what=what, change_rate=change_rate)
+    for pattern in PATTERNS:
+        for what in BY_CHANCE:
+            yield cell("pattern", by_chance, what=what, pattern=pattern)
+    for hours in FREE_HOURS:
+        yield cell("free", located, free_hours=hours)
+        yield cell("free", by_chance, free_hours=hours, change_rate=0.025, cluster=5)
+    for rate in RATES:
+        for what in PLACED:
+            yield cell("rate", by_chance, what=what, rate=rate)
+    for base in BASES:
+        yield cell("base", by_chance, what="bayeux", base=base)
+        yield cell("base", located, what="bayeux-near", base=base)

@@ -1,0 +1,305 @@
+"""Judges: what the runs say to each of the paper's claims, in words and as one value.
+
+Source: DYNATOPS, section 6.3.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from shoal.experiments.dynatops.evidence import Evidence, having
+from shoal.experiments.dynatops.grid import CHANGE_RATES, CLUSTERS, FREE_HOURS, PATTERNS, WEIGHTS
+from shoal.experiments.dynatops.runs import Hours
+from shoal.experiments.dynatops.setting import What
+from shoal.experiments.studies.claims import Outcome
+
+NAMES: dict[What, str] = {
+    "bayeux": "Bayeux (static)", "bayeux-location": "Bayeux (loc)",
+    "bayeux-near": "Bayeux (loc, PNS)",
+    "tco": "TCO", "geops": "GeoPS", "bnr": "DYNATOPS (BNR)", "up": "DYNATOPS (UP)",
+    "dynatops": "DYNATOPS",
+}  # fmt: skip
+USUAL_CLUSTER = 10
+FAST = CHANGE_RATES[-1]
+SAME = 0.05
+
+Judge = Callable[[Evidence], Outcome | None]
+Figure = Callable[[Hours], float]
+
+
+def percent(share: float) -> str:
+    text = f"{100 * share:.1f}" if abs(share) < 0.0995 else f"{100 * share:.0f}"
+    return f"{text} %".replace("-", "\N{MINUS SIGN}")
+
+
+def delay(one: Hours) -> float:
+    return one.delay
+
+
+def overhead(one: Hours) -> float:
+    return one.overhead
+
+
+def subscribing(one: Hours) -> float:
+    return one.sum("subscribing")
+
+
+def changes(one: Hours) -> float:
+    return one.sum("changes")
+
+
+def handovers(one: Hours) -> float:
+    return one.sum("handovers")
+
+
+def reconfiguring(one: Hours) -> float:
+    return one.sum("reconfiguring")
+
+
+# --- users with places --------------------------------------------------------------------------
+
+
+def less(figure: Figure, other: What) -> Judge:
+    """By what part DYNATOPS' figure is below another system's."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        runs = evidence.runs("location", ["dynatops", other])
+        if runs is None or not figure(runs[other]):
+            return None
+        ours, theirs = figure(runs["dynatops"]), figure(runs[other])
+        text = f"{percent(1 - ours / theirs)} ({ours:,.4g} against {theirs:,.4g})"
+        return Outcome(text, 1 - ours / theirs)
+
+    return judge
+
+
+def below_the_best_other(figure: Figure, others: Sequence[What]) -> Judge:
+    """By what part DYNATOPS' figure, at its best size of cluster, is below the lowest other's."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        runs = evidence.runs("location", others)
+        by_cluster = _by_cluster(evidence, figure)
+        if runs is None or by_cluster is None:
+            return None
+        best = min(by_cluster, key=by_cluster.__getitem__)
+        other = min(runs, key=lambda what: figure(runs[what]))
+        saved = 1 - by_cluster[best] / figure(runs[other])
+        return Outcome(f"{percent(saved)} against {NAMES[other]}, clusters of {best}", saved)
+
+    return judge
+
+
+def _by_cluster(
+    evidence: Evidence, figure: Figure, what: What = "dynatops"
+) -> dict[int, float] | None:
+    found = {
+        size: one
+        for size in CLUSTERS
+        if (one := evidence.run("cluster", what, having(cluster=size)))
+    }
+    return (
+        {size: figure(one) for size, one in found.items()} if len(found) == len(CLUSTERS) else None
+    )
+
+
+def falls_then_rises(evidence: Evidence) -> Outcome | None:
+    """Whether the size of cluster with the least overhead lies inside the range."""
+    found = _by_cluster(evidence, subscribing)
+    if found is None:
+        return None
+    best = min(found, key=found.__getitem__)
+    text = ", ".join(f"{size}: {value:,.0f}" for size, value in found.items())
+    return Outcome(f"least at {best}; {text}", float(CLUSTERS[0] < best < CLUSTERS[-1]))
+
+
+def weight_mends(evidence: Evidence) -> Outcome | None:
+    """Deviation without a weight is above location's, and falls with every step of the weight."""
+    plain = evidence.run("location", "bayeux-location")
+    found = {
+        weight: one.deviation
+        for weight in WEIGHTS
+        if (one := evidence.run("weight", "up", having(load_weight=weight)))
+    }
+    if plain is None or len(found) < len(WEIGHTS):
+        return None
+    holds = [found[0.0] > plain.deviation]
+    holds += [later < earlier for earlier, later in pairwise(found.values())]
+    text = ", ".join(f"{weight:g}: {value:.2f}" for weight, value in found.items())
+    return Outcome(f"by location {plain.deviation:.2f}; by weight {text}", sum(holds) / len(holds))
+
+
+def gain_grows(evidence: Evidence) -> Outcome | None:
+    """Delay and overhead fall with each size of cluster."""
+    delays, overheads = _by_cluster(evidence, delay), _by_cluster(evidence, overhead)
+    if delays is None or overheads is None:
+        return None
+    holds = [
+        later <= earlier
+        for found in (delays, overheads)
+        for earlier, later in pairwise(found.values())
+    ]
+    text = ", ".join(f"{size}: {delays[size]:.2f}, {overheads[size]:.1f}" for size in CLUSTERS)
+    return Outcome(f"delay and messages by size {text}", sum(holds) / len(holds))
+
+
+def ten_suffices(evidence: Evidence) -> Outcome | None:
+    """With clusters of ten, delay and overhead against the best of the others."""
+    found = evidence.run("cluster", "dynatops", having(cluster=USUAL_CLUSTER))
+    others: list[What] = ["bayeux", "bayeux-location", "bayeux-near", "geops"]
+    runs = evidence.runs("location", others)
+    if found is None or runs is None:
+        return None
+    figures = {"delay": delay, "messages": overhead, "subscribing": subscribing}
+    won = [name for name, of in figures.items() if of(found) < min(map(of, runs.values()))]
+    return Outcome(
+        f"better in {', '.join(won) or 'none'} of {len(figures)}", len(won) / len(figures)
+    )
+
+
+# --- users without places -----------------------------------------------------------------------
+
+
+def below_all(figure: Figure, others: Sequence[What], at: Sequence[float] = CHANGE_RATES) -> Judge:
+    """By what part DYNATOPS is below the best of these, the least over rates of change."""
+
+    def judge(evidence: Evidence) -> Outcome | None:
+        found = []
+        for rate in at:
+            runs = evidence.runs(
+                "poisson",
+                ["dynatops", *others],
+                having(change_rate=rate),
+            )
+            if runs is None:
+                return None
+            best = min(figure(runs[what]) for what in others)
+            found.append(1 - figure(runs["dynatops"]) / best if best else 0.0)
+        text = ", ".join(
+            f"{rate:g}: {percent(saved)}" for rate, saved in zip(at, found, strict=True)
+        )
+        return Outcome(f"by changes an hour {text}", min(found))
+
+    return judge
+
+
+def tco_between(evidence: Evidence) -> Outcome | None:
+    """TCO has less overhead than Bayeux and BNR, and more delay, at every rate of change."""
+    holds = []
+    for rate in CHANGE_RATES:
+        runs = evidence.runs(
+            "poisson",
+            ["tco", "bayeux", "bnr"],
+            having(change_rate=rate),
+        )
+        if runs is None:
+            return None
+        for other in ("bayeux", "bnr"):
+            holds += [
+                runs["tco"].overhead < runs[other].overhead,
+                runs["tco"].delay > runs[other].delay,
+            ]
+    return Outcome(f"{sum(holds)} of {len(holds)} comparisons", sum(holds) / len(holds))
+
+
+def best_under_every_pattern(evidence: Evidence) -> Outcome | None:
+    holds = {}
+    for pattern in PATTERNS:
+        whats: list[What] = ["dynatops", "bayeux", "tco"]
+        runs = evidence.runs("pattern", whats, having(pattern=pattern))
+        if runs is None:
+            return None
+        for name, figure in (("delay", delay), ("overhead", overhead)):
+            least = min(figure(runs[what]) for what in ("bayeux", "tco"))
+            holds[f"{pattern} {name}"] = figure(runs["dynatops"]) < least
+    no = [name for name, held in holds.items() if not held]
+    text = f"{len(holds) - len(no)} of {len(holds)}" + (f"; not {', '.join(no)}" if no else "")
+    return Outcome(text, 1 - len(no) / len(holds))
+
+
+def tco_under_zipf(evidence: Evidence) -> Outcome | None:
+    """TCO's delay as a part of Bayeux's: below under Zipf, above under the others."""
+    found = {}
+    for pattern in PATTERNS:
+        runs = evidence.runs("pattern", ["tco", "bayeux"], having(pattern=pattern))
+        if runs is None:
+            return None
+        found[pattern] = runs["tco"].delay / runs["bayeux"].delay
+    holds = [found["zipf"] < 1, *(found[other] > 1 for other in ("multimodal", "uniform"))]
+    text = ", ".join(f"{pattern} {percent(share)}" for pattern, share in found.items())
+    return Outcome(f"of Bayeux's delay: {text}", sum(holds) / len(holds))
+
+
+# --- how often, and plans -----------------------------------------------------------------------
+
+
+def free_hours(users: str, figure: Figure, judge: Callable[[list[float]], float]) -> Judge:
+    def found(evidence: Evidence) -> Outcome | None:
+        runs = {
+            hours: one
+            for hours in FREE_HOURS
+            if (
+                one := evidence.run(
+                    "free",
+                    "dynatops",
+                    having(free_hours=hours, users_are=users),
+                )
+            )
+        }
+        if len(runs) < len(FREE_HOURS):
+            return None
+        values = [figure(one) for one in runs.values()]
+        text = ", ".join(
+            f"{hours} h: {value:,.4g}" for hours, value in zip(runs, values, strict=True)
+        )
+        return Outcome(text, judge(values))
+
+    return found
+
+
+def always_gains(evidence: Evidence) -> Outcome | None:
+    found = evidence.plans()
+    if not found:
+        return None
+    savings = [one.saving for one in found]
+    text = f"{percent(min(savings))} to {percent(max(savings))}"
+    return Outcome(text, sum(saving > 0 for saving in savings) / len(savings))
+
+
+def more_when_skewed(evidence: Evidence) -> Outcome | None:
+    pairs = [
+        (one.saving, other.saving)
+        for one in evidence.plans()
+        if one.case.pattern == "multimodal"
+        and (other := evidence.plan("uniform", one.case.brokers, one.case.topics))
+    ]
+    if not pairs:
+        return None
+    more = sum(skewed > uniform for skewed, uniform in pairs)
+    return Outcome(f"{more} of {len(pairs)} sizes", more / len(pairs))
+
+
+def seconds(brokers: int, topics: int) -> Judge:
+    def judge(evidence: Evidence) -> Outcome | None:
+        found = [
+            one.seconds
+            for pattern in ("uniform", "multimodal")
+            if (one := evidence.plan(pattern, brokers, topics))
+        ]
+        if not found:
+            return None
+        return Outcome(f"{max(found):.3g} s", max(found))
+
+    return judge
+
+
+def regret_of(judge: str, *, any_swap: bool = False) -> Judge:
+    def found(evidence: Evidence) -> Outcome | None:
+        values = evidence.regrets(judge, lambda one: one.any_swap if any_swap else one.regret)
+        if not values:
+            return None
+        text = f"{percent(statistics.median(values))}, at most {percent(values[-1])}"
+        return Outcome(f"{text} ({len(values)} cases)", statistics.median(values))
+
+    return found

@@ -1,0 +1,339 @@
+"""The study's slot model: who serves whom, and what that costs, hour by hour, without a message.
+
+Users are placed and brokers change places by the very functions that brokers use.  What messages
+would be sent follows from the trees: a broker's first subscription to a topic, or the last one's
+end, goes to the topic's root by the ways of the structure, and down the tree again; a publication
+goes from its root to all subscribing brokers.
+
+Source: DYNATOPS, sections 4 to 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, Setting
+from shoal.experiments.dynatops.tco import TopicConnected
+from shoal.experiments.dynatops.users import Change, Crowd
+from shoal.overlays.dynatops.planning import kernels
+from shoal.overlays.dynatops.planning.costs import reconfiguration_cost, standing
+from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
+from shoal.overlays.dynatops.planning.placement import Served, best_broker
+from shoal.overlays.dynatops.planning.problem import Amounts, Problem, Trees, trees_of
+from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
+from shoal.overlays.dynatops.structures.structure import Structure
+
+# beta of Algorithm 2.
+WORTH = 0.1
+# The contiguous United States in degrees, and how much shorter those of longitude are.
+DEGREES, WIDTH = (60, 20), 0.78
+
+Counts = npt.NDArray[np.int32]
+
+
+class Slot(NamedTuple):
+    """What one hour came to.
+
+    subscribing    messages that change trees, and those that brokers of a cluster exchange
+    changes        topics that brokers began or ceased to subscribe to
+    handovers      users who changed brokers
+    events         publications
+    messages       forwarded for them, from the roots on
+    waiting        their delays to all users who got them, added up
+    deliveries     to users
+    reconfiguring  messages for changing brokers' places, or links
+    moved          brokers that changed places
+    deviation      of brokers' loads, as a part of their mean
+    """
+
+    subscribing: float = 0.0
+    changes: int = 0
+    handovers: int = 0
+    events: float = 0.0
+    messages: float = 0.0
+    waiting: float = 0.0
+    deliveries: float = 0.0
+    reconfiguring: float = 0.0
+    moved: int = 0
+    deviation: float = 0.0
+
+
+class Geography(NamedTuple):
+    """Where brokers are: (brokers, 2); and round trips in units of their mean."""
+
+    places: Amounts
+    round_trips: Amounts
+
+
+class Model:
+    """One system with one crowd."""
+
+    def __init__(self, setting: Setting, crowd: Crowd) -> None:
+        self.setting = setting
+        self._crowd = crowd
+        self._geography = None if setting.users_are == "poisson" else _geography(setting)
+        self._structure, self._roots = _structure(setting, self._geography)
+        brokers = self._structure.size
+        topics = setting.topics if self._geography is None else setting.columns * setting.rows
+        self._random = np.random.default_rng([setting.seed, 2])
+        # Who stands where at first is by consistent hashing: drawn, as Tapestry's identifiers are.
+        self.mapping = list(range(brokers))
+        if isinstance(self._structure, Chord):
+            self.mapping = self._random.permutation(brokers).tolist()
+        self._trees = trees_of(self._structure, [self._roots(topic) for topic in range(topics)])
+        self._ups = trees_of(self._structure, range(brokers))
+        # (brokers, topics): how many users of the broker want the topic.
+        self.users = np.zeros((brokers, topics), np.int32)
+        self.loads = np.zeros(brokers, np.int64)
+        self._wanted = list(crowd.wanted)
+        self._clusters = self._make_clusters()
+        self._served: list[Served] = []
+        self.broker_of = [self._first_broker(user) for user in range(len(crowd.wanted))]
+        for user, broker in enumerate(self.broker_of):
+            self._count(broker, self._wanted[user], 1)
+        self._overlay = TopicConnected(self.users > 0) if setting.what == "tco" else None
+        self._look()
+        if setting.what in PLACED:
+            # Users have come one by one: each where it was best then.
+            self._settle()
+
+    # --- users --------------------------------------------------------------------------------
+
+    def _first_broker(self, user: int) -> int:
+        """By place where there are places; else drawn, once."""
+        if self._geography is None:
+            return int(self._random.integers(len(self.users)))
+        return self._at(self._crowd.cells[user])
+
+    def _at(self, cell: int) -> int:
+        """The broker of a cell; of the grid's cell that it is in, in GeoPS."""
+        if isinstance(self._structure, QuadGrid):
+            return self._structure.at(*_grid_cell(self.setting, cell))
+        return cell
+
+    def _make_clusters(self) -> list[Sequence[int]]:
+        """Of each broker those that it sees, itself included: its neighbours, if it has a place."""
+        if self.setting.what not in PLACED:
+            return []
+        brokers, size = len(self.users), self.setting.cluster
+        order = list(range(brokers)) if self._geography is None else _in_blocks(self.setting)
+        clusters = [order[start : start + size] for start in range(0, brokers, size)]
+        found: list[Sequence[int]] = [()] * brokers
+        for cluster in clusters:
+            for broker in cluster:
+                found[broker] = cluster
+        return found
+
+    def _settle(self) -> None:
+        """Let each user choose again until few change brokers: the beginning is not judged."""
+        for _ in range(3):
+            for user in range(len(self._wanted)):
+                self._place(user, self._crowd.cells[user])
+            self._look()
+
+    def _look(self) -> None:
+        """What brokers of a cluster know of each other: as it is now, until they look again."""
+        if self.setting.what in PLACED:
+            self._served = [
+                Served(frozenset(np.flatnonzero(row).tolist()), int(load))
+                for row, load in zip(self.users, self.loads, strict=True)
+            ]
+
+    def _place(self, user: int, cell: int) -> int:
+        """Move a user to where it should be; whether it moved."""
+        setting, present = self.setting, self.broker_of[user]
+        wanted = self._wanted[user]
+        home = present
+        if self._geography is not None and setting.what != "bayeux":
+            home = self._at(cell)
+        best = home
+        if setting.what in PLACED:
+            cluster = self._clusters[home]
+            visible = {each: self._served[each] for each in cluster}
+            if not setting.is_sticky and present in visible:
+                served = visible[present]
+                alone = {topic for topic in wanted if self.users[present, topic] == 1}
+                visible[present] = served._replace(topics=served.topics - alone)
+            best = best_broker(wanted, visible, setting.load_weight, present)
+        if best == present:
+            return 0
+        self._count(present, wanted, -1)
+        self._count(best, wanted, 1)
+        self.broker_of[user] = best
+        return 1
+
+    def _count(self, broker: int, topics: Iterable[int], step: int) -> None:
+        for topic in topics:
+            self.users[broker, topic] += step
+            self.loads[broker] += step
+
+    # --- slots --------------------------------------------------------------------------------
+
+    def run(self) -> list[Slot]:
+        found = []
+        rates = np.full(self.users.shape[1], self.setting.rate)
+        for hour, changes in enumerate(self._crowd.slots):
+            before = self.users > 0
+            handovers = self._change(changes)
+            after = self.users > 0
+            slot = self._cost(rates)._replace(handovers=handovers)
+            slot = slot._replace(
+                changes=int((before != after).sum()),
+                subscribing=self._subscribing(before, after),
+            )
+            if self._overlay is not None:
+                slot = slot._replace(reconfiguring=float(self._overlay.change(after)))
+            elif self.setting.what in RECONFIGURED and hour % self.setting.free_hours == 0:
+                moved = self._reconfigure(rates)
+                price = reconfiguration_cost(*self.users.shape, moved)
+                slot = slot._replace(moved=moved, reconfiguring=price)
+            if (hour + 1) % self.setting.update_hours == 0:
+                self._look()
+            found.append(slot)
+        return found
+
+    def _change(self, changes: Sequence[Change]) -> int:
+        handovers = 0
+        for user, wanted, cell in changes:
+            broker = self.broker_of[user]
+            self._count(broker, self._wanted[user] - wanted, -1)
+            self._count(broker, wanted - self._wanted[user], 1)
+            self._wanted[user] = wanted
+            handovers += self._place(user, cell)
+        return handovers
+
+    def _subscribing(self, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> float:
+        """To the root by its ways, and down the tree; and what a cluster says to each other."""
+        told = 0.0
+        if self.setting.what in PLACED:
+            told = sum(len(cluster) - 1 for cluster in self._clusters) / self.setting.update_hours
+        if self._overlay is not None:
+            return told
+        brokers, topics = np.nonzero(before != after)
+        positions = np.array(self.mapping)[brokers]
+        rows = self._trees.of[topics]
+        up = self._ups.depths[positions, self._trees.roots[rows]]
+        return float(up.sum() + self._trees.depths[rows, positions].sum()) + told
+
+    def _problem(self, rates: Amounts, hours: float) -> Problem:
+        return Problem(
+            trees=self._trees,
+            wanted=self.users > 0,
+            publications=rates * hours,
+            round_trips=None if self._geography is None else self._geography.round_trips,
+            delay_weight=self.setting.delay_weight,
+        )
+
+    def _reconfigure(self, rates: Amounts) -> int:
+        """Algorithm 2; how many brokers changed places."""
+        problem = self._problem(rates, self.setting.free_hours)
+        cost = standing(problem, self.mapping).cost(problem.delay_weight)
+        if not is_worth_a_look(problem, cost, WORTH):
+            return 0
+        found = propose(problem, self.mapping)
+        moved = sum(a != b for a, b in zip(self.mapping, found.mapping, strict=True))
+        self.mapping = list(found.mapping)
+        return moved
+
+    def _cost(self, rates: Amounts) -> Slot:
+        """What an hour's publications cost."""
+        mean = self.loads.mean()
+        slot = Slot(
+            events=float(rates.sum()),
+            deliveries=float(rates @ self.users.sum(axis=0)),
+            deviation=float(self.loads.std() / mean) if mean else 0.0,
+        )
+        if self._overlay is not None:
+            wanted = self.users > 0
+            hops = self._overlay.distances()
+            return slot._replace(
+                messages=float(rates @ np.maximum(wanted.sum(axis=0) - 1, 0)),
+                waiting=float(rates @ (hops * self.users.T).sum(axis=1)),
+            )
+        problem = self._problem(rates, 1.0)
+        found = standing(problem, self.mapping)
+        in_tree = found.below > 0
+        roots = self._trees.roots[self._trees.of]
+        edges = in_tree.sum(axis=1) - in_tree[np.arange(len(roots)), roots]
+        apart = distances(problem, self._trees, found.brokers)[self._trees.of]
+        waiting = (apart * self.users[found.brokers].T).sum(axis=1)
+        return slot._replace(messages=float(rates @ edges), waiting=float(rates @ waiting))
+
+
+def distances(problem: Problem, trees: Trees, brokers: Counts) -> Amounts:
+    """(rows, positions): how far each is from its root."""
+    if problem.round_trips is None:
+        return trees.depths
+    return kernels.distances(trees.parents, trees.order, problem.round_trips, brokers)
+
+
+def _structure(
+    setting: Setting, geography: Geography | None
+) -> tuple[Structure, Callable[[int], int]]:
+    """The positions, and which of them is the root of each topic."""
+    brokers = setting.brokers if geography is None else len(geography.places)
+    structure: Structure
+    if setting.what == "geops":
+        grid = QuadGrid(_side(setting))
+        return grid, lambda topic: grid.at(*_grid_cell(setting, topic))
+    if setting.what in ("bayeux", "bayeux-location"):
+        structure = tapestry(brokers, setting.seed, setting.base)
+    elif setting.what == "bayeux-near":
+        assert geography is not None
+        apart = geography.round_trips
+        structure = tapestry(
+            brokers, setting.seed, setting.base, lambda one, other: float(apart[one, other])
+        )
+    else:
+        structure = Chord(brokers)
+    return structure, lambda topic: structure.root(f"topic/{topic}")
+
+
+def _side(setting: Setting) -> int:
+    """Of the grid of GeoPS: a power of two, so that it has about as many cells as there are."""
+    return 1 << round(math.log2(math.sqrt(setting.columns * setting.rows)))
+
+
+def _grid_cell(setting: Setting, cell: int) -> tuple[int, int]:
+    side = _side(setting)
+    x, y = cell % setting.columns, cell // setting.columns
+    return x * side // setting.columns, y * side // setting.rows
+
+
+def _geography(setting: Setting) -> Geography:
+    """A broker in the middle of each cell, of the grid's in GeoPS; round trips go by distance."""
+    columns, rows = setting.columns, setting.rows
+    if setting.what == "geops":
+        grid = QuadGrid(_side(setting))
+        places = np.empty((grid.size, 2))
+        for x in range(grid.side):
+            for y in range(grid.side):
+                middle = (x + 0.5) * columns / grid.side, (y + 0.5) * rows / grid.side
+                places[grid.at(x, y)] = middle
+    else:
+        cells = np.arange(columns * rows)
+        places = np.stack([cells % columns + 0.5, cells // columns + 0.5], axis=1)
+    scaled = places * np.array([WIDTH * DEGREES[0] / columns, DEGREES[1] / rows])
+    apart = np.sqrt(((scaled[:, None] - scaled[None]) ** 2).sum(axis=2))
+    mean = apart.sum() / (len(apart) * (len(apart) - 1))
+    return Geography(places, apart / mean)
+
+
+def _in_blocks(setting: Setting) -> list[int]:
+    """The cells such that those that follow each other are close: in strips of a block's height."""
+    height = max(1, round(math.sqrt(setting.cluster)))
+    cells = range(setting.columns * setting.rows)
+    return sorted(
+        cells,
+        key=lambda cell: (
+            cell // setting.columns // height,
+            cell % setting.columns,
+            cell // setting.columns,
+        ),
+    )

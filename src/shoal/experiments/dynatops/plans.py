@@ -1,0 +1,163 @@
+"""Figure 10 and table 1: what plans gain over consistent hashing, how fast, how near the best.
+
+Source: DYNATOPS, section 6.3.3.  Subscriptions are of brokers; how many a broker has the paper does
+not say: here a tenth of the topics, or those of three modes of ten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.study import ScaleName
+from shoal.overlays.dynatops.planning.costs import notification_cost
+from shoal.overlays.dynatops.planning.greedy import improvements
+from shoal.overlays.dynatops.planning.problem import Mapping as Places
+from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+from shoal.overlays.dynatops.planning.search import annealed, by_any_swap, cheapest, regret
+from shoal.overlays.dynatops.structures.chord import Chord
+
+Pattern = Literal["uniform", "multimodal"]
+# Against what: nothing, the best of all mappings, or the best that a longer search finds.
+Judge = Literal["", "all", "search"]
+PATTERNS: tuple[Pattern, ...] = ("uniform", "multimodal")
+SHARE, MODES, TOPICS_PER_MODE = 0.1, 3, 10
+ROUNDS = 30
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Brokers that subscribe to topics, and stand where consistent hashing put them."""
+
+    brokers: int
+    topics: int
+    pattern: Pattern
+    seed: int
+    judge: Judge = ""
+
+    @property
+    def name(self) -> str:
+        judge = f"-{self.judge}" if self.judge else ""
+        return f"plans/{self.pattern}-{self.brokers}-{self.topics}{judge}-{self.seed}"
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """Costs before and after, in how many swaps and seconds, and above the best if that is known.
+
+    `any_swap` is what swaps of any two brokers leave above the best.
+    """
+
+    key: str
+    case: Case
+    before: float
+    after: float
+    swaps: int
+    seconds: float
+    regret: float | None = None
+    any_swap: float | None = None
+
+    @property
+    def saving(self) -> float:
+        return 1 - self.after / self.before if self.before else 0.0
+
+
+class PlanRun(Run[Planned], frozen=True, kw_only=True):
+    """One case."""
+
+    name: str
+    cost: float
+    case: Case
+
+    summary_type = Planned
+
+    def measure(self) -> Planned:
+        problem, mapping = draw_problem(self.case)
+        # The kernels are compiled once for all.
+        next(improvements(problem, mapping), None)
+        began = time.process_time()
+        steps = list(improvements(problem, mapping))
+        seconds = time.process_time() - began
+        before = notification_cost(problem, mapping)
+        after = steps[-1].cost if steps else before
+        best = other = None
+        if self.case.judge:
+            _, other = by_any_swap(problem, mapping)
+            if self.case.judge == "all":
+                _, best = cheapest(problem)
+            else:
+                _, best = annealed(problem, mapping, self.case.seed, ROUNDS)
+                best = min(best, other, after)
+        return Planned(
+            key=self.key,
+            case=self.case,
+            before=before,
+            after=after,
+            swaps=len(steps),
+            seconds=seconds,
+            regret=None if best is None else regret(after, best),
+            any_swap=None if best is None or other is None else regret(other, best),
+        )
+
+
+def draw_problem(case: Case) -> tuple[Problem, Places]:
+    """The problem, and the mapping that consistent hashing gives."""
+    random = np.random.default_rng([case.seed, case.brokers, case.topics])
+    ring = Chord(case.brokers)
+    wanted = random.random((case.brokers, case.topics)) < SHARE
+    if case.pattern == "multimodal":
+        wanted[:] = False
+        modes = max(1, case.topics // TOPICS_PER_MODE)
+        for broker in range(case.brokers):
+            for mode in random.choice(modes, min(MODES, modes), replace=False):
+                wanted[broker, mode * TOPICS_PER_MODE : (mode + 1) * TOPICS_PER_MODE] = True
+    roots = [ring.root(f"{case.seed}/{topic}") for topic in range(case.topics)]
+    problem = Problem(trees_of(ring, roots), wanted, np.ones(case.topics))
+    return problem, random.permutation(case.brokers).tolist()
+
+
+class PlanScale(NamedTuple):
+    """Which sizes, and how many cases of each where the best is looked for."""
+
+    sizes: Sequence[tuple[int, int]]
+    judged: int
+
+
+PLAN_SCALES: Mapping[ScaleName, PlanScale] = {
+    "small": PlanScale(
+        ((10, 100), (100, 100), (1_000, 100), (100, 50), (100, 500), (100, 5_000), (1_000, 1_000)),
+        10,
+    ),
+    "paper": PlanScale(
+        ((10, 100), (100, 100), (1_000, 100), (100, 50), (100, 500), (100, 5_000), (1_000, 1_000)),
+        25,
+    ),
+}
+
+
+def plan_runs(scale: PlanScale, seed: int, root: Path) -> list[PlanRun]:
+    """All cases as tasks, below a study's folder."""
+    return [
+        PlanRun(
+            key=run_key([case]),
+            file=str(root / "runs" / f"{case.name}.json"),
+            name=case.name,
+            cost=case.brokers * case.topics / 100_000,
+            case=case,
+        )
+        for case in _cases(scale, seed)
+    ]
+
+
+def _cases(scale: PlanScale, seed: int) -> Iterator[Case]:
+    for pattern in PATTERNS:
+        for brokers, topics in scale.sizes:
+            yield Case(brokers=brokers, topics=topics, pattern=pattern, seed=seed)
+        for number in range(seed, seed + scale.judged):
+            few = Case(brokers=8, topics=50, pattern=pattern, seed=number, judge="all")
+            yield few
+            yield msgspec.structs.replace(few, brokers=50, judge="search")

@@ -1,0 +1,78 @@
+"""The runs of the slot model as tasks: each draws its users, and leaves what each hour came to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from shoal.experiments.dynatops.grid import Cell, Part
+from shoal.experiments.dynatops.model import Model, Slot
+from shoal.experiments.dynatops.setting import Setting
+from shoal.experiments.dynatops.users import draw_crowd
+from shoal.experiments.studies.runs import Run, run_key
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to, hour by hour."""
+
+    key: str
+    part: Part
+    setting: Setting
+    slots: list[Slot]
+
+    def sum(self, field: str) -> float:
+        return float(sum(getattr(slot, field) for slot in self.slots))
+
+    @property
+    def delay(self) -> float:
+        """The mean delay of a delivery, from the root on: hops, or mean round trips."""
+        return self.sum("waiting") / self.sum("deliveries")
+
+    @property
+    def overhead(self) -> float:
+        """Messages for each publication."""
+        return self.sum("messages") / self.sum("events")
+
+    @property
+    def deviation(self) -> float:
+        return self.sum("deviation") / len(self.slots)
+
+
+class ModelRun(Run[Hours], frozen=True, kw_only=True):
+    """One run."""
+
+    name: str
+    cost: float
+    part: Part
+    setting: Setting
+
+    summary_type = Hours
+
+    def measure(self) -> Hours:
+        slots = Model(self.setting, draw_crowd(self.setting)).run()
+        return Hours(key=self.key, part=self.part, setting=self.setting, slots=slots)
+
+
+def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
+    """The cells of a grid as tasks, below a study's folder."""
+    found = []
+    digests = {"": ""}
+    for cell in cells:
+        path = cell.setting.trace
+        if path not in digests:
+            digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        described = msgspec.structs.replace(cell.setting, trace=digests[path])
+        found.append(
+            ModelRun(
+                key=run_key([cell.part, described]),
+                file=str(root / "runs" / f"{cell.name}.json"),
+                name=cell.name,
+                cost=cell.cost,
+                part=cell.part,
+                setting=cell.setting,
+            )
+        )
+    return found

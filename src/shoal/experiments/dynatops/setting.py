@@ -1,0 +1,67 @@
+"""What one run of the study has: users, what they want, brokers, and the system they run.
+
+Time goes in slots of an hour, as in the paper.  What it does not say is here a parameter: how often
+topics are published to, the weights, how steep Zipf's law is.
+
+Source: DYNATOPS, section 6.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Users = Literal["poisson", "location"]
+Pattern = Literal["uniform", "zipf", "multimodal"]
+# bnr and up are DYNATOPS with one half of it: brokers change places, or users are placed.
+What = Literal["bayeux", "bayeux-location", "bayeux-near", "tco", "geops", "bnr", "up", "dynatops"]
+RECONFIGURED: tuple[What, ...] = ("bnr", "dynatops")
+PLACED: tuple[What, ...] = ("up", "dynatops")
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run; a seed decides users, brokers and keys.
+
+    what          the system
+    users_are     how subscriptions change: each by chance (6.1.2), or with where users are (6.1.1)
+    brokers       Poisson: how many; else one for each cell
+    topics        Poisson: how many; else one for each cell
+    columns, rows of the grid of cells, with `users_are` "location"
+    users         how many
+    hours         how long it runs
+    pattern       Poisson: what users choose their topics by
+    change_rate   Poisson: how many topics a user replaces in an hour
+    cluster       brokers that see each other when users are placed
+    update_hours  T_update, between two looks at each other
+    load_weight   w_l, what load counts beside similarity
+    is_sticky     whether a user's own topics count for its present broker
+    free_hours    T_free, between two looks at the brokers' places
+    delay_weight  w_d of Eq. 5
+    rate          publications per topic and hour
+    steepness     sigma of Zipf's law
+    base          of Bayeux's identifiers: with 2 its tables are as large as Chord's
+    trace         a file of check-ins instead of drawn users; empty: none
+    """
+
+    what: What
+    seed: int
+    users_are: Users = "poisson"
+    brokers: int = 100
+    topics: int = 300
+    columns: int = 30
+    rows: int = 10
+    users: int = 15_000
+    hours: int = 40
+    pattern: Pattern = "multimodal"
+    change_rate: float = 0.1
+    cluster: int = 10
+    update_hours: int = 1
+    load_weight: float = 1.0
+    is_sticky: bool = True
+    free_hours: int = 10
+    delay_weight: float = 1.0
+    rate: float = 10.0
+    steepness: float = 1.0
+    base: int = 2
+    trace: str = ""

@@ -1,0 +1,74 @@
+"""The evaluation of DYNATOPS: what may be said of it, and what is done for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
+
+if TYPE_CHECKING:
+    from shoal.experiments.studies.runs import Task
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose ways the users of the location model go."""
+
+    checkins: Annotated[
+        Path | None,
+        msgspec.Meta(
+            description="Check-ins (user, week_traj, seq, weekday, minute_of_day, lat, lon); "
+            "without, users are drawn."
+        ),
+    ] = None
+
+
+class DynatopsPlan:
+    """The paper's experiments, and ours."""
+
+    sources: Sequence[Source] = ()
+
+    def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
+        from shoal.experiments.dynatops.grid import SCALES
+        from shoal.experiments.dynatops.plans import PLAN_SCALES
+        from shoal.experiments.dynatops.users import check_trace
+
+        self._scale, self._plans = SCALES[scale], PLAN_SCALES[scale]
+        self._root, self._seed = root, seed
+        self._trace = "" if options.checkins is None else str(options.checkins.resolve())
+        if self._trace:
+            check_trace(Path(self._trace))
+
+    def runs(self) -> Sequence[Task]:
+        from shoal.experiments.dynatops.grid import grid
+        from shoal.experiments.dynatops.plans import plan_runs
+        from shoal.experiments.dynatops.runs import model_runs
+
+        cells = grid(self._scale, self._seed, self._trace)
+        plans = plan_runs(self._plans, self._seed, self._root)
+        return [*model_runs(cells, self._root), *plans]
+
+    def conclude(self, runs: Sequence[Task]) -> Conclusion:
+        from shoal.experiments.dynatops.page import conclude
+        from shoal.experiments.dynatops.plans import PlanRun
+        from shoal.experiments.dynatops.runs import ModelRun
+
+        users = "users drawn" if not self._trace else f"users by {Path(self._trace).name}"
+        return conclude(
+            [run for run in runs if isinstance(run, ModelRun)],
+            [run for run in runs if isinstance(run, PlanRun)],
+            self._scale,
+            users,
+        )
+
+
+DYNATOPS = Study(
+    name="dynatops",
+    summary="Topic trees under subscriptions that change: users and brokers that move, against "
+    "Bayeux, TCO and GeoPS, in a model by the hour of the functions that brokers decide by.",
+    options=Options,
+    plan=DynatopsPlan,
+)

@@ -1,0 +1,228 @@
+"""Users whose subscriptions change: by chance, or with where they and their friends are.
+
+Source: DYNATOPS, section 6.1.  Its location model was drawn from 3 million check-ins of 40,000
+people; ours are drawn users who go to few places often and stay as long (section 6.1.1 and figure
+5 give how often and how long), or check-ins from a file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.experiments.dynatops.setting import Setting
+
+TOPICS_PER_USER = 5
+TOPICS_PER_MODE = 10
+FRIENDS = 4
+HOURS_PER_DAY = 24
+# Of visits, half are shorter than a day and a tenth longer than a week: a log-normal law has that
+# with this spread.
+MEDIAN_STAY_H, STAY_SPREAD = float(HOURS_PER_DAY), math.log(7) / 1.2816
+# Somebody who has been to so many cells goes to a new one with a chance of RHO * cells ** -GAMMA,
+# else to one by how often it was visited: a third of pairs of user and cell are of one visit then.
+RHO, GAMMA = 0.55, 0.6
+# Cells are unequally liked; and most new ones are next to the last, of check-ins four in five.
+LIKED, BESIDE = 1.0, 0.8
+
+Topics = frozenset[int]
+Random = np.random.Generator
+
+
+class Change(NamedTuple):
+    """What a user wants from now on, and the cell it is in."""
+
+    user: int
+    wanted: Topics
+    cell: int
+
+
+class Crowd(NamedTuple):
+    """All users: what they want and where they are at first, and what changes in each slot."""
+
+    wanted: Sequence[Topics]
+    cells: Sequence[int]
+    slots: Sequence[Sequence[Change]]
+
+
+def draw_crowd(setting: Setting) -> Crowd:
+    random = np.random.default_rng([setting.seed, 1])
+    if setting.users_are == "poisson":
+        return _poisson(setting, random)
+    visits = _read_visits(setting, random) if setting.trace else _draw_visits(setting, random)
+    return _located(setting, visits, random)
+
+
+# --- by chance ----------------------------------------------------------------------------------
+
+
+def _poisson(setting: Setting, random: Random) -> Crowd:
+    """Each change replaces one topic by another of the same kind."""
+    modes = random.integers(0, setting.topics // TOPICS_PER_MODE, setting.users)
+    shares = (np.arange(setting.topics) + 2.0) ** -setting.steepness
+    cumulated = np.cumsum(shares / shares.sum())
+
+    def topic(user: int) -> int:
+        if setting.pattern == "multimodal":
+            return int(modes[user]) * TOPICS_PER_MODE + int(random.integers(TOPICS_PER_MODE))
+        if setting.pattern == "zipf":
+            return int(np.searchsorted(cumulated, random.random()))
+        return int(random.integers(setting.topics))
+
+    def other(user: int, than: Topics) -> int:
+        while (found := topic(user)) in than:
+            pass
+        return found
+
+    wanted: list[Topics] = []
+    for user in range(setting.users):
+        own: Topics = frozenset()
+        while len(own) < TOPICS_PER_USER:
+            own |= {other(user, own)}
+        wanted.append(own)
+    first, slots = list(wanted), []
+    for _ in range(setting.hours):
+        changes = []
+        counts = random.poisson(setting.change_rate, setting.users)
+        for user in np.repeat(np.arange(setting.users), counts).tolist():
+            gone = sorted(wanted[user])[int(random.integers(TOPICS_PER_USER))]
+            wanted[user] = wanted[user] - {gone} | {other(user, wanted[user])}
+            changes.append(Change(user, wanted[user], user))
+        slots.append(changes)
+    return Crowd(first, list(range(setting.users)), slots)
+
+
+# --- by place -----------------------------------------------------------------------------------
+
+# Of each user: when it comes to a cell, in hours, and to which; in order, the first before 0.
+Visits = Sequence[Sequence[tuple[float, int]]]
+
+
+def _located(setting: Setting, visits: Visits, random: Random) -> Crowd:
+    """Users want what is where they are, and where their friends are."""
+    users = len(visits)
+    friends = [random.choice(users, min(FRIENDS, users), replace=False).tolist() for _ in visits]
+    followers: list[list[int]] = [[] for _ in visits]
+    for user, others in enumerate(friends):
+        for friend in others:
+            followers[friend].append(user)
+    cells = [own[0][1] for own in visits]
+
+    def wanted(user: int) -> Topics:
+        return frozenset([cells[user], *(cells[friend] for friend in friends[user])])
+
+    first, at_first = [wanted(user) for user in range(users)], list(cells)
+    coming = sorted((at, user, cell) for user, own in enumerate(visits) for at, cell in own[1:])
+    slots: list[list[Change]] = [[] for _ in range(setting.hours)]
+    for at, user, cell in coming:
+        if at >= setting.hours:
+            break
+        cells[user] = cell
+        for each in dict.fromkeys((user, *followers[user])):
+            slots[int(at)].append(Change(each, wanted(each), cells[each]))
+    return Crowd(first, at_first, slots)
+
+
+def _draw_visits(setting: Setting, random: Random) -> Visits:
+    """Exploration and preferential return, from homes in cells that are unequally liked."""
+    columns, rows = setting.columns, setting.rows
+    liked = random.permutation((np.arange(columns * rows) + 1.0) ** -LIKED)
+    liked /= liked.sum()
+    homes = random.choice(columns * rows, setting.users, p=liked)
+    return [list(_way(setting, int(home), liked, random)) for home in homes]
+
+
+def _way(
+    setting: Setting, home: int, liked: npt.NDArray[np.float64], random: Random
+) -> Iterator[tuple[float, int]]:
+    """Where somebody is, since some time before the beginning."""
+    at, cell = -float(random.exponential(20 * HOURS_PER_DAY)), home
+    known = {home: 1}
+    while at < setting.hours:
+        until = at + float(random.lognormal(math.log(MEDIAN_STAY_H), STAY_SPREAD))
+        if until >= 0:
+            yield at, cell
+        at, cell = until, _next_cell(setting, cell, known, liked, random)
+        known[cell] = known.get(cell, 0) + 1
+
+
+def _next_cell(
+    setting: Setting,
+    cell: int,
+    known: dict[int, int],
+    liked: npt.NDArray[np.float64],
+    random: Random,
+) -> int:
+    others = [each for each in known if each != cell]
+    if others and random.random() > RHO * len(known) ** -GAMMA:
+        weights = np.array([known[each] for each in others], float)
+        return others[int(random.choice(len(others), p=weights / weights.sum()))]
+    if random.random() >= BESIDE:
+        return int(random.choice(len(liked), p=liked))
+    columns, rows = setting.columns, setting.rows
+    beside = [
+        y * columns + x
+        for y in range(max(0, cell // columns - 1), min(rows, cell // columns + 2))
+        for x in range(max(0, cell % columns - 1), min(columns, cell % columns + 2))
+        if y * columns + x != cell
+    ]
+    weights = liked[beside]
+    return int(random.choice(beside, p=weights / weights.sum()))
+
+
+# The contiguous United States, in degrees.
+WEST, EAST, SOUTH, NORTH = -125.0, -65.0, 29.0, 49.0
+
+
+_COLUMNS = ("user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon")
+
+
+def check_trace(path: Path) -> None:
+    """ValueError unless the file has check-ins."""
+    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+
+    try:
+        names = pq.read_schema(path).names
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"{path}: cannot be read as Parquet: {error}") from None
+    missing = [name for name in _COLUMNS if name not in names]
+    if missing:
+        raise ValueError(f"{path}: has no column {', '.join(missing)}; check-ins need them")
+
+
+def _read_visits(setting: Setting, random: Random) -> Visits:
+    """Check-ins (user, week_traj, weekday, minute_of_day, lat, lon), weeks drawn anew for users.
+
+    Each user chains weeks of one person, drawn with repetition, from a random time on.
+    """
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(Path(setting.trace), columns=list(_COLUMNS)).to_pandas()
+    table = table[table.lon.between(WEST, EAST) & table.lat.between(SOUTH, NORTH)]
+    x = ((table.lon - WEST) / (EAST - WEST) * setting.columns).clip(0, setting.columns - 1)
+    y = ((table.lat - SOUTH) / (NORTH - SOUTH) * setting.rows).clip(0, setting.rows - 1)
+    table["cell"] = y.astype(int) * setting.columns + x.astype(int)
+    table["hour"] = table.weekday * HOURS_PER_DAY + table.minute_of_day / 60
+    people = [
+        [list(zip(week.hour, week.cell, strict=True)) for _, week in own.groupby("week_traj")]
+        for _, own in table.sort_values(["user", "week_traj", "seq"]).groupby("user")
+    ]
+    week_h = 7 * HOURS_PER_DAY
+    found = []
+    for _ in range(setting.users):
+        weeks = people[int(random.integers(len(people)))]
+        shift = float(random.uniform(0, week_h))
+        own: list[tuple[float, int]] = []
+        for number in range(-1, setting.hours // week_h + 2):
+            for hour, cell in sorted(weeks[int(random.integers(len(weeks)))]):
+                if not own or own[-1][1] != cell:
+                    own.append((number * week_h + hour - shift, int(cell)))
+        last = max((index for index, (at, _) in enumerate(own) if at < 0), default=0)
+        found.append(own[last:])
+    return found

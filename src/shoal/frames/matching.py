@@ -1,0 +1,110 @@
+"""Which subscription matches which publication, table against table, in this process.
+
+>>> publications = pa.table({"id": [1, 2], "carrier": ["UA", "DL"], "delay": [45, None]})
+>>> subscriptions = pa.table({"id": ["late", "any"], "filter": ["delay > 30", "TRUE"]})
+>>> match_frame(publications, subscriptions).to_pydict()
+{'id': [1, 1, 2], 'subscription': ['late', 'any', 'any']}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+
+from shoal.frames.publications import SUBSCRIPTION, Publications
+from shoal.frames.subscriptions import Subscriptions
+
+# An answer of this many pairs is some 10 MB: enough for a batch not to count, little enough for
+# two of Spark's workers and its side of them to hold several.
+PAIRS_AIM = 1_000_000
+# How many publications are asked about first, when nothing is known about their matches.
+FIRST_PUBLICATIONS = 1_024
+
+ANSWERS = "answers"
+
+
+def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | None = None) -> Any:
+    """The pairs that match, as an Arrow table: the publication's key, and `subscription`.
+
+    Both are tables that Arrow can take: pandas, Polars, PyArrow, DuckDB, anything that speaks
+    Arrow's interface.  Publications have a column `id` (or `publisher` and `sequence`, or those of
+    `key`) and a column per attribute, null where one is missing; subscriptions a column `id`, and
+    `filter` with its text, or a conjunction in columns (`symbol`, `price.low`, `price.high`).
+    TableError says what is wrong with either.  Pairs come in the order of the publications.
+    """
+    wanted = Subscriptions.of_table(pa.table(subscriptions))
+    given = Publications.of(pa.table(publications), wanted, key)
+    return pa.Table.from_batches(pairs(given, wanted), pair_schema(given, wanted))
+
+
+def answers(publications: Publications, subscriptions: Subscriptions) -> Iterator[pa.RecordBatch]:
+    """Batches of the keys, and of a list of subscriptions for each publication (`ANSWERS`)."""
+    names = publications.names
+    answering = Answering(subscriptions, len(publications.key_fields), names)
+    for batch in publications.batches():
+        yield from answering.answers(batch)
+
+
+def pair_schema(publications: Publications, subscriptions: Subscriptions) -> pa.Schema:
+    """What a table of pairs has: the publication's key, and `subscription`."""
+    return pa.schema([*publications.key_fields, (SUBSCRIPTION, subscriptions.ids.type)])
+
+
+def pairs(publications: Publications, subscriptions: Subscriptions) -> Iterator[pa.RecordBatch]:
+    """A row for each subscription of each publication, in batches."""
+    schema = pair_schema(publications, subscriptions)
+    for answer in answers(publications, subscriptions):
+        found = answer.column(ANSWERS)
+        rows = found.value_parent_indices()
+        keys = [column.take(rows) for column in answer.columns[:-1]]
+        yield pa.RecordBatch.from_arrays([*keys, found.flatten()], schema=schema)
+
+
+class Answering:
+    """Answers batches of narrow publications, in pieces where the answers are long."""
+
+    def __init__(self, subscriptions: Subscriptions, keys: int, names: Sequence[str]) -> None:
+        self._subscriptions = subscriptions
+        self._index = subscriptions.index()
+        self._keys = keys
+        self._names = names
+        self._publications = FIRST_PUBLICATIONS
+
+    def answers(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The keys, and a list of subscriptions for each publication."""
+        columns = map(plain_column, batch.columns[self._keys :])
+        given = dict(zip(self._names, columns, strict=True))
+        fields = [*batch.schema.names[: self._keys], ANSWERS]
+        begin = 0
+        while begin < batch.num_rows:
+            end = min(begin + self._publications, batch.num_rows)
+            # Without attributes there is no column to tell how many publications there are.
+            asked: Any = {name: each[begin:end] for name, each in given.items()}
+            offsets, numbers = self._index.match_batch(asked or [{}] * (end - begin))
+            self._publications = max(1, PAIRS_AIM * (end - begin) // max(len(numbers), 1))
+            found = self._subscriptions.named(numbers)
+            answer = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), found)
+            keys = [column.slice(begin, end - begin) for column in batch.columns[: self._keys]]
+            yield pa.RecordBatch.from_arrays([*keys, answer], fields)
+            begin = end
+
+
+def plain_column(values: pa.Array) -> Any:
+    """A column as `match_batch` takes it: numbers masked where null, all else as objects."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        members = [member.to_pylist() for member in values.flatten()]
+        mixed = [
+            next((v for v in row if v is not None), None) for row in zip(*members, strict=True)
+        ]
+        return np.fromiter(mixed, object, len(mixed))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        if not values.null_count:
+            return values.to_numpy(zero_copy_only=False)
+        missing = values.is_null().to_numpy(zero_copy_only=False)
+        return np.ma.MaskedArray(values.fill_null(0).to_numpy(zero_copy_only=False), missing)
+    plain = values.to_numpy(zero_copy_only=False)
+    return plain if plain.dtype.kind == "b" else plain.astype(object)

@@ -1,0 +1,1 @@
+"""Who should stand where: pure functions of what is known, free of brokers and messages."""

@@ -1,0 +1,174 @@
+"""What a mapping costs, and which broker is to blame.
+
+Source: DYNATOPS, section 5, Eq. 3 to 5, 7 and 10 to 12.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.overlays.dynatops.planning import kernels
+from shoal.overlays.dynatops.planning.problem import (
+    Amounts,
+    Flags,
+    Mapping,
+    Numbers,
+    Problem,
+    inverse,
+)
+
+# What counts as less, as a share.
+LEAST = 1e-9
+
+
+class Standing(NamedTuple):
+    """A mapping, counted out.
+
+    brokers    (positions) who stands there
+    is_member  (topics, positions) whether who stands there subscribes
+    below      (topics, positions) how many subscribing brokers are there or behind
+    relaying   (positions) cost of what is relayed there for others, Eq. 10
+    waiting    (positions) cost of the delay of who stands there, Eq. 11, not weighted
+    """
+
+    brokers: Numbers
+    is_member: Flags
+    below: Numbers
+    relaying: Amounts
+    waiting: Amounts
+
+    @property
+    def relays(self) -> float:
+        """O of Eq. 3."""
+        return float(self.relaying.sum())
+
+    @property
+    def delay(self) -> float:
+        """D of Eq. 4."""
+        return float(self.waiting.sum())
+
+    def cost(self, delay_weight: float) -> float:
+        """C of Eq. 5."""
+        return self.relays + delay_weight * self.delay
+
+
+def standing(problem: Problem, mapping: Mapping) -> Standing:
+    trees, brokers = problem.trees, np.array(inverse(mapping), np.int32)
+    is_member = np.ascontiguousarray(problem.wanted[brokers].T)
+    below = kernels.count_below(trees.of, trees.parents, trees.order, is_member)
+    return Standing(
+        brokers=brokers,
+        is_member=is_member,
+        below=below,
+        relaying=kernels.relay_costs(trees.of, trees.roots, below, is_member, problem.publications),
+        waiting=_waiting(problem, brokers, is_member),
+    )
+
+
+def notification_cost(problem: Problem, mapping: Mapping) -> float:
+    """C of Eq. 5."""
+    return standing(problem, mapping).cost(problem.delay_weight)
+
+
+def broker_costs(problem: Problem, mapping: Mapping) -> Amounts:
+    """(brokers): c of Eq. 12; all of them together are the notification cost."""
+    at: Amounts = _by_position(problem, standing(problem, mapping))[np.array(mapping)]
+    return at
+
+
+def swap_costs(problem: Problem, found: Standing, swapped: int) -> Amounts:
+    """(positions): how the notification cost changes if who stands at `swapped` changes places."""
+    trees, round_trips = problem.trees, problem.round_trips
+    changes = kernels.changes_by_swaps(
+        trees.of,
+        trees.roots,
+        trees.parents,
+        trees.order,
+        trees.depths,
+        found.below,
+        found.is_member,
+        problem.publications,
+        problem.delay_weight if round_trips is None else 0.0,
+        swapped,
+    )
+    if round_trips is None or problem.delay_weight == 0:
+        return changes
+    delays = kernels.delays_after_swaps(
+        trees.of,
+        trees.roots,
+        trees.parents,
+        kernels.flows(trees.of, trees.parents, found.below, problem.publications),
+        found.is_member,
+        problem.publications,
+        round_trips,
+        found.brokers,
+        swapped,
+    )
+    return changes + problem.delay_weight * delays
+
+
+def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Standing:
+    """Who stands at two positions changes places; what was found before is used up."""
+    trees, brokers = problem.trees, found.brokers
+    kernels.swap(
+        trees.of,
+        trees.roots,
+        trees.parents,
+        found.below,
+        found.is_member,
+        found.relaying,
+        problem.publications,
+        left,
+        right,
+    )
+    brokers[left], brokers[right] = brokers[right], brokers[left]
+    if problem.round_trips is not None:
+        return found._replace(waiting=_waiting(problem, brokers, found.is_member))
+    # Nobody else is farther away than before.
+    for position in (left, right):
+        found.waiting[position] = kernels.delay_cost_at(
+            trees.of, trees.depths, found.is_member, problem.publications, position
+        )
+    return found
+
+
+def worst_position(problem: Problem, found: Standing) -> int:
+    """Where the broker stands that costs most, Eq. 12; of several, the first broker."""
+    return first_of(-_by_position(problem, found), found.brokers)
+
+
+def first_of(amounts: Amounts, brokers: Numbers) -> int:
+    """The position with the least amount; of several, that of the first broker."""
+    least = amounts.min()
+    # Sums of floats differ by their order.
+    (among,) = np.nonzero(amounts <= least + LEAST * abs(least))
+    return int(among[brokers[among].argmin()])
+
+
+def reconfiguration_cost(brokers: int, topics: int, moved: int) -> float:
+    """Cst of Eq. 7 in messages, as its steps have it (5.1.2): all hear of it, who moves rejoins."""
+    if not moved:
+        return 0.0
+    logarithm = math.log2(brokers)
+    return brokers + (logarithm**2 + topics * logarithm) * moved
+
+
+def moved(before: Mapping, after: Mapping) -> list[int]:
+    """The brokers that stand elsewhere; Gamma of Eq. 7 is how many."""
+    return [
+        broker for broker, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]
+    ]
+
+
+def _by_position(problem: Problem, found: Standing) -> Amounts:
+    return found.relaying + problem.delay_weight * found.waiting
+
+
+def _waiting(problem: Problem, brokers: Numbers, is_member: Flags) -> Amounts:
+    trees, apart = problem.trees, problem.trees.depths
+    if problem.round_trips is not None:
+        apart = kernels.distances(trees.parents, trees.order, problem.round_trips, brokers)
+    return kernels.delay_costs(trees.of, apart, is_member, problem.publications)

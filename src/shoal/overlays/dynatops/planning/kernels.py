@@ -1,0 +1,278 @@
+"""Compiled loops over topic trees: what a mapping costs, and what swaps of a broker would save.
+
+A topic's tree is counted by `below`: how many subscribing brokers stand at a position or behind it.
+A position is in the tree if that is not zero, and a relay if besides it does not subscribe, nor is
+the root.  Which swap is best is found by counting, for each topic on which two brokers differ, what
+changes when one of them leaves the tree and the other joins it: all positions at once, from the
+root outwards, so that a topic costs as many steps as there are positions.
+
+Source: DYNATOPS, section 5, Eq. 3 to 5 and 10 to 12.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Numbers
+
+
+@kernel
+def count_below(of: Numbers, parents: Numbers, order: Numbers, is_member: Flags) -> Numbers:
+    """(topics, positions): how many members are at each position or behind it."""
+    below = is_member.astype(np.int32)
+    for topic in range(len(of)):
+        row = of[topic]
+        for index in range(order.shape[1] - 1, 0, -1):
+            position = order[row, index]
+            below[topic, parents[row, position]] += below[topic, position]
+    return below
+
+
+@kernel
+def relay_costs(
+    of: Numbers, roots: Numbers, below: Numbers, is_member: Flags, publications: Amounts
+) -> Amounts:
+    """(positions): what each relays for others, z of Eq. 10."""
+    found = np.zeros(below.shape[1])
+    for topic in range(len(of)):
+        root = roots[of[topic]]
+        for position in range(below.shape[1]):
+            if below[topic, position] and not is_member[topic, position] and position != root:
+                found[position] += publications[topic]
+    return found
+
+
+@kernel
+def distances(parents: Numbers, order: Numbers, round_trips: Amounts, brokers: Numbers) -> Amounts:
+    """(rows, positions): how far each is from its root, Eq. 11; by `brokers` that stand there."""
+    found = np.zeros(parents.shape)
+    for row in range(len(parents)):
+        for index in range(1, order.shape[1]):
+            position = order[row, index]
+            parent = parents[row, position]
+            hop = round_trips[brokers[parent], brokers[position]]
+            found[row, position] = found[row, parent] + hop
+    return found
+
+
+@kernel
+def delay_costs(of: Numbers, apart: Amounts, is_member: Flags, publications: Amounts) -> Amounts:
+    """(positions): what waiting costs each that subscribes, Eq. 11."""
+    found = np.zeros(apart.shape[1])
+    for topic in range(len(of)):
+        for position in range(apart.shape[1]):
+            if is_member[topic, position]:
+                found[position] += publications[topic] * apart[of[topic], position]
+    return found
+
+
+@kernel
+def delay_cost_at(
+    of: Numbers, apart: Amounts, is_member: Flags, publications: Amounts, position: int
+) -> float:
+    """What waiting costs who stands at one position."""
+    found = 0.0
+    for topic in range(len(of)):
+        if is_member[topic, position]:
+            found += publications[topic] * apart[of[topic], position]
+    return found
+
+
+@kernel
+def changes_by_swaps(
+    of: Numbers,
+    roots: Numbers,
+    parents: Numbers,
+    order: Numbers,
+    depths: Amounts,
+    below: Numbers,
+    is_member: Flags,
+    publications: Amounts,
+    hop_weight: float,
+    swapped: int,
+) -> Amounts:
+    """(positions): how costs change when who stands at `swapped` and there change places.
+
+    A hop of a publication to who wants it costs `hop_weight`, one to a relay 1.
+    """
+    found = np.zeros(below.shape[1])
+    joining = np.zeros(below.shape[1], np.int32)
+    for topic in range(len(of)):
+        row = of[topic]
+        weight = publications[topic]
+        if weight == 0.0:
+            continue
+        # Leaves the tree, and is put back behind.
+        if is_member[topic, swapped]:
+            change = _turn(roots[row], parents[row], below[topic], is_member[topic], swapped)
+            for position in order[row]:
+                is_in = below[topic, position] > 0 or position == roots[row]
+                # How many positions join the tree with this one, itself included.
+                joining[position] = 0 if is_in else 1 + joining[parents[row, position]]
+                if position != swapped and not is_member[topic, position]:
+                    relays = change + (position != roots[row]) * (joining[position] - 1)
+                    hops = depths[row, position] - depths[row, swapped]
+                    found[position] += weight * (relays + hop_weight * hops)
+        else:
+            change = _turn(roots[row], parents[row], below[topic], is_member[topic], swapped)
+            for position in range(below.shape[1]):
+                if is_member[topic, position] and position != swapped:
+                    relays = change
+                    if position != roots[row]:
+                        relays += _left_behind(
+                            roots[row], parents[row], below[topic], is_member[topic], position
+                        )
+                    hops = depths[row, swapped] - depths[row, position]
+                    found[position] += weight * (relays + hop_weight * hops)
+        _turn(roots[row], parents[row], below[topic], is_member[topic], swapped)
+    return found
+
+
+@kernel
+def _turn(root: int, parents: Numbers, below: Numbers, is_member: Flags, position: int) -> int:
+    """Who stands at a position subscribes, or no longer does; how many relays there are more."""
+    step = -1 if is_member[position] else 1
+    change = 0
+    at = position
+    while at != root:
+        was_in = below[at] > 0
+        below[at] += step
+        is_in = below[at] > 0
+        if at == position:
+            # A relay becomes a member, or the reverse.
+            change -= (was_in and step == 1) - (is_in and step == -1)
+        else:
+            # Who is reached through it makes it a relay, unless it subscribes.
+            change += is_in - was_in
+        at = parents[at]
+    below[root] += step
+    is_member[position] = step == 1
+    return change
+
+
+@kernel
+def _left_behind(
+    root: int, parents: Numbers, below: Numbers, is_member: Flags, position: int
+) -> int:
+    """How many relays there are more when the member at this position, not the root, goes."""
+    if below[position] > 1:
+        return 1
+    change = 0
+    at = parents[position]
+    while at != root and not is_member[at] and below[at] == 1:
+        change -= 1
+        at = parents[at]
+    return change
+
+
+@kernel
+def swap(
+    of: Numbers,
+    roots: Numbers,
+    parents: Numbers,
+    below: Numbers,
+    is_member: Flags,
+    relaying: Amounts,
+    publications: Amounts,
+    left: int,
+    right: int,
+) -> None:
+    """Who stands at the two positions change places; all counts follow."""
+    for topic in range(len(of)):
+        if is_member[topic, left] == is_member[topic, right]:
+            continue
+        row = of[topic]
+        root = roots[row]
+        for sign in (-1, 1):
+            if sign == 1:
+                _turn(root, parents[row], below[topic], is_member[topic], left)
+                _turn(root, parents[row], below[topic], is_member[topic], right)
+            # Nobody else's way changes; the ways of both may have a part in common.
+            for start in (left, right):
+                at = start
+                while at != root:
+                    is_shared = start == right and _is_on_way(root, parents[row], left, at)
+                    if below[topic, at] and not is_member[topic, at] and not is_shared:
+                        relaying[at] += sign * publications[topic]
+                    at = parents[row, at]
+
+
+@kernel
+def _is_on_way(root: int, parents: Numbers, start: int, position: int) -> bool:
+    at = start
+    while at != root:
+        if at == position:
+            return True
+        at = parents[at]
+    return False
+
+
+@kernel
+def flows(of: Numbers, parents: Numbers, below: Numbers, publications: Amounts) -> Amounts:
+    """(positions, positions): how much of what is waited for passes from one to the other."""
+    found = np.zeros((parents.shape[1], parents.shape[1]))
+    for topic in range(len(of)):
+        for position in range(parents.shape[1]):
+            if below[topic, position]:
+                amount = publications[topic] * below[topic, position]
+                found[parents[of[topic], position], position] += amount
+    return found
+
+
+@kernel
+def delays_after_swaps(
+    of: Numbers,
+    roots: Numbers,
+    parents: Numbers,
+    passing: Amounts,
+    is_member: Flags,
+    publications: Amounts,
+    round_trips: Amounts,
+    brokers: Numbers,
+    swapped: int,
+) -> Amounts:
+    """(positions): how delays change with a swap; by what is `passing` (`flows`).
+
+    Who is waited for changes by topic; and all that passes one of both goes to another broker.
+    """
+    found = np.zeros(len(brokers))
+    after = brokers.copy()
+    one = brokers[swapped]
+    for position in range(len(brokers)):
+        if position == swapped:
+            continue
+        other = brokers[position]
+        change = 0.0
+        for beside in range(len(brokers)):
+            if beside not in (swapped, position):
+                third = brokers[beside]
+                nearer = round_trips[other, third] - round_trips[one, third]
+                change += (passing[swapped, beside] - passing[position, beside]) * nearer
+                nearer = round_trips[third, other] - round_trips[third, one]
+                change += (passing[beside, swapped] - passing[beside, position]) * nearer
+        turned = round_trips[other, one] - round_trips[one, other]
+        change += (passing[swapped, position] - passing[position, swapped]) * turned
+        after[swapped], after[position] = other, one
+        for topic in range(len(of)):
+            here = is_member[topic, swapped]
+            if is_member[topic, position] != here and publications[topic]:
+                row = of[topic]
+                farther = _distance(parents[row], roots[row], round_trips, after, position)
+                farther -= _distance(parents[row], roots[row], round_trips, after, swapped)
+                change += publications[topic] * (farther if here else -farther)
+        after[swapped], after[position] = one, other
+        found[position] = change
+    return found
+
+
+@kernel
+def _distance(
+    parents: Numbers, root: int, round_trips: Amounts, brokers: Numbers, position: int
+) -> float:
+    apart = 0.0
+    while position != root:
+        parent = parents[position]
+        apart += round_trips[brokers[parent], brokers[position]]
+        position = parent
+    return apart

@@ -1,0 +1,96 @@
+"""What a plan is made of: positions, who wants which topics, and how often these are published to.
+
+Brokers, positions and topics are numbers here.  A mapping says where each broker stands.
+
+Source: DYNATOPS, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.overlays.dynatops.structures.structure import Structure
+
+Numbers = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+Amounts = npt.NDArray[np.float64]
+# The position of each broker.
+Mapping = Sequence[int]
+
+
+class Trees(NamedTuple):
+    """The routing trees of those positions that are roots of topics, a row each.
+
+    of       (topics) the row of each topic
+    roots    (rows) the position where each begins
+    parents  (rows, positions) from where each position is reached; the root from itself
+    order    (rows, positions) the positions, each behind the one it is reached from
+    depths   (rows, positions) how many hops each is from the root
+    """
+
+    of: Numbers
+    roots: Numbers
+    parents: Numbers
+    order: Numbers
+    depths: Amounts
+
+
+class Problem(NamedTuple):
+    """What there is to be placed.
+
+    trees         of the topics
+    wanted        (brokers, topics) who subscribes to what
+    publications  (topics) how many are expected before the next plan, Eq. 3
+    round_trips   (brokers, brokers) in units of their mean, so that with a `delay_weight` of 1 a
+                  hop weighs as much as a relay; None: a hop between any two is 1
+    delay_weight  w_d of Eq. 5
+    """
+
+    trees: Trees
+    wanted: Flags
+    publications: Amounts
+    round_trips: Amounts | None = None
+    delay_weight: float = 1.0
+
+    @property
+    def brokers(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def topics(self) -> int:
+        return len(self.publications)
+
+
+def trees_of(structure: Structure, roots: Sequence[int]) -> Trees:
+    """The trees of topics whose roots these are."""
+    different = sorted(set(roots))
+    shape = len(different), structure.size
+    parents, depths = np.empty(shape, np.int32), np.zeros(shape)
+    for row, root in enumerate(different):
+        parents[row] = structure.routing_tree(root)
+    # Each round reaches the next hop; those that are at the root stay there.
+    at = np.broadcast_to(np.arange(structure.size, dtype=np.int32), shape).copy()
+    ends = np.array(different, np.int32).reshape(-1, 1)
+    while (away := at != ends).any():
+        depths += away
+        at = np.take_along_axis(parents, at, axis=1)
+    rows = {root: row for row, root in enumerate(different)}
+    return Trees(
+        of=np.array([rows[root] for root in roots], np.int32),
+        roots=np.array(different, np.int32),
+        parents=parents,
+        order=np.argsort(depths, axis=1, kind="stable").astype(np.int32),
+        depths=depths,
+    )
+
+
+def inverse(mapping: Mapping) -> list[int]:
+    """Who stands at each position."""
+    brokers = [0] * len(mapping)
+    for broker, position in enumerate(mapping):
+        brokers[position] = broker
+    return brokers

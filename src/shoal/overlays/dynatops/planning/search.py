@@ -1,0 +1,90 @@
+"""Mappings that are better than the greedy ones, to know how far these are from the best.
+
+Source: ours.  The paper's problem is NP-hard (5.1.1); of up to eight brokers all mappings are
+tried, of more swaps of any two are, or annealing.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+
+from shoal.overlays.dynatops.planning.costs import (
+    LEAST,
+    after_swap,
+    notification_cost,
+    standing,
+    swap_costs,
+)
+from shoal.overlays.dynatops.planning.problem import Mapping, Problem
+
+MAX_BROKERS_FOR_ALL = 8
+# Annealing: from this part of the mean cost of a broker down to a thousandth of it.
+_HOT, _COLD = 0.5, 0.001
+
+
+def cheapest(problem: Problem) -> tuple[Mapping, float]:
+    """The best of all mappings, and what it costs; ValueError for more than eight brokers."""
+    if problem.brokers > MAX_BROKERS_FOR_ALL:
+        raise ValueError(f"{problem.brokers} brokers are too many to try all mappings")
+    return min(
+        (
+            (mapping, notification_cost(problem, mapping))
+            for mapping in permutations(range(problem.brokers))
+        ),
+        key=lambda found: found[1],
+    )
+
+
+def by_any_swap(problem: Problem, mapping: Mapping) -> tuple[Mapping, float]:
+    """Take the best swap of any two brokers until none helps."""
+    mapping = list(mapping)
+    found = standing(problem, mapping)
+    while True:
+        changes = [swap_costs(problem, found, position) for position in range(problem.brokers)]
+        left = min(range(problem.brokers), key=lambda position: float(changes[position].min()))
+        right = int(changes[left].argmin())
+        cost = found.cost(problem.delay_weight)
+        if changes[left][right] >= -LEAST * cost:
+            return tuple(mapping), cost
+        one, other = int(found.brokers[left]), int(found.brokers[right])
+        mapping[one], mapping[other] = right, left
+        found = after_swap(problem, found, left, right)
+
+
+def annealed(problem: Problem, mapping: Mapping, seed: int, rounds: int) -> tuple[Mapping, float]:
+    """Swap brokers by chance, rather for the better the longer it goes on; the best mapping met.
+
+    In each round every position's broker changes places once, by the chances of a heat bath.
+    """
+    random = np.random.default_rng(seed)
+    found = standing(problem, mapping)
+    cost = found.cost(problem.delay_weight)
+    best, lowest = found.brokers.copy(), cost
+    mean = cost / problem.brokers
+    for number in range(rounds):
+        heat = mean * _HOT * (_COLD / _HOT) ** (number / max(1, rounds - 1))
+        if heat <= 0:
+            break
+        for left in random.permutation(problem.brokers).tolist():
+            changes = swap_costs(problem, found, left)
+            chances = np.exp(-(changes - changes.min()) / heat)
+            right = int(random.choice(problem.brokers, p=chances / chances.sum()))
+            if right != left:
+                cost += float(changes[right])
+                found = after_swap(problem, found, left, right)
+                if cost < lowest - LEAST * abs(lowest):
+                    best, lowest = found.brokers.copy(), cost
+    at = np.argsort(best).tolist()
+    return by_any_swap(problem, at)
+
+
+def regret(cost: float, best: float) -> float:
+    """By what part a cost is above the best.
+
+    >>> regret(11, 10), regret(0, 0)
+    (0.1, 0.0)
+    """
+    return 0.0 if cost == best else math.inf if best == 0 else round(cost / best - 1, 9)

@@ -1,0 +1,52 @@
+"""What a structured overlay says of its positions, whoever stands there.
+
+A structure has positions 0, 1, ... Each key has a position that is responsible for it, its root.
+The ways from one position to all others by `next_hop` form a tree (`routing_tree`): what is on the
+way to some position has the same way so far.  So a topic's tree is the part of its root's tree that
+leads to who subscribed.
+
+Source: DYNATOPS, sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol
+
+_HASH_BYTES = 8
+HASH_BITS = 8 * _HASH_BYTES
+
+
+class Structure(Protocol):
+    """Positions, and the ways between them."""
+
+    @property
+    def size(self) -> int:
+        """How many positions there are, at least one."""
+
+    def root(self, key: str) -> int:
+        """The position that is responsible for a key."""
+
+    def next_hop(self, position: int, target: int) -> int:
+        """Where a message for `target`, another position, goes next."""
+
+    def neighbours(self, position: int) -> Sequence[int]:
+        """The positions that this one sends to, in their order."""
+
+    def routing_tree(self, root: int) -> Sequence[int]:
+        """From where each position is reached by what starts at `root`; the root from itself."""
+
+
+def hash_of(key: str) -> int:
+    """The same on every machine: `HASH_BITS` bits."""
+    digest = hashlib.blake2b(key.encode(), digest_size=_HASH_BYTES).digest()
+    return int.from_bytes(digest, "big")
+
+
+def route(structure: Structure, start: int, target: int) -> list[int]:
+    """The positions on the way, both ends included."""
+    way = [start]
+    while way[-1] != target:
+        way.append(structure.next_hop(way[-1], target))
+    return way

@@ -1,0 +1,155 @@
+"""The slot model against a plain count of the messages that would be sent, hour by hour."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import numpy as np
+import pytest
+
+from shoal.experiments.dynatops.model import Model
+from shoal.experiments.dynatops.setting import Setting, What
+from shoal.experiments.dynatops.users import Crowd, draw_crowd
+from shoal.overlays.dynatops.planning.placement import Served, best_broker
+from shoal.overlays.dynatops.structures.structure import route
+
+BY_CHANCE = Setting(what="bayeux", seed=3, users=300, hours=6, brokers=20, topics=40)
+BY_PLACE = msgspec.structs.replace(BY_CHANCE, users_are="location", columns=8, rows=4)
+
+
+class Plain:
+    """Who wants what where, as sets; what is sent, as ways."""
+
+    def __init__(self, model: Model, crowd: Crowd) -> None:
+        self.model = model
+        self.broker_of = list(model.broker_of)
+        self.wanted = list(crowd.wanted)
+
+    def topics(self) -> list[set[int]]:
+        found: list[set[int]] = [set() for _ in range(len(self.model.users))]
+        for user, broker in enumerate(self.broker_of):
+            found[broker] |= self.wanted[user]
+        return found
+
+    def messages(self, topic: int) -> int:
+        return len(self._tree(topic)[1])
+
+    def waiting(self, topic: int) -> float:
+        ways, _ = self._tree(topic)
+        return sum(
+            self._apart(ways[broker])
+            for user, broker in enumerate(self.broker_of)
+            if topic in self.wanted[user]
+        )
+
+    def joining(self, broker: int, topic: int) -> int:
+        """Up to the root, and down the tree."""
+        position, root = self.model.mapping[broker], self.model._roots(topic)
+        structure = self.model._structure
+        return len(route(structure, position, root)) + len(route(structure, root, position)) - 2
+
+    def _tree(self, topic: int) -> tuple[dict[int, list[int]], set[tuple[int, int]]]:
+        root, structure = self.model._roots(topic), self.model._structure
+        ways = {
+            broker: route(structure, root, self.model.mapping[broker])
+            for broker, topics in enumerate(self.topics())
+            if topic in topics
+        }
+        hops = {hop for way in ways.values() for hop in itertools.pairwise(way)}
+        return ways, hops
+
+    def _apart(self, way: list[int]) -> float:
+        hops = list(itertools.pairwise(way))
+        geography = self.model._geography
+        if geography is None:
+            return len(hops)
+        at = {position: broker for broker, position in enumerate(self.model.mapping)}
+        return sum(geography.round_trips[at[one], at[other]] for one, other in hops)
+
+
+@pytest.mark.parametrize("what", ["bayeux", "bayeux-location", "bayeux-near", "geops", "up", "bnr"])
+@pytest.mark.parametrize("setting", [BY_CHANCE, BY_PLACE])
+def test_each_hour_is_what_would_be_sent(setting: Setting, what: What) -> None:
+    if setting is BY_CHANCE and what in ("bayeux-location", "bayeux-near", "geops"):
+        pytest.skip("has no places")
+    setting = msgspec.structs.replace(setting, what=what, free_hours=100)
+    crowd = draw_crowd(setting)
+    model = Model(setting, crowd)
+    plain = Plain(model, crowd)
+    told = 0.0
+    if what == "up":
+        told = sum(len(cluster) - 1 for cluster in model._clusters)
+    for changes in crowd.slots:
+        before = plain.topics()
+        model._crowd = crowd._replace(slots=[changes])
+        mapping = list(model.mapping)
+        (slot,) = model.run()
+        model_mapping, model.mapping = model.mapping, mapping
+        for change in changes:
+            plain.wanted[change.user] = change.wanted
+        plain.broker_of = list(model.broker_of)
+        after = plain.topics()
+        topics = range(model.users.shape[1])
+        assert slot.messages == setting.rate * sum(map(plain.messages, topics))
+        assert slot.waiting == pytest.approx(setting.rate * sum(map(plain.waiting, topics)))
+        assert slot.deliveries == setting.rate * sum(map(len, plain.wanted))
+        turned = [
+            (broker, topic)
+            for broker, (one, other) in enumerate(zip(before, after, strict=True))
+            for topic in one ^ other
+        ]
+        assert slot.changes == len(turned)
+        assert slot.subscribing == told + sum(plain.joining(*each) for each in turned)
+        model.mapping = model_mapping
+        assert model.loads.tolist() == [
+            sum(len(plain.wanted[user]) for user, at in enumerate(plain.broker_of) if at == broker)
+            for broker in range(len(model.users))
+        ]
+
+
+def test_users_are_placed_by_what_brokers_said_last() -> None:
+    setting = msgspec.structs.replace(BY_CHANCE, what="up", cluster=5)
+    crowd = draw_crowd(setting)
+    model = Model(setting, crowd)
+    before, wanted = list(model.broker_of), list(crowd.wanted)
+    served = [
+        Served(frozenset(np.flatnonzero(row).tolist()), int(row.sum())) for row in model.users
+    ]
+    model._change(crowd.slots[0])
+    # The last word of a user who changed once in this hour.
+    changed = [change.user for change in crowd.slots[0]]
+    once = [change for change in crowd.slots[0] if changed.count(change.user) == 1]
+    assert once
+    for change in once:
+        wanted[change.user] = change.wanted
+        present = before[change.user]
+        start = present - present % 5
+        visible = {broker: served[broker] for broker in range(start, start + 5)}
+        expected = best_broker(change.wanted, visible, setting.load_weight, present)
+        assert model.broker_of[change.user] == expected
+
+
+def test_brokers_change_places_when_it_pays() -> None:
+    setting = msgspec.structs.replace(BY_CHANCE, what="bnr", rate=1_000.0, free_hours=2)
+    crowd = draw_crowd(setting)
+    slots = Model(setting, crowd).run()
+    assert sum(slot.moved for slot in slots) > 0
+    assert all(slot.moved == 0 for slot in slots[1::2])
+    still = Model(msgspec.structs.replace(setting, rate=0.001), crowd).run()
+    assert sum(slot.moved for slot in still) == 0
+    per_event = [
+        sum(s.messages for s in each) / sum(s.events for s in each) for each in (slots, still)
+    ]
+    assert per_event[0] < per_event[1]
+
+
+def test_links_of_the_topic_connected_overlay_are_counted() -> None:
+    setting = msgspec.structs.replace(BY_CHANCE, what="tco")
+    crowd = draw_crowd(setting)
+    model = Model(setting, crowd)
+    slots = model.run()
+    assert sum(slot.reconfiguring for slot in slots) > 0
+    # No relay: a publication goes to each subscribing broker but the first.
+    members = (model.users > 0).sum(axis=0)
+    assert model._cost(np.full(40, 1.0)).messages == np.maximum(members - 1, 0).sum()

@@ -1,0 +1,137 @@
+"""From runs to claims and pages: what is judged, what is not run, what a page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.experiments.dynatops.claims import CLAIMS
+from shoal.experiments.dynatops.evidence import Evidence
+from shoal.experiments.dynatops.grid import SCALES, Cell, Part, grid
+from shoal.experiments.dynatops.model import Slot
+from shoal.experiments.dynatops.page import conclude
+from shoal.experiments.dynatops.plans import Case, Planned, PlanScale, plan_runs
+from shoal.experiments.dynatops.runs import Hours, model_runs
+from shoal.experiments.dynatops.setting import What
+from shoal.experiments.dynatops.study import DYNATOPS, Options
+from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.study import write_conclusion
+from shoal.report.study import read_study
+from shoal.report.study_pages import write_pages
+
+TINY = SCALES["small"]._replace(
+    columns=6, rows=4, located=60, location_hours=4, brokers=10, topics=20, users=60, hours=4
+)
+FIGURES = {
+    "bayeux": 1.0, "bayeux-location": 0.9, "bayeux-near": 0.8, "tco": 0.9, "geops": 0.7,
+    "bnr": 0.95, "up": 0.5, "dynatops": 0.4,
+}  # fmt: skip
+
+
+def hours(cell: Cell, share: float) -> Hours:
+    slot = Slot(
+        subscribing=1_000 * share,
+        changes=int(1_000 * share),
+        handovers=int(1_000 * share),
+        events=10,
+        messages=100 * share,
+        waiting=100 * share,
+        deliveries=100,
+        reconfiguring=0 if cell.setting.what in ("bayeux", "up", "geops") else 1_000 * share,
+        deviation=share,
+    )
+    return Hours(key="", part=cell.part, setting=cell.setting, slots=[slot])
+
+
+def runs() -> list[Hours]:
+    return [hours(cell, FIGURES[cell.setting.what]) for cell in grid(TINY, 1, "")]
+
+
+def verdicts(found: list[Hours], planned: list[Planned]) -> dict[str, tuple[str, str]]:
+    evidence = Evidence(found, planned)
+    return {one.id: (one.verdict, one.ours) for one in judge_claims(CLAIMS, evidence, "users")}
+
+
+def test_nothing_is_judged_without_runs() -> None:
+    assert {verdict for verdict, _ in verdicts([], []).values()} == {"not run"}
+
+
+def test_shares_are_judged_against_the_right_system() -> None:
+    found = verdicts(runs(), [])
+    assert found["handovers"][1].startswith("43 % (400 against 700)")
+    assert found["handovers"][0] == "missed"
+    assert found["delay-bayeux"][0] == "met"
+    assert found["overhead-geops"] == ("beaten", "43 % (4 against 7) (beaten by 23 points)")
+    assert found["subscribing"] == ("met", "43 % against GeoPS, clusters of 2")
+    assert found["changes"][0] == "missed"  # 56 % below TCO
+    assert found["patterns"][0] == "met"
+    assert found["tco"][0] == "missed"  # its delay is less, not more
+    assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
+
+
+def test_what_falls_and_rises() -> None:
+    def with_clusters(subscribing: dict[int, float]) -> list[Hours]:
+        found = []
+        for one in runs():
+            if one.part == "cluster" and one.setting.what == "dynatops":
+                slot = one.slots[0]._replace(subscribing=subscribing[one.setting.cluster])
+                one = msgspec.structs.replace(one, slots=[slot])
+            found.append(one)
+        return found
+
+    inside = verdicts(with_clusters({2: 9, 5: 7, 10: 5, 20: 6, 50: 8}), [])
+    assert inside["cluster"][0] == "met"
+    falling = verdicts(with_clusters({2: 9, 5: 7, 10: 5, 20: 4, 50: 3}), [])
+    assert falling["cluster"][0] == "missed"
+
+
+def planned(pattern: str, brokers: int, topics: int, **values: float) -> Planned:
+    judge = "all" if "regret" in values else ""
+    case = Case(brokers=brokers, topics=topics, pattern=pattern, seed=1, judge=judge)  # type: ignore[arg-type]
+    given = {"before": 100.0, "after": 90.0, "seconds": 1.0} | values
+    return Planned(key="", case=case, swaps=3, **given)  # type: ignore[arg-type]
+
+
+def test_plans() -> None:
+    found = verdicts(
+        [],
+        [
+            planned("uniform", 1_000, 100),
+            planned("multimodal", 1_000, 100, after=80.0, seconds=3.0),
+            planned("uniform", 8, 50, regret=0.02, any_swap=0.01),
+            planned("uniform", 8, 50, regret=0.08, any_swap=0.0),
+            planned("uniform", 8, 50, regret=0.03, any_swap=0.0),
+        ],
+    )
+    assert found["chash"] == ("met", "10 % to 20 %")
+    assert found["skewed"] == ("met", "1 of 1 sizes")
+    assert found["seconds"] == ("beaten", "3 s (beaten by 97 %)")
+    assert found["million"][0] == "not run"
+    assert found["regret"] == ("met", "3.0 %, at most 8.0 % (3 cases)")
+
+
+def test_a_tiny_study_is_run_continued_and_shown(tmp_path: Path) -> None:
+    which: dict[Part, What] = {"location": "geops", "poisson": "dynatops"}
+    cells = [c for c in grid(TINY, 1, "") if which.get(c.part) == c.setting.what]
+    models = model_runs(cells, tmp_path)
+    plans = plan_runs(PlanScale(((10, 20),), judged=1), 1, tmp_path)
+    plans = [run for run in plans if run.case.brokers <= 10]
+    for run in (*models, *plans):
+        assert not run.is_done
+        run()
+        assert run.is_done
+    conclusion = conclude(models, plans, TINY, "users drawn")
+    write_conclusion(tmp_path, conclusion)
+    write_pages(tmp_path, read_study(tmp_path / "study.json"))
+    page = (tmp_path / "index.html").read_text()
+    assert "Figure 10 and table 1: plans" in page
+    assert "GeoPS" in page
+
+
+def test_a_file_of_check_ins_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "checkins.parquet"
+    path.write_text("nothing")
+    with pytest.raises(ValueError, match="cannot be read as Parquet"):
+        DYNATOPS.plan(Options(checkins=path), "small", tmp_path, 1)

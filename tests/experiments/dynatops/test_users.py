@@ -1,0 +1,116 @@
+"""Crowds: users change as the paper says, and the same seed draws the same ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+from shoal.experiments.dynatops.setting import Pattern, Setting
+from shoal.experiments.dynatops.users import (
+    TOPICS_PER_MODE,
+    TOPICS_PER_USER,
+    check_trace,
+    draw_crowd,
+)
+
+SMALL = Setting(what="dynatops", seed=1, users=400, hours=30)
+LOCATED = msgspec.structs.replace(SMALL, users_are="location", columns=12, rows=8)
+
+
+@pytest.mark.parametrize("pattern", ["uniform", "zipf", "multimodal"])
+def test_a_change_replaces_one_topic(pattern: Pattern) -> None:
+    crowd = draw_crowd(msgspec.structs.replace(SMALL, pattern=pattern))
+    wanted = list(crowd.wanted)
+    assert all(len(own) == TOPICS_PER_USER for own in wanted)
+    count = 0
+    for changes in crowd.slots:
+        for change in changes:
+            assert len(change.wanted - wanted[change.user]) == 1
+            assert len(wanted[change.user] - change.wanted) == 1
+            wanted[change.user] = change.wanted
+            count += 1
+    assert count == pytest.approx(0.1 * 400 * 30, rel=0.1)
+    if pattern == "multimodal":
+        assert all(len({topic // TOPICS_PER_MODE for topic in own}) == 1 for own in wanted)
+    popular = Counter(topic for own in wanted for topic in own)
+    assert (popular[0] > 3 * popular[200] + 3) == (pattern == "zipf")
+
+
+def test_users_want_what_is_where_they_and_their_friends_are() -> None:
+    crowd = draw_crowd(LOCATED)
+    cells, wanted = list(crowd.cells), list(crowd.wanted)
+    for changes in crowd.slots:
+        for change in changes:
+            cells[change.user] = change.cell
+            wanted[change.user] = change.wanted
+            assert change.cell in change.wanted
+    assert all(cells[user] in own for user, own in enumerate(wanted))
+    assert all(1 <= len(own) <= 1 + 4 for own in wanted)
+    assert {topic for own in wanted for topic in own} <= set(range(12 * 8))
+
+
+def test_stays_are_as_long_as_the_papers() -> None:
+    """Half are shorter than a day, a tenth longer than a week (6.1.1), as far as 60 days tell."""
+    crowd = draw_crowd(msgspec.structs.replace(LOCATED, users=1_000, hours=60 * 24))
+    since: dict[int, int] = {}
+    cells = list(crowd.cells)
+    stays = []
+    for hour, changes in enumerate(crowd.slots):
+        for change in changes:
+            if change.cell != cells[change.user]:
+                cells[change.user] = change.cell
+                if change.user in since:
+                    stays.append(hour - since[change.user])
+                since[change.user] = hour
+    assert np.mean(np.array(stays) < 24) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(np.array(stays) > 168) == pytest.approx(0.09, abs=0.03)
+
+
+def test_a_seed_draws_the_same_crowd() -> None:
+    for setting in (SMALL, LOCATED):
+        assert draw_crowd(setting) == draw_crowd(setting)
+        other = draw_crowd(msgspec.structs.replace(setting, seed=2))
+        assert other.wanted != draw_crowd(setting).wanted
+
+
+def test_check_ins_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "checkins.parquet"
+    rows = [
+        # In New York on Monday noon, in San Francisco on Wednesday, every week.
+        (user, week, number, weekday, 12 * 60, lat, lon)
+        for user in range(3)
+        for week in range(2)
+        for number, (weekday, lat, lon) in enumerate([(0, 40.7, -74.0), (2, 37.8, -122.4)])
+    ]
+    names = ["user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon"]
+    pd.DataFrame(rows, columns=names).to_parquet(path)
+    check_trace(path)
+    crowd = draw_crowd(msgspec.structs.replace(LOCATED, trace=str(path), users=5, hours=24 * 14))
+    new_york, san_francisco = 4 * 12 + 10, 3 * 12 + 0
+    assert set(crowd.cells) <= {new_york, san_francisco}
+    ways = [[(-1, cell)] for cell in crowd.cells]
+    for hour, slot in enumerate(crowd.slots):
+        for change in slot:
+            if ways[change.user][-1][1] != change.cell:
+                ways[change.user].append((hour, change.cell))
+    for way in ways:
+        # From New York to San Francisco in two days, back in five.
+        apart = {later - earlier for (earlier, _), (later, _) in pairwise(way[1:])}
+        assert apart <= {47, 48, 49, 119, 120, 121}
+        assert len(way) >= 3
+
+
+def test_a_file_that_has_no_check_ins_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.parquet"
+    pd.DataFrame({"user": [1]}).to_parquet(path)
+    with pytest.raises(ValueError, match="has no column week_traj"):
+        check_trace(path)
+    path.write_text("no")
+    with pytest.raises(ValueError, match="cannot be read as Parquet"):
+        check_trace(path)

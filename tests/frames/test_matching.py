@@ -1,0 +1,195 @@
+"""Tables matched in this process: the naive truth judges, at sizes that are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.frames import match_frame
+from shoal.frames.errors import TableError
+from shoal.frames.matching import ANSWERS, answers
+from shoal.frames.publications import Publications
+from shoal.frames.reading import read_table_file
+from shoal.frames.subscriptions import Subscriptions
+from shoal.language import parse
+from shoal.matching import matches
+
+
+def draw(random: Random, publications: int, subscriptions: int) -> tuple[pa.Table, pa.Table]:
+    def or_null(value: Any) -> Any:
+        return None if random.random() < 0.1 else value
+
+    rows = {
+        "id": list(range(publications)),
+        "x": [or_null(random.randrange(1_000)) for _ in range(publications)],
+        "y": [or_null(random.uniform(0, 100)) for _ in range(publications)],
+        "carrier": [or_null(random.choice(["UA", "DL", "AA"])) for _ in range(publications)],
+        "late": [or_null(random.random() < 0.5) for _ in range(publications)],
+    }
+    texts = []
+    for _ in range(subscriptions):
+        low = random.randrange(1_000)
+        texts.append(
+            random.choice(
+                [
+                    f"x BETWEEN {low} AND {low + 30}",
+                    f"x > {low} AND carrier = '{random.choice(['UA', 'DL'])}'",
+                    f"y < {random.uniform(0, 100)} AND NOT late",
+                    f"carrier LIKE '%A' OR x = {low}",
+                    "carrier IS NULL",
+                ]
+            )
+        )
+    ids = [f"s{number}" for number in range(subscriptions)]
+    return pa.table(rows), pa.table({"id": ids, "filter": texts})
+
+
+def truth(publications: pa.Table, subscriptions: pa.Table) -> list[tuple[int, str]]:
+    filters = [(row["id"], parse(row["filter"])) for row in subscriptions.to_pylist()]
+    return sorted(
+        (row["id"], id)
+        for row in publications.to_pylist()
+        for id, filter in filters
+        if matches(filter, {k: v for k, v in row.items() if k != "id" and v is not None})
+    )
+
+
+def found(pairs: pa.Table) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["subscription"]) for row in pairs.to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_naive_truth(seed: int) -> None:
+    publications, subscriptions = draw(Random(seed), 300, 400)
+    pairs = match_frame(publications, subscriptions)
+    assert found(pairs) == truth(publications, subscriptions)
+    assert pairs.column("id").to_pylist() == sorted(pairs.column("id").to_pylist())
+
+
+@pytest.mark.parametrize("wrap", [lambda table: table.to_pandas(), lambda table: table])
+def test_whatever_speaks_arrow(wrap: Callable[[pa.Table], Any]) -> None:
+    publications, subscriptions = draw(Random(9), 50, 30)
+    # As pandas has them, nulls and all.
+    given = wrap(publications)
+    if isinstance(given, pd.DataFrame):
+        given["x"] = given["x"].astype("Int64")
+    pairs = match_frame(given, wrap(subscriptions))
+    assert found(pairs) == truth(publications, subscriptions)
+
+
+def test_many_pairs_come_in_pieces() -> None:
+    publications = pa.table({"id": list(range(5_000)), "x": [1] * 5_000})
+    subscriptions = pa.table({"id": list(range(500)), "filter": ["x = 1"] * 500})
+    wanted = Subscriptions.of_table(subscriptions)
+    parts = list(answers(Publications.of(publications, wanted), wanted))
+    assert len(parts) > 2
+    assert sum(len(part.column(ANSWERS).flatten()) for part in parts) == 2_500_000
+    assert [id for part in parts for id in part.column("0").to_pylist()] == list(range(5_000))
+
+
+def test_conjunctions_in_columns_and_a_key_of_two() -> None:
+    publications = pa.table(
+        {"publisher": ["a", "a"], "sequence": [1, 2], "attributes": [{"x": 5}, {"x": 50}]}
+    )
+    subscriptions = pa.table({"subscription": [7, 8], "x.low": [10, None], "x.high": [None, 9.5]})
+    assert match_frame(publications, subscriptions).to_pylist() == [
+        {"publisher": "a", "sequence": 1, "subscription": 8},
+        {"publisher": "a", "sequence": 2, "subscription": 7},
+    ]
+
+
+def test_nothing_matches_nothing() -> None:
+    publications = pa.table({"id": pa.array([], pa.int64()), "x": pa.array([], pa.int64())})
+    subscriptions = pa.table({"id": ["a"], "filter": ["x = 1"]})
+    assert match_frame(publications, subscriptions).num_rows == 0
+    nobody = pa.table({"id": pa.array([], pa.string()), "filter": pa.array([], pa.string())})
+    assert match_frame(pa.table({"id": [1]}), nobody).num_rows == 0
+
+
+def test_types_that_are_widened() -> None:
+    publications = pa.table(
+        {
+            "id": [1],
+            "small": pa.array([3], pa.uint8()),
+            "half": pa.array([0.5], pa.float32()),
+            "text": pa.array(["a"]).dictionary_encode(),
+            "large": pa.array(["b"], pa.large_string()),
+            "when": pa.array([0], pa.timestamp("us")),
+        }
+    )
+    texts = ["small = 3", "half = 0.5", "text = 'a'", "large = 'b'"]
+    subscriptions = pa.table({"id": texts, "filter": texts})
+    assert [id for _, id in found(match_frame(publications, subscriptions))] == sorted(texts)
+    wrong = pa.table({"id": ["a"], "filter": ["when = '1970-01-01'"]})
+    with pytest.raises(TableError, match=r"attribute 'when' is timestamp.*cast the column first"):
+        match_frame(publications, wrong)
+
+
+@pytest.mark.parametrize(
+    ("publications", "subscriptions", "complaint"),
+    [
+        ({"x": [1]}, {"id": ["a"], "filter": ["x = 1"]}, "publications: there is no column 'id'"),
+        ({"id": [1]}, {"filter": ["x = 1"]}, "subscriptions: there is no column 'id'"),
+        ({"id": [1]}, {"id": ["a"], "filter": ["x ="]}, r"row 1 \(id 'a'\): filter, "),
+        ({"id": [1]}, {"id": ["a", "a"], "filter": ["x = 1"] * 2}, "id 'a' stands in row 1 too"),
+        ({"id": [1]}, {"id": [1.5], "filter": ["x = 1"]}, "column 'id' is double"),
+        ({"id": [1]}, {"id": ["a"], "filter": [1]}, "column 'filter' is int64"),
+        ({"id": [1], "a": [1]}, {"id": [1], "b.low": [3]}, "'b.low' demands the attribute 'b'"),
+        ({"id": [1], "attributes": [1]}, {"id": ["a"], "filter": ["x = 1"]}, "must be a struct"),
+        ({"id": [1], "x": [2**63]}, {"id": ["a"], "filter": ["x = 1"]}, "beyond 64 bits"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    publications: dict[str, Any], subscriptions: dict[str, Any], complaint: str
+) -> None:
+    if publications.get("x") == [2**63]:
+        publications = publications | {"x": pa.array([2**63], pa.uint64())}
+    with pytest.raises(TableError, match=complaint):
+        match_frame(pa.table(publications), pa.table(subscriptions))
+
+
+def test_a_csv_has_the_types_that_all_its_values_have(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(
+        "id,count,share,is_late,day,mixed,none,note\n"
+        '1,3,0.5,true,2013-01-01,1,,"a ""b"",\nc"\n'
+        "2,,2,false,2013-01-02,x,,NA\n"
+    )
+    assert read_table_file(path, inside="").to_pylist() == [
+        {
+            "id": 1, "count": 3, "share": 0.5, "is_late": True, "day": "2013-01-01",
+            "mixed": "1", "none": None, "note": 'a "b",\nc',
+        },
+        {
+            "id": 2, "count": None, "share": 2.0, "is_late": False, "day": "2013-01-02",
+            "mixed": "x", "none": None, "note": "NA",
+        },
+    ]  # fmt: skip
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="does not exist"):
+        read_table_file(tmp_path / "no.csv", inside="")
+    (tmp_path / "bad.csv").write_text("a,b\n1\n")
+    with pytest.raises(TableError, match=r"bad\.csv: not a CSV file"):
+        read_table_file(tmp_path / "bad.csv", inside="")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match="has no Parquet file"):
+        read_table_file(tmp_path / "empty", inside="p.parquet")
+
+
+def test_a_folder_of_parquet_is_one_table(tmp_path: Path) -> None:
+    folder = tmp_path / "w" / "publications.parquet"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1], "x": pa.array([1], pa.int32())}), folder / "part-0.parquet")
+    pq.write_table(pa.table({"id": [2], "x": pa.array([2], pa.int64())}), folder / "part-1.parquet")
+    (folder / "_SUCCESS").write_text("")
+    table = read_table_file(tmp_path / "w", inside="publications.parquet")
+    assert table.to_pydict() == {"id": [1, 2], "x": [1, 2]}

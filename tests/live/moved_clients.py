@@ -1,0 +1,192 @@
+"""Real MQTT clients of three libraries that go where they are sent, and note what they get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import aiomqtt
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from shoal.client import Client
+from shoal.mqtt.connection.connecting import FOLLOW
+
+TOPIC = "load"
+# Who has lost its broker tries the next one after this.
+PAUSE_S = 0.5
+
+
+def properties() -> Properties:
+    """What a client says when it connects: it follows, and its session outlives connections."""
+    said = Properties(PacketTypes.CONNECT)
+    said.SessionExpiryInterval = 600
+    said.UserProperty = [(FOLLOW, "")]
+    return said
+
+
+class Paho:
+    """paho-mqtt, which connects again by itself; told where to go, there."""
+
+    def __init__(self, name: str, servers: list[str]) -> None:
+        self.name, self.taken, self.moved = name, list[bytes](), 0
+        self.is_subscribed = False
+        self._servers, self._next = servers, 0
+        self._client = client = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5
+        )
+        client.reconnect_delay_set(1, 1)
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        client.on_disconnect = self._on_disconnect
+        client.on_connect_fail = self._on_connect_fail
+
+    async def __aenter__(self) -> Paho:
+        self._go_to(self._servers[0])
+        self._client.loop_start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._client.disconnect()
+        await asyncio.to_thread(self._client.loop_stop)
+
+    def _go_to(self, server: str) -> None:
+        host, _, port = server.rpartition(":")
+        self._client.connect_async(
+            host, int(port), keepalive=60, clean_start=False, properties=properties()
+        )
+
+    def _on_connect(self, client: Any, data: Any, flags: Any, code: Any, said: Any) -> None:
+        if not code.is_failure and not flags.session_present:
+            client.subscribe(TOPIC, qos=2)
+
+    def _on_subscribe(self, *_: Any) -> None:
+        self.is_subscribed = True
+
+    def _on_message(self, client: Any, data: Any, message: Any) -> None:
+        self.taken.append(message.payload)
+
+    def _on_disconnect(self, client: Any, data: Any, flags: Any, code: Any, said: Any) -> None:
+        server = getattr(said, "ServerReference", None)
+        if server is not None:
+            self.moved += 1
+            self._go_to(server)
+        elif code.is_failure:
+            self._try_next()
+
+    def _on_connect_fail(self, *_: Any) -> None:
+        self._try_next()
+
+    def _try_next(self) -> None:
+        self._next += 1
+        self._go_to(self._servers[self._next % len(self._servers)])
+
+
+class Aiomqtt:
+    """aiomqtt, made anew for each connection, as its documentation has it.
+
+    It forgets then what it has of QoS 2, so this one subscribes at QoS 1.
+    """
+
+    def __init__(self, name: str, servers: list[str]) -> None:
+        self.name, self.taken, self.moved = name, list[bytes](), 0
+        self.is_subscribed = False
+        self._servers = servers
+
+    async def __aenter__(self) -> Aiomqtt:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        server, tried = self._servers[0], 0
+        while True:
+            host, _, port = server.rpartition(":")
+            client = aiomqtt.Client(
+                host,
+                int(port),
+                identifier=self.name,
+                protocol=aiomqtt.ProtocolVersion.V5,
+                clean_start=False,
+                properties=properties(),
+            )
+            sent_to: list[str] = []
+            _note_server(client, sent_to.append)
+            with suppress(aiomqtt.MqttError):
+                async with client:
+                    if not self.is_subscribed:
+                        await client.subscribe(TOPIC, qos=1)
+                        self.is_subscribed = True
+                    async for message in client.messages:
+                        self._take(message)
+            # What it has acknowledged and not handed out when its connection ended.
+            while not client._queue.empty():
+                self._take(client._queue.get_nowait())
+            if sent_to:
+                self.moved += 1
+                server = sent_to[0]
+            else:
+                tried += 1
+                server = self._servers[tried % len(self._servers)]
+                await asyncio.sleep(PAUSE_S)
+
+    def _take(self, message: aiomqtt.Message) -> None:
+        assert isinstance(message.payload, bytes)
+        self.taken.append(message.payload)
+
+
+def _note_server(client: aiomqtt.Client, note: Callable[[str], None]) -> None:
+    """Hear where a broker sends the client: aiomqtt keeps that to itself."""
+    inner: Any = client._client
+    before = inner.on_disconnect
+
+    def on_disconnect(*said: Any) -> None:
+        server = getattr(said[-1], "ServerReference", None)
+        if server is not None:
+            note(server)
+        before(*said)
+
+    inner.on_disconnect = on_disconnect
+
+
+class Own:
+    """shoal.Client."""
+
+    def __init__(self, name: str, servers: list[str]) -> None:
+        self.name, self.taken = name, list[bytes]()
+        self.is_subscribed = False
+        self._client = Client(servers[0], name)
+
+    @property
+    def moved(self) -> int:
+        return self._client.redirections
+
+    async def __aenter__(self) -> Own:
+        await self._client.__aenter__()
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task.done():
+            self._task.result()  # it has ended by itself
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self._client.__aexit__(None, None, None)
+
+    async def _run(self) -> None:
+        async with self._client.subscribe(TOPIC, qos=2) as messages:
+            self.is_subscribed = True
+            async for message in messages:
+                self.taken.append(message.payload)
+
+
+LIBRARIES = (Paho, Aiomqtt, Own)
+Mover = Paho | Aiomqtt | Own

@@ -1,0 +1,40 @@
+"""Where users should be: with those that want the same, where there is room."""
+
+from __future__ import annotations
+
+from shoal.overlays.dynatops.planning.placement import Served, best_broker, utilities
+
+
+def served(**brokers: tuple[str, int]) -> dict[str, Served]:
+    return {name: Served(frozenset(topics), count) for name, (topics, count) in brokers.items()}
+
+
+def test_similarity_less_load() -> None:
+    found = utilities(frozenset("abcd"), served(B1=("ab", 30), B2=("abcd", 60), B3=("", 10)), 0.5)
+    assert found == {"B1": 0.5 - 0.15, "B2": 1 - 0.3, "B3": -0.05}
+
+
+def test_likes_join_likes() -> None:
+    assert best_broker(frozenset("ab"), served(B1=("ab", 1), B2=("c", 1)), 0.0) == "B1"
+    assert best_broker(frozenset("c"), served(B1=("ab", 1), B2=("c", 1)), 0.0) == "B2"
+
+
+def test_of_equal_ones_a_user_stays_and_a_new_one_goes_by_name() -> None:
+    brokers = served(B1=("a", 5), B2=("a", 5), B3=("", 5))
+    assert best_broker(frozenset("a"), brokers, 1.0, present="B2") == "B2"
+    assert best_broker(frozenset("a"), brokers, 1.0, present="B3") == "B1"
+    assert best_broker(frozenset("a"), brokers, 1.0) == "B1"
+
+
+def test_a_small_gain_moves_nobody() -> None:
+    brokers = served(B1=("abcde", 5), B2=("abcd", 5))
+    assert best_broker(frozenset("abcde"), brokers, 0.0, present="B2", least_gain=0.2) == "B2"
+    assert best_broker(frozenset("abcde"), brokers, 0.0, present="B2", least_gain=0.1) == "B1"
+
+
+def test_who_wants_nothing_goes_where_least_is_to_do() -> None:
+    assert best_broker(frozenset(), served(B1=("a", 5), B2=("", 0)), 1.0) == "B2"
+
+
+def test_brokers_without_users_are_equal() -> None:
+    assert best_broker(frozenset("a"), served(B2=("", 0), B1=("", 0)), 1.0) == "B1"
