@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import LinkLoad, Loads, Received, Settled, Unsettled
+from shoal.broker.effects import LinkLoad, Loads, Received, Returned, Settled, Unsettled
 from shoal.broker.messages import Advertise, Goodbye, Subscribe
 from shoal.overlays.octopia.gate import TIMER
-from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.messages import Notification, NumbersBegin, NumbersEnd
 from shoal.overlays.octopia.parameters import Dynamic
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage
@@ -132,6 +132,26 @@ def test_what_is_missing_is_given_up() -> None:
     here.fire("b0", TIMER)
     here.settle()
     assert got(here, "S1") == [1]
+
+
+@pytest.mark.parametrize("is_numbered_anew", [False, True])
+def test_what_comes_back_after_its_numbering_takes_its_turn(is_numbered_anew: bool) -> None:
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(0))
+    here.congest()
+    here.now_us += 2_000_000
+    here.ask("b2", "P", publish(1))  # not numbered, held at the gate until 0 is there
+    if is_numbered_anew:
+        here.congest(CROWDED)
+        here.ask("b2", "P", publish(2))
+    lost = [each for each in here.links["b2", "b1"] if isinstance(each, Notification)]
+    here.break_link("b2", "b1")
+    for carrier in lost:
+        here.handle("b2", Returned("b1", carrier))
+    here.settle()
+    assert got(here, "S1") == ([0, 1, 2] if is_numbered_anew else [0, 1])
+    assert held(here) == {}
 
 
 def test_a_gate_forgets_lines_of_a_host_that_is_lost() -> None:

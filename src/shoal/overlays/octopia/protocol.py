@@ -754,7 +754,7 @@ class Octopia(BaseStrategy):
                 self._unsubscribe([id], out)
             case Goodbye():
                 self.publishers.detach(client)
-                self.routing.numbering.end(client, out)
+                self.routing.numbering.end(client, now_us, out)
                 for advertisement in self.hosted.of(client):
                     self._unadvertise(advertisement.id, out)
                 rows = self.tables.own.subscriptions

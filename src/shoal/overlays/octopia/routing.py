@@ -295,9 +295,13 @@ class Routing:
         _, client, number = publications[0].message_id
         is_host = publications[0].message_id.broker == self._broker
         if is_host and shifts:
-            # Those of now: what came back may have been numbered for a gate that was lost since.
-            now = self.numbering.is_of_now
-            shifts = {c: shift for c, shift in shifts.items() if now((client, c), number + shift)}
+            # What came back may have been numbered for a gate that was lost since.
+            is_known = self.numbering.is_known
+            shifts = {
+                cluster: shift
+                for cluster, shift in shifts.items()
+                if is_known((client, cluster), number + shift, entries.get(cluster))
+            }
         found = dict.fromkeys(reach.inner, 0)
         open: dict[int, BrokerId] = {}
         ways: dict[int, BrokerId] = {}
@@ -357,7 +361,7 @@ class Routing:
     def lost(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A broker that was linked is gone, or has come back at once and knows nothing."""
         self._reaches.clear()
-        self.numbering.forget(broker)
+        self.numbering.forget(broker, now_us)
         self.gate.lost(broker, now_us, out)
         if broker in self._secondary and self._is_ordered:
             self.gate.lines.doubt(now_us)
