@@ -183,7 +183,7 @@ class Octopia(BaseStrategy):
             lambda up, region: product.is_above(up, region, self.cluster),
             covering=parameters.covering,
         )
-        self._sweeps = Sweeps(self.broker, self._onward, self._waits)
+        self._sweeps = Sweeps(self.broker, self._onward, self._holds_up)
         self._choose_candidates([])
 
     def _begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
@@ -512,6 +512,14 @@ class Octopia(BaseStrategy):
     def _waits(self) -> bool:
         """Whether any publication waits here, for a way or for its turn."""
         return bool(len(self.routing.kept) or len(self.routing.gate.lines))
+
+    def _holds_up(self, source: BrokerId) -> bool:
+        """Whether a publication that came to this cluster before a sweep may wait here.
+
+        What waits for its turn came from other clusters, so that it is not behind a sweep from here.
+        """
+        is_entering = not self._is_primary(source)
+        return self.routing.kept.is_inner or (is_entering and len(self.routing.gate.lines) > 0)
 
     def _onward(self, source: BrokerId) -> list[BrokerId]:
         """To whom of this cluster goes on what comes from a broker."""

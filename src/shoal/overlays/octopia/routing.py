@@ -29,8 +29,9 @@ from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.gate import Gate
 from shoal.overlays.octopia.hosted import Hosted
-from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
+from shoal.overlays.octopia.keeping import Keeping, Publications, again, in_order
 from shoal.overlays.octopia.labels import Position, Product
+from shoal.overlays.octopia.lines import Entry
 from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
@@ -92,7 +93,7 @@ class Routing:
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.
         self._secondary = set(product.near(broker))
-        self.gate = Gate(parameters, self._enter, self._secondary)
+        self.gate = Gate(parameters, self._enter, self._give_back, self._secondary)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -113,6 +114,9 @@ class Routing:
         only = None if message.only is None else frozenset(message.only)
         owed = message.owed & ~(1 << self._cluster)
         publications, hops, shifts = message.publications, message.hops, message.shifts
+        if message.owed >> self._product.position(neighbour).cluster & 1:
+            self._pass_back(message, now_us, out)
+            return
         if only is None and self._is_gate_for(neighbour, shifts):
             if owed:
                 nobody = frozenset[int]()
@@ -342,6 +346,34 @@ class Routing:
         """A publication enters this cluster; whether it is kept under its key."""
         self._go((routed,), hops, None, 0, None, now_us, out, key)
         return key is not None and key in self.kept
+
+    def _give_back(self, entry: Entry, out: list[Effect]) -> bool:
+        """Give what came by others back to its host, by one of them, if the link to it is lost.
+
+        That it owes this cluster says to whom it is given that it is on its way back.
+        """
+        host, _, number = entry.routed.message_id
+        others = [each for each in self._secondary if each != host and self._is_usable(each)]
+        if host not in self._secondary or self._is_usable(host) or not others:
+            return False
+        shifts = {} if entry.number is None else {self._cluster: entry.number - number}
+        routed, owed = again(entry.routed), 1 << self._cluster
+        out.append(Send(min(others), Notification((routed,), entry.hops + 1, owed, (), shifts)))
+        return True
+
+    def _pass_back(self, message: Notification, now_us: int, out: list[Effect]) -> None:
+        """A gate has lost the link to a host; without one here the gate need not wait for it."""
+        publications, hops, owed, shifts = (
+            message.publications,
+            message.hops,
+            message.owed,
+            message.shifts,
+        )
+        host = publications[0].message_id.broker
+        if self._is_usable(host):
+            out.append(Send(host, Notification(publications, hops + 1, owed, (), shifts)))
+        else:
+            self._go(publications, hops, None, owed, frozenset(), now_us, out)
 
     def _is_gate_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
         """Whether what comes from there may have to wait for its turn here."""
