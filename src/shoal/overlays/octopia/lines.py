@@ -141,6 +141,7 @@ class Lines:
             if number < line.expected:
                 return None, [entry]
             line.expected += 1
+            line.due_us = self._due_us(now_us)
             return None, [entry, *self._go_on((host, client), line, now_us)]
         if not line.held:
             line.due_us = self._due_us(now_us, is_late=line.is_late)
@@ -170,7 +171,7 @@ class Lines:
                 line.expected = line.unnumbered = None
             else:
                 del self._lines[name]
-        else:
+        elif found:
             line.due_us = self._due_us(now_us)
         return found
 

@@ -248,6 +248,8 @@ class Routing:
         key: Key | None,
         shifts: Mapping[int, int],
     ) -> None:
+        if shifts:
+            owed = self._return_to_host(publications, hops, owed, shifts, out)
         entries: dict[int, BrokerId] = {}
         missing = 0
         for cluster in clusters_of(owed) if owed else ():
@@ -315,7 +317,8 @@ class Routing:
                 missing |= 1 << cluster
                 continue
             ways[cluster] = entry
-            if (is_host or is_numbered) and entry in self._secondary:
+            # At its host only what goes once more has a number already, and may not go round.
+            if is_host != is_numbered and entry in self._secondary:
                 open[cluster] = entry
             else:
                 found[entry] = 0
@@ -374,6 +377,31 @@ class Routing:
             out.append(Send(host, Notification(publications, hops + 1, owed, (), shifts)))
         else:
             self._go(publications, hops, None, owed, frozenset(), now_us, out)
+
+    def _return_to_host(
+        self,
+        publications: Publications,
+        hops: int,
+        owed: int,
+        shifts: Mapping[int, int],
+        out: list[Effect],
+    ) -> int:
+        """Give back what was to be carried to gates to which no link leads any more.
+
+        Entering a cluster elsewhere it would overtake, and the gate wait in vain.  The bits left.
+        """
+        host = publications[0].message_id.broker
+        if host not in self._secondary or not self._is_usable(host):
+            return owed
+        bits = 0
+        for cluster in shifts:
+            entry = self._entry_of(cluster)
+            if entry is None or entry not in self._secondary or not self._is_usable(entry):
+                bits |= owed & 1 << cluster
+        if bits:
+            its = {each: shift for each, shift in shifts.items() if bits >> each & 1}
+            out.append(Send(host, Notification(publications, hops + 1, bits, (), its)))
+        return owed & ~bits
 
     def _is_gate_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
         """Whether what comes from there may have to wait for its turn here."""
