@@ -17,12 +17,12 @@ TIMER: TimerKey = ("missing",)
 class Gate:
     """What `lines` let through enters, held or not.
 
-    Where the link to a host is lost, what it sent by others must not enter: the host sends what went
-    before into the cluster by another gate, so that this is given back to it, and goes there, too.
+    Where the link to a host is lost, what it sent by others must not enter: what went before it
+    enters elsewhere now.  So it is given back to the host, which sends all of it there.
 
     `enter` routes a publication in this cluster, as part of the input that is unsettled under its
-    key, and says whether it keeps it.  `give_back` sends one to its host, if there is a way.  `near`
-    are the other brokers of this region.
+    key, and says whether it keeps it.  `give_back` sends one to its host, if it is to and there is
+    a way.  `near` are the other brokers of this region.
     """
 
     def __init__(
@@ -78,14 +78,16 @@ class Gate:
     def lost(self, host: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link to a broker is lost, or it knows nothing of what it has said."""
         rest = []
-        for entry in self.lines.lost(host):
+        held = self.lines.lost(host)
+        for entry in held:
             assert entry.key is not None
             out.append(Continue(entry.key))
             if self._give_back(entry, out):
                 out.append(Settled(entry.key))
             else:
                 rest.append(entry)
-        out.append(Continue(None))
+        if held:
+            out.append(Continue(None))
         self._let_in(rest, now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:

@@ -516,7 +516,7 @@ class Octopia(BaseStrategy):
     def _holds_up(self, source: BrokerId) -> bool:
         """Whether a publication that came to this cluster before a sweep may wait here.
 
-        What waits for its turn came from other clusters, so that it is not behind a sweep from here.
+        What waits for its turn came from another cluster: before a sweep from there, maybe.
         """
         is_entering = not self._is_primary(source)
         return self.routing.kept.is_inner or (is_entering and len(self.routing.gate.lines) > 0)

@@ -366,15 +366,11 @@ class Routing:
 
     def _pass_back(self, message: Notification, now_us: int, out: list[Effect]) -> None:
         """A gate has lost the link to a host; without one here the gate need not wait for it."""
-        publications, hops, owed, shifts = (
-            message.publications,
-            message.hops,
-            message.owed,
-            message.shifts,
-        )
+        publications, hops, owed = message.publications, message.hops, message.owed
         host = publications[0].message_id.broker
         if self._is_usable(host):
-            out.append(Send(host, Notification(publications, hops + 1, owed, (), shifts)))
+            its = Notification(publications, hops + 1, owed, (), message.shifts)
+            out.append(Send(host, its))
         else:
             self._go(publications, hops, None, owed, frozenset(), now_us, out)
 
