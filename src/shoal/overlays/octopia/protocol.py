@@ -183,7 +183,7 @@ class Octopia(BaseStrategy):
             lambda up, region: product.is_above(up, region, self.cluster),
             covering=parameters.covering,
         )
-        self._sweeps = Sweeps(self.broker, self._onward, self._waits)
+        self._sweeps = Sweeps(self.broker, self._onward, self._holds_up)
         self._choose_candidates([])
 
     def _begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
@@ -513,6 +513,14 @@ class Octopia(BaseStrategy):
         """Whether any publication waits here, for a way or for its turn."""
         return bool(len(self.routing.kept) or len(self.routing.gate.lines))
 
+    def _holds_up(self, source: BrokerId) -> bool:
+        """Whether a publication that came to this cluster before a sweep may wait here.
+
+        What waits for its turn came from another cluster: before a sweep from there, maybe.
+        """
+        is_entering = not self._is_primary(source)
+        return self.routing.kept.is_inner or (is_entering and len(self.routing.gate.lines) > 0)
+
     def _onward(self, source: BrokerId) -> list[BrokerId]:
         """To whom of this cluster goes on what comes from a broker."""
         region, cluster = self.product.position(source)
@@ -754,7 +762,7 @@ class Octopia(BaseStrategy):
                 self._unsubscribe([id], out)
             case Goodbye():
                 self.publishers.detach(client)
-                self.routing.numbering.end(client, out)
+                self.routing.numbering.end(client, now_us, out)
                 for advertisement in self.hosted.of(client):
                     self._unadvertise(advertisement.id, out)
                 rows = self.tables.own.subscriptions
