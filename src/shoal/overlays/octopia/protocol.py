@@ -730,7 +730,9 @@ class Octopia(BaseStrategy):
         self._usable.add(neighbour)
         out.append(LinkReady(neighbour))
         self._exchange.heard(neighbour)
-        self.attachments.ready(purpose, neighbour)
+        if purpose is self._up or neighbour in self._advertised_to:
+            # Otherwise it is told no more what is advertised here: the answer is late.
+            self.attachments.ready(purpose, neighbour)
         self._settle(now_us, out)
 
     # --- from clients -------------------------------------------------------------------------
