@@ -22,9 +22,9 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from shoal.frames.matching import ANSWERS, Answering
+from shoal.frames.publications import SUBSCRIPTION
 from shoal.frames.subscriptions import Subscriptions
 from shoal.pipeline.matching.publication_tables import (
-    SUBSCRIPTION,
     attribute_columns,
     key_columns,
     quoted,

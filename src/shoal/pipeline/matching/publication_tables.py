@@ -24,35 +24,17 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from shoal.frames import publications as publications_tables
 from shoal.frames.errors import TableError
 from shoal.pipeline.matching.spark_filters import MEMBER_TYPES, member_name
-from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY
-
-KEYS = (("id",), PUBLICATION_KEY)
-SUBSCRIPTION = "subscription"
+from shoal.pipeline.schemas import ATTRIBUTES
 
 _MEMBERS = {member_name(each): data_type for each, data_type in MEMBER_TYPES.items()}
 
 
 def key_columns(publications: DataFrame, chosen: Sequence[str] | None = None) -> tuple[str, ...]:
     """The columns that name a publication; TableError if they are not there."""
-    columns = publications.columns
-    if chosen is None:
-        found = [key for key in KEYS if all(name in columns for name in key)]
-        if not found:
-            raise TableError(
-                "publications: there is no column 'id', nor 'publisher' and 'sequence'; the "
-                f"columns are {', '.join(columns) or 'none'}"
-            )
-        return tuple(found[0])
-    for name in chosen:
-        if name not in columns:
-            raise TableError(f"publications: there is no column {name!r}")
-    if not chosen:
-        raise TableError("publications: no column was chosen to name them")
-    if SUBSCRIPTION in chosen:
-        raise TableError(f"publications: a key cannot be called {SUBSCRIPTION!r}; rename it")
-    return tuple(chosen)
+    return publications_tables.key_columns(publications.columns, chosen)
 
 
 def attribute_columns(
