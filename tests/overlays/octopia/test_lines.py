@@ -91,6 +91,15 @@ def test_and_sooner_when_a_link_was_lost() -> None:
     assert numbers(lines.give_up(100 + DOUBT_US)) == [4]
 
 
+def test_what_is_said_does_not_prolong_a_wait() -> None:
+    lines = Lines(ORDER_US, DOUBT_US)
+    lines.begin("H", "P", 0, 0)
+    lines.arrive("H", "P", 2, entry(2), 10)
+    lines.end("H", "P", 3, 500)
+    lines.begin("H", "P", 50, 600)
+    assert numbers(lines.give_up(ORDER_US + 10)) == [2]
+
+
 def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MOST", 10)
     lines = Lines(ORDER_US, DOUBT_US)

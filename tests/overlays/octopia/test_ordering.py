@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import LinkLoad, Loads, Received, Settled, Unsettled
+from shoal.broker.effects import LinkLoad, Loads, Received, Returned, Settled, Unsettled
 from shoal.broker.messages import Advertise, Goodbye, Subscribe
 from shoal.overlays.octopia.gate import TIMER
-from shoal.overlays.octopia.messages import NumbersBegin, NumbersEnd
+from shoal.overlays.octopia.messages import Notification, NumbersBegin, NumbersEnd
 from shoal.overlays.octopia.parameters import Dynamic
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage
@@ -134,23 +134,78 @@ def test_what_is_missing_is_given_up() -> None:
     assert got(here, "S1") == [1]
 
 
-def test_a_gate_forgets_lines_of_a_host_that_is_lost() -> None:
+@pytest.mark.parametrize("is_numbered_anew", [False, True])
+def test_what_comes_back_after_its_numbering_takes_its_turn(is_numbered_anew: bool) -> None:
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(0))
+    here.congest()
+    here.now_us += 2_000_000
+    here.ask("b2", "P", publish(1))  # not numbered, held at the gate until 0 is there
+    if is_numbered_anew:
+        here.congest(CROWDED)
+        here.ask("b2", "P", publish(2))
+    break_and_return(here, "b2", "b1")
+    here.settle()
+    assert got(here, "S1") == ([0, 1, 2] if is_numbered_anew else [0, 1])
+    assert held(here) == {}
+
+
+def break_and_return(here: ProductStage, left: str, right: str) -> None:
+    """A link is lost; what was under way over it comes back."""
+    ways = [(left, right), (right, left)]
+    lost = [(source, target, [*here.links[source, target]]) for source, target in ways]
+    here.break_link(left, right)
+    for source, target, messages in lost:
+        for message in messages:
+            if isinstance(message, Notification):
+                here.handle(source, Returned(target, message))
+
+
+def test_a_gate_gives_back_what_it_holds_of_a_host_that_is_lost() -> None:
     here = stage()
     here.ask("b2", "P", publish(0))
     here.congest(CROWDED)
     here.ask("b2", "P", publish(1))
     carry_all_but(here, ("b2", "b0"))
-    here.break_link("b2", "b0")
+    assert held(here) == {"b0": 1}
+    break_and_return(here, "b2", "b0")
     here.settle()
-    assert got(here, "S1") == [1]
-    assert held(here) == {}
+    # 0 came back, too; there is no other way into cluster 0 yet.
+    assert (got(here, "S1"), held(here)) == ([], {})
     here.mend_link("b2", "b0")
     here.settle()
     here.ask("b2", "P", publish(2))
     here.settle()
     # What came before to whoever was the gate meanwhile may be on its way.
-    assert held(here) == {"b0": 1}
+    assert held(here) == {"b0": 3}
     here.fire("b0", TIMER)
     here.fire("b0", TIMER)
     here.settle()
-    assert got(here, "S1") == [1, 2]
+    assert got(here, "S1") == [0, 1, 2]
+
+
+def test_a_gate_lets_in_what_it_holds_of_a_host_that_is_gone() -> None:
+    here = stage()
+    here.ask("b2", "P", publish(0))
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(1, 2))
+    carry_all_but(here, ("b2", "b0"))
+    for other in ("b1", "b0", "c2", "a2"):
+        if ("b2", other) in here.links:
+            here.break_link("b2", other)
+    here.settle()
+    assert (got(here, "S1"), held(here)) == ([1, 2], {})
+
+
+def test_who_cannot_reach_a_gate_gives_back_what_it_carries() -> None:
+    here = stage()
+    here.congest(CROWDED)
+    here.ask("b2", "P", publish(0))
+    here.carry("b2", "b1")
+    here.congest()
+    here.ask("b2", "P", publish(1))
+    break_and_return(here, "b1", "b0")
+    here.settle()
+    assert got(here, "S1") == [0, 1]
+    assert held(here) == {}

@@ -50,7 +50,7 @@ class Clients:
                 self._unsubscribe([id], out)
             case Goodbye():
                 self._publishers.detach(client)
-                self._routing.numbering.end(client, out)
+                self._routing.numbering.end(client, now_us, out)
                 for advertisement in self._hosted.of(client):
                     self._unadvertise(advertisement.id, out)
                 rows = self._tables.own.subscriptions

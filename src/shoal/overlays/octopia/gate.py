@@ -17,19 +17,25 @@ TIMER: TimerKey = ("missing",)
 class Gate:
     """What `lines` let through enters, held or not.
 
+    Where the link to a host is lost, what it sent by others must not enter: what went before it
+    enters elsewhere now.  So it is given back to the host, which sends all of it there.
+
     `enter` routes a publication in this cluster, as part of the input that is unsettled under its
-    key, and says whether it keeps it.  `near` are the other brokers of this region.
+    key, and says whether it keeps it.  `give_back` sends one to its host, if it is to and there is
+    a way.  `near` are the other brokers of this region.
     """
 
     def __init__(
         self,
         parameters: Parameters,
         enter: Callable[[RoutedPublication, int, int, list[Effect], Key | None], bool],
+        give_back: Callable[[Entry, list[Effect]], bool],
         near: Collection[BrokerId],
     ) -> None:
         self.lines = Lines(parameters.order_us, parameters.doubt_us)
         self._every_us = parameters.doubt_us
         self._enter = enter
+        self._give_back = give_back
         self._near = near
         self._is_timer_set = False
 
@@ -45,7 +51,9 @@ class Gate:
         for routed in publications:
             host, client, number = routed.message_id
             turn, is_near = None if shift is None else number + shift, host in self._near
-            entry = Entry(routed, hops)
+            entry = Entry(routed, hops, None, turn)
+            if turn is not None and is_near and self._give_back(entry, out):
+                continue
             key, found = self.lines.arrive(host, client, turn, entry, now_us, is_near=is_near)
             if key is not None:
                 out.append(Unsettled(key))
@@ -69,7 +77,18 @@ class Gate:
 
     def lost(self, host: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link to a broker is lost, or it knows nothing of what it has said."""
-        self._let_in(self.lines.lost(host), now_us, out)
+        rest = []
+        held = self.lines.lost(host)
+        for entry in held:
+            assert entry.key is not None
+            out.append(Continue(entry.key))
+            if self._give_back(entry, out):
+                out.append(Settled(entry.key))
+            else:
+                rest.append(entry)
+        if held:
+            out.append(Continue(None))
+        self._let_in(rest, now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
         """The timer fired: what has been missing for too long is given up."""
@@ -85,7 +104,7 @@ class Gate:
 
     def _let_in(self, entries: Iterable[Entry], now_us: int, out: list[Effect]) -> None:
         has_been_held = False
-        for routed, hops, key in entries:
+        for routed, hops, key, _ in entries:
             if key is None:
                 self._enter(routed, hops, now_us, out, None)
                 continue

@@ -69,6 +69,11 @@ class Keeping:
         """Whether anything is kept under this key."""
         return key in self._kept
 
+    @property
+    def is_inner(self) -> bool:
+        """Whether anything waits for a way in this cluster."""
+        return any(part.regions for parts in self._kept.values() for part in parts)
+
     def holds_up(self, client: ClientId, cluster: int) -> bool:
         """Whether a publisher's publications to a cluster wait."""
         return (client, cluster) in self._streams
@@ -95,7 +100,7 @@ class Keeping:
             key = ("kept", str(self._number))
             out.append(Unsettled(key))
         if regions:
-            publications = tuple(_again(routed) for routed in publications)
+            publications = tuple(again(routed) for routed in publications)
         self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions, shifts))
         for routed in publications:
             publisher = routed.publication.publisher
@@ -172,7 +177,8 @@ def in_order(kept: Mapping[Key, list[Kept]]) -> list[tuple[Key, Kept]]:
     return sorted(parts, key=lambda entry: entry[1].publications[0].publication.sequence)
 
 
-def _again(routed: RoutedPublication) -> RoutedPublication:
+def again(routed: RoutedPublication) -> RoutedPublication:
+    """It marked as sent before, if anybody waits for it."""
     if not routed.publication.assured or routed.publication.again:
         return routed
     return RoutedPublication(marked(routed.publication), routed.message_id)

@@ -11,7 +11,7 @@ come.  What comes out of turn is held, unsettled, until what went before has com
 | numbering begins | all that the host has sent without numbers is in; the first one is known |
 | it began at another gate | what comes is held for `doubt_us`, as nobody knows the first one |
 | numbering ends | what the host sends from now on without numbers stands behind the last number |
-| the link to the host is lost | what is held is let in |
+| the link to the host is lost | what is held is given up, or back (`gate.py`) |
 | nothing has come for `order_us` | those that are missing are given up |
 | a link of the region is lost | those that are missing may be lost with it: `doubt_us` |
 
@@ -35,11 +35,12 @@ Name = tuple[BrokerId, ClientId]
 
 
 class Entry(NamedTuple):
-    """A publication that may go on; with its key if it was held."""
+    """A publication that may go on; with its number, if any, and its key if it was held."""
 
     routed: RoutedPublication
     hops: int
     key: Key | None = None
+    number: int | None = None
 
 
 class _Line:
@@ -140,6 +141,7 @@ class Lines:
             if number < line.expected:
                 return None, [entry]
             line.expected += 1
+            line.due_us = self._due_us(now_us)
             return None, [entry, *self._go_on((host, client), line, now_us)]
         if not line.held:
             line.due_us = self._due_us(now_us, is_late=line.is_late)
@@ -169,7 +171,7 @@ class Lines:
                 line.expected = line.unnumbered = None
             else:
                 del self._lines[name]
-        else:
+        elif found:
             line.due_us = self._due_us(now_us)
         return found
 
@@ -192,7 +194,7 @@ class Lines:
             line.due_us = min(line.due_us, due_us)
 
     def lost(self, host: BrokerId) -> list[Entry]:
-        """The link to a host is lost: its lines are forgotten; what may go on."""
+        """The link to a host is lost: its lines are forgotten; what was held."""
         found: list[Entry] = []
         for name in [each for each in self._lines if each[0] == host]:
             line = self._lines.pop(name)

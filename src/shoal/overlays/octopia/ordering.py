@@ -15,6 +15,8 @@ numbered, which goes over that link alone, is before or behind it.
 | it is to be carried by another | numbering begins; it goes, numbered |
 | numbered, the shortest way has long been free | numbering ends; it goes that way |
 | numbered, the cluster is entered elsewhere now | the new gate is told that it cannot know more |
+| a numbered one comes back, its gate is the same | it keeps its number, ended or not |
+| its gate is lost, or was not long after the end | numbering goes on; it gets a number of now |
 """
 
 from __future__ import annotations
@@ -33,14 +35,17 @@ Stream = tuple[ClientId, int]
 
 
 class _Numbers:
-    """`began` is the number at its host of the publication that got the `first` one."""
+    """`began` is the number at its host of the publication that got the `first` one.
 
-    __slots__ = ("began", "first", "gate", "next", "since_us")
+    `oldest` is the first number, maybe of an earlier numbering, that the gate has known since.
+    """
+
+    __slots__ = ("began", "first", "gate", "next", "oldest", "since_us")
 
     def __init__(self, gate: BrokerId, began: int, now_us: int) -> None:
         self.gate: BrokerId | None = gate
         self.began = began
-        self.first = self.next = self.since_us = now_us
+        self.first = self.next = self.oldest = self.since_us = now_us
 
 
 class Numbering:
@@ -53,6 +58,8 @@ class Numbering:
         self._outputs = outputs
         self._parameters = parameters
         self._numbers: dict[Stream, _Numbers] = {}
+        # Those that have ended `since_us`, in this order: what they numbered may come back.
+        self._ended: dict[Stream, _Numbers] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -82,24 +89,43 @@ class Numbering:
             stream, is_carried = (client, cluster), carried >> cluster & 1
             numbers = self._numbers.get(stream)
             if numbers is None:
-                if not is_carried:
+                if not is_carried or cluster in shifts:
                     continue
-                numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
+                numbers = self._begin(stream, gate, first, now_us)
                 out.append(Send(gate, NumbersBegin(client, numbers.next)))
             elif numbers.gate != gate:
-                numbers.gate, numbers.since_us = gate, now_us + self._parameters.doubt_us
+                numbers.gate, numbers.oldest = gate, numbers.first
+                numbers.since_us = now_us + self._parameters.doubt_us
                 out.append(Send(gate, NumbersBegin(client, None)))
             elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
                 out.append(Send(gate, NumbersEnd(client, numbers.next)))
-                del self._numbers[stream]
+                self._end(stream, now_us)
+                continue
+            if cluster in shifts:
                 continue
             if first < numbers.began:
                 # It went before numbers began, and came back from a gate that is lost.
                 found[cluster] = numbers.first - numbers.began
-            elif cluster not in shifts:
+            else:
                 found[cluster] = numbers.next - first
                 numbers.next += len(publications)
         return found
+
+    def _begin(self, stream: Stream, gate: BrokerId, first: int, now_us: int) -> _Numbers:
+        numbers = self._numbers[stream] = _Numbers(gate, first, now_us)
+        before = self._ended.pop(stream, None)
+        if before is not None and before.gate == gate:
+            numbers.oldest = before.oldest
+        return numbers
+
+    def _end(self, stream: Stream, now_us: int) -> None:
+        """Remember a numbering, as long as gates wait for what it numbered."""
+        numbers = self._ended[stream] = self._numbers.pop(stream)
+        numbers.since_us = now_us
+        for each, before in list(self._ended.items()):
+            if now_us - before.since_us <= self._parameters.order_us:
+                break
+            del self._ended[each]
 
     def _may_end(self, numbers: _Numbers, now_us: int) -> bool:
         assert numbers.gate is not None
@@ -107,20 +133,36 @@ class Numbering:
         is_free = self._outputs.is_free(numbers.gate, return_us, now_us)
         return is_free and now_us - numbers.since_us >= return_us
 
-    def end(self, client: ClientId, out: list[Effect]) -> None:
+    def end(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         """A publisher leaves."""
         for stream in [each for each in self._numbers if each[0] == client]:
-            numbers = self._numbers.pop(stream)
+            numbers = self._numbers[stream]
             if numbers.gate is not None:
                 out.append(Send(numbers.gate, NumbersEnd(client, numbers.next)))
+                self._end(stream, now_us)
+            else:
+                del self._numbers[stream]
 
-    def is_of_now(self, stream: Stream, number: int) -> bool:
-        """Whether a number was given since this numbering began."""
+    def is_known(self, stream: Stream, number: int, gate: BrokerId | None) -> bool:
+        """Whether a number means anything to a cluster's gate; None: nobody is that now."""
         numbers = self._numbers.get(stream)
-        return numbers is not None and number >= numbers.first
+        if numbers is not None and number >= numbers.first:
+            return True
+        numbers = numbers or self._ended.get(stream)
+        if numbers is None or numbers.gate is None or gate not in (None, numbers.gate):
+            return False
+        return number >= numbers.oldest
 
-    def forget(self, gate: BrokerId) -> None:
-        """A gate is lost, or knows nothing any more."""
+    def forget(self, gate: BrokerId, now_us: int) -> None:
+        """A gate is lost, or knows nothing any more.
+
+        What it has not let in comes back, here and to those who carried: also if its numbering has
+        ended, this must not overtake each other at the next gate, so that numbering goes on.
+        """
+        for stream in [each for each, ended in self._ended.items() if ended.gate == gate]:
+            numbers = self._ended.pop(stream)
+            if now_us - numbers.since_us <= self._parameters.order_us:
+                self._numbers[stream] = numbers
         for numbers in self._numbers.values():
             if numbers.gate == gate:
                 numbers.gate = None

@@ -95,7 +95,7 @@ class Resident:
             [each for each in there if self._is_primary(each)],
             [each for each in there if not self._is_primary(each)],
         )
-        self.sweeps = Sweeps(broker, self._onward, self._waits)
+        self.sweeps = Sweeps(broker, self._onward, self._holds_up)
         self.ties = Ties(
             broker,
             roster,
@@ -274,6 +274,14 @@ class Resident:
     def _waits(self) -> bool:
         """Whether any publication waits here, for a way or for its turn."""
         return bool(len(self.routing.kept) or len(self.routing.gate.lines))
+
+    def _holds_up(self, source: BrokerId) -> bool:
+        """Whether a publication that came to this cluster before a sweep may wait here.
+
+        What waits for its turn came from another cluster: before a sweep from there, maybe.
+        """
+        is_entering = not self._is_primary(source)
+        return self.routing.kept.is_inner or (is_entering and len(self.routing.gate.lines) > 0)
 
     def _onward(self, source: BrokerId) -> list[BrokerId]:
         """To whom of this cluster goes on what comes from a broker."""

@@ -28,9 +28,10 @@ from shoal.broker.effects import (
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.gate import Gate
-from shoal.overlays.octopia.keeping import Keeping, Publications, in_order
+from shoal.overlays.octopia.keeping import Keeping, Publications, again, in_order
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
+from shoal.overlays.octopia.lines import Entry
 from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
@@ -92,7 +93,7 @@ class Routing:
         self.numbering = Numbering(outputs, parameters)
         # The others of this region: gates of this broker's publishers, who carry for each other.
         self._secondary = set(product.near(broker))
-        self.gate = Gate(parameters, self._enter, self._secondary)
+        self.gate = Gate(parameters, self._enter, self._give_back, self._secondary)
 
     # --- publications -------------------------------------------------------------------------
 
@@ -113,6 +114,9 @@ class Routing:
         only = None if message.only is None else frozenset(message.only)
         owed = message.owed & ~(1 << self._cluster)
         publications, hops, shifts = message.publications, message.hops, message.shifts
+        if message.owed >> self._product.position(neighbour).cluster & 1:
+            self._pass_back(message, now_us, out)
+            return
         if only is None and self._is_gate_for(neighbour, shifts):
             if owed:
                 nobody = frozenset[int]()
@@ -244,6 +248,8 @@ class Routing:
         key: Key | None,
         shifts: Mapping[int, int],
     ) -> None:
+        if shifts:
+            owed = self._return_to_host(publications, hops, owed, shifts, out)
         entries: dict[int, BrokerId] = {}
         missing = 0
         for cluster in clusters_of(owed) if owed else ():
@@ -295,9 +301,13 @@ class Routing:
         _, client, number = publications[0].message_id
         is_host = publications[0].message_id.broker == self._broker
         if is_host and shifts:
-            # Those of now: what came back may have been numbered for a gate that was lost since.
-            now = self.numbering.is_of_now
-            shifts = {c: shift for c, shift in shifts.items() if now((client, c), number + shift)}
+            # What came back may have been numbered for a gate that was lost since.
+            is_known = self.numbering.is_known
+            shifts = {
+                cluster: shift
+                for cluster, shift in shifts.items()
+                if is_known((client, cluster), number + shift, entries.get(cluster))
+            }
         found = dict.fromkeys(reach.inner, 0)
         open: dict[int, BrokerId] = {}
         ways: dict[int, BrokerId] = {}
@@ -307,7 +317,8 @@ class Routing:
                 missing |= 1 << cluster
                 continue
             ways[cluster] = entry
-            if (is_host or is_numbered) and entry in self._secondary:
+            # At its host only what goes once more has a number already, and may not go round.
+            if is_host != is_numbered and entry in self._secondary:
                 open[cluster] = entry
             else:
                 found[entry] = 0
@@ -339,6 +350,55 @@ class Routing:
         self._go((routed,), hops, None, 0, None, now_us, out, key)
         return key is not None and key in self.kept
 
+    def _give_back(self, entry: Entry, out: list[Effect]) -> bool:
+        """Give what came by others back to its host, by one of them, if the link to it is lost.
+
+        That it owes this cluster says to whom it is given that it is on its way back.
+        """
+        host, _, number = entry.routed.message_id
+        others = [each for each in self._secondary if each != host and self._is_usable(each)]
+        if host not in self._secondary or self._is_usable(host) or not others:
+            return False
+        shifts = {} if entry.number is None else {self._cluster: entry.number - number}
+        routed, owed = again(entry.routed), 1 << self._cluster
+        out.append(Send(min(others), Notification((routed,), entry.hops + 1, owed, (), shifts)))
+        return True
+
+    def _pass_back(self, message: Notification, now_us: int, out: list[Effect]) -> None:
+        """A gate has lost the link to a host; without one here the gate need not wait for it."""
+        publications, hops, owed = message.publications, message.hops, message.owed
+        host = publications[0].message_id.broker
+        if self._is_usable(host):
+            its = Notification(publications, hops + 1, owed, (), message.shifts)
+            out.append(Send(host, its))
+        else:
+            self._go(publications, hops, None, owed, frozenset(), now_us, out)
+
+    def _return_to_host(
+        self,
+        publications: Publications,
+        hops: int,
+        owed: int,
+        shifts: Mapping[int, int],
+        out: list[Effect],
+    ) -> int:
+        """Give back what was to be carried to gates to which no link leads any more.
+
+        Entering a cluster elsewhere it would overtake, and the gate wait in vain.  The bits left.
+        """
+        host = publications[0].message_id.broker
+        if host not in self._secondary or not self._is_usable(host):
+            return owed
+        bits = 0
+        for cluster in shifts:
+            entry = self._entry_of(cluster)
+            if entry is None or entry not in self._secondary or not self._is_usable(entry):
+                bits |= owed & 1 << cluster
+        if bits:
+            its = {each: shift for each, shift in shifts.items() if bits >> each & 1}
+            out.append(Send(host, Notification(publications, hops + 1, bits, (), its)))
+        return owed & ~bits
+
     def _is_gate_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
         """Whether what comes from there may have to wait for its turn here."""
         if self._product.position(neighbour).cluster == self._cluster:
@@ -357,7 +417,7 @@ class Routing:
     def lost(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A broker that was linked is gone, or has come back at once and knows nothing."""
         self._reaches.clear()
-        self.numbering.forget(broker)
+        self.numbering.forget(broker, now_us)
         self.gate.lost(broker, now_us, out)
         if broker in self._secondary and self._is_ordered:
             self.gate.lines.doubt(now_us)

@@ -2,7 +2,8 @@
 
 What goes by the new entry might overtake what is still on its way from the former one.  So a sweep
 is sent behind that, over the cluster's tree, and what is for the cluster is kept until it has been
-everywhere.  It waits where publications wait.
+everywhere.  It waits where publications wait on their way in the cluster, but not for those that
+wait to leave it: these may wait for another sweep.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ class _Round:
 class Sweeps:
     """The clusters of which the entry changes here, and everybody's sweeps that pass.
 
-    `onward` says to whom of this cluster goes on what comes from a broker, `waits` whether any
-    publication waits here.
+    `onward` says to whom of this cluster goes on what comes from a broker, `holds_up` whether what
+    came from there may wait here.
     """
 
     def __init__(
         self,
         broker: BrokerId,
         onward: Callable[[BrokerId], Collection[BrokerId]],
-        waits: Callable[[], bool],
+        holds_up: Callable[[BrokerId], bool],
     ) -> None:
         self._broker = broker
         self._onward = onward
-        self._waits = waits
+        self._holds_up = holds_up
         self._number = 0
         self._rounds: dict[SweepName, _Round] = {}
         # By cluster: the own sweeps, and the former entries by which they went.
@@ -87,9 +88,11 @@ class Sweeps:
 
     def go_on(self, out: list[Effect]) -> list[BrokerId]:
         """Pass on what may go; the former entries from which all has arrived since asked last."""
-        if self._waiting and not self._waits():
-            waiting, self._waiting = self._waiting, []
-            for name, neighbour in waiting:
+        waiting, self._waiting = self._waiting, []
+        for name, neighbour in waiting:
+            if self._holds_up(neighbour):
+                self._waiting.append((name, neighbour))
+            else:
                 self._pass_on(name, neighbour, out)
         found = []
         for cluster, sweeps in list(self._own.items()):
