@@ -393,5 +393,7 @@ class Resident:
         self._usable.add(neighbour)
         out.append(LinkReady(neighbour))
         self.exchange.heard(neighbour)
-        self.attachments.ready(purpose, neighbour)
+        if purpose is self.ties.up or neighbour in self.ties.advertised_to:
+            # Otherwise it is told no more what is advertised here: the answer is late.
+            self.attachments.ready(purpose, neighbour)
         self.settle(now_us, out)
