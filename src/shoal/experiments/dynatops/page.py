@@ -31,9 +31,9 @@ from shoal.report.study import Figure, Group, StudyReport, Table
 TITLE = "DYNATOPS: the paper's evaluation, repeated"
 LOOKS = {NAMES[what]: number for number, what in enumerate(NAMES)}
 NOTES = (
-    "Users are placed and brokers change places by the functions of `overlays/dynatops/planning`; "
-    "what messages would be sent follows from the trees, and none is. Brokers that run it, live or "
-    "simulated, are still to come.",
+    "Users are placed and brokers change places by the planner's own functions; what messages "
+    "would be sent follows from the trees, and none is. Brokers that run it, live or simulated, "
+    "are still to come.",
     "The paper does not say how often topics are published to, nor the weights: 10 an hour, and 1. "
     "Both are varied in tables.",
     "Delays count from the root on, in hops where all brokers are equally far apart, else in mean "

@@ -184,6 +184,9 @@ class PeerLinks:
         link.is_lasting = True
         link.session.last(opened_us)
         self.overlay.opened(link.session.neighbour, opened_us, address or link.address)
+        if link.connection is None:
+            # Who connected before may have started anew, and know nothing of it.
+            self._dialling.see_to(link)
 
     def _agree(self, link: Link, opened_us: int | None) -> None:
         """The other end has the link last since then, if it does: so it lasts here."""

@@ -11,6 +11,7 @@ before all time, so it hears from its neighbours what became of its links.
 | a link comes up that is not known to be one | waits: an exchange's new link needs no greeting |
 | it is none `GREET_US` later | greets; if neither end can know of it, it is the tree's |
 | a link of the tree fails or ends | what was said over it is forgotten |
+| it ends, and this end knows of no reason | opens it again: both greet, and agree |
 
 While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits,
 and is done before anything that was held back comes in.
@@ -95,6 +96,8 @@ class Overlay:
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
         self._ending: set[BrokerId] = set()
+        # Those whose place others have taken here, and whose links have yet to end.
+        self._leaving: set[BrokerId] = set()
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     # --- inputs -------------------------------------------------------------------------------
@@ -126,11 +129,12 @@ class Overlay:
             self.later(now_us, out, self._routing.timer, key)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        was_up, was_ending = neighbour in self._up, neighbour in self._ending
+        was_up = neighbour in self._up
         self._ending.discard(neighbour)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
+            self._leaving.discard(neighbour)
             self._ring.ended(neighbour, now_us, out)
         elif was_up or state is LinkState.FAILED:
             self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
@@ -138,7 +142,7 @@ class Overlay:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
                 return
-        self.later(now_us, out, self._change, neighbour, state, was_ending)
+        self.later(now_us, out, self._change, neighbour, state)
 
     def later(
         self, now_us: int, out: list[Effect], what: Callable[..., None], *arguments: Any
@@ -194,9 +198,11 @@ class Overlay:
         if reason := self._unrest:
             return reason
         for neighbour in ring.path:
-            if not (self.is_up(neighbour) and self.tree.is_neighbour(neighbour)):
+            is_there = self.is_up(neighbour) and self.tree.is_neighbour(neighbour)
+            if not is_there or neighbour in self._ending:
                 return f"{self.broker} - {neighbour} is no link"
-        if ring.opens_link and self.tree.is_neighbour(ring.opposite):
+        # Also one that is down just now, or whose ends have yet to greet each other.
+        if ring.opens_link and self._standing(ring.opposite).is_in:
             return f"{self.broker} - {ring.opposite} is a link already"
         is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
         if ring.opens_link and (is_left_over or ring.opposite in self._ending):
@@ -231,12 +237,13 @@ class Overlay:
     def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """End the new link, and go on."""
         if ring.opens_link:
+            # Who could not have been asked has settled nothing: who remembers a link knows better.
             since_us = verdict.at_us or self._standing(ring.opposite).since_us
-            self._standings[ring.opposite] = Standing(False, max(since_us, 0))
+            self._standings[ring.opposite] = Standing(False, max(since_us, UNHEARD.since_us))
         if ring.ends_link and verdict.at_us:
             self._standings[ring.before] = Standing(True, verdict.at_us)
             out.append(OpenLink(ring.before, is_lasting=True))
-        if ring.is_last:
+        if ring.is_last and not ring.is_old_link:
             self._end(ring.first, out)
         self._go_on(ring, now_us, out)
         self._listener.refused(ring.exchange, verdict.reason, now_us, out)
@@ -285,17 +292,17 @@ class Overlay:
     # --- links --------------------------------------------------------------------------------
 
     def _change(
-        self,
-        neighbour: BrokerId,
-        state: LinkState,
-        was_ending: bool,
-        now_us: int,
-        out: list[Effect],
+        self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
         """A link that is no part of an exchange has changed."""
-        if state is LinkState.ENDED and was_ending and self._standing(neighbour).is_in:
-            # It was to end before it was heard that it belongs to the tree.
-            out.append(OpenLink(neighbour, is_lasting=True))
+        standing = self._standing(neighbour)
+        if state is LinkState.ENDED and standing.is_in:
+            if standing.since_us > 0:
+                # One end did not know that it belongs to the tree, or this one that it does not.
+                out.append(OpenLink(neighbour, is_lasting=True))
+            else:
+                # It was to end before this broker started.
+                self._standings[neighbour] = UNHEARD
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
@@ -309,12 +316,13 @@ class Overlay:
             self.tree.began_anew(neighbour)
             if standing.is_in:
                 self._greet(neighbour, out)
-            elif not self.healing.linked(neighbour, out):
+            elif neighbour not in self._leaving and not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
         if self.tree.is_neighbour(neighbour):
             self._routing.relink(neighbour, state, now_us, out)
         if state is LinkState.FAILED and standing.is_in:
+            out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             self.healing.lost(neighbour, now_us, out)
         self.healing.unlinked(neighbour, out)
 
@@ -324,13 +332,18 @@ class Overlay:
         """A neighbour leaves the network, and others take its place."""
         if old is not None:
             self._standings[old] = Standing(False, now_us)
+            if EndLink(old) not in out:
+                self._leaving.add(old)
         self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
         self._routing.replaced(old, new, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A link has been up for a while, and has not become one of the tree."""
-        is_in = self._standing(neighbour).is_in
-        if self.is_up(neighbour) and not is_in and not self._ring.opens(neighbour):
+        """A link has been up for a while, and is none of the tree; or it is, and is not up."""
+        is_in, is_up = self._standing(neighbour).is_in, self.is_up(neighbour)
+        if is_in and not is_up:
+            # It may have failed as it was to end, and nobody sees to it any more.
+            out.append(OpenLink(neighbour, is_lasting=True))
+        elif is_up and not is_in and not self._ring.opens(neighbour):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
@@ -351,8 +364,16 @@ class Overlay:
         self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
     ) -> None:
         """The other end of a link that has come up says whether it belongs to the tree."""
-        if not self.is_up(neighbour) or self._ring.opens(neighbour):
+        if not self.is_up(neighbour):
             return
+        if self._ring.opens(neighbour) and not (
+            greeting.standing.is_in and self._ring.gives_up_new_link(now_us, out)
+        ):
+            return
+        if neighbour in self._leaving and greeting.standing.is_in:
+            # It could not leave: somebody whom it had shown the way here has not come.
+            self._leaving.discard(neighbour)
+            self._standings[neighbour] = Standing(True, now_us)
         if neighbour not in self._greeted:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:

@@ -186,13 +186,25 @@ class QuietRing:
     def ended(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A link has ended on purpose: the one that goes does so when the exchange is done."""
         ring = self._ring
-        if ring is not None and ring.ends_link and neighbour == ring.before:
-            breaks = self._breaks
-            breaks.has_ended = True
-            if self.state is State.AGREED and (breaks.askers or breaks.gone):
+        is_last_word = self.state is State.AGREED and ring is not None and ring.ends_link
+        if ring is not None and is_last_word and neighbour == ring.before:
+            self._breaks.has_ended = True
+            if self._breaks.askers or self._breaks.gone:
                 self._say_verdict(True, now_us, out)
         else:
             self.broken(neighbour, now_us, out)
+
+    def gives_up_new_link(self, now_us: int, out: list[Effect]) -> bool:
+        """The other end of the new link says that it is one of the tree's; whether that is so.
+
+        It is unless this broker has agreed: then it waits to be told what became of the exchange.
+        """
+        ring = self._ring
+        if ring is None or self.state is State.AGREED:
+            return False
+        ring.is_old_link = True
+        self._refuse(f"{self._broker} - {ring.opposite} is a link already", now_us, out)
+        return True
 
     def late(self, now_us: int, out: list[Effect]) -> None:
         """`TIMER` has fired."""

@@ -46,6 +46,8 @@ class Ring:
         self.ends_link = place in (remove, remove + 1)
         # Whether this broker holds back what comes from elsewhere.
         self.is_held = False
+        # Whether the new link has turned out to be one of the tree's already.
+        self.is_old_link = False
 
     @property
     def neighbours(self) -> tuple[BrokerId, BrokerId]:
