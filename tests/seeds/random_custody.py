@@ -113,7 +113,8 @@ class RandomCustody:
         self.subscribers: list[Subscriber] = []
         self.publishers: dict[str, str] = {}
         self.advertised_us: dict[str, int] = {}
-        self.deaths: list[tuple[str, int, int]] = []
+        # Since when, and until when, somebody was dead.
+        self.deaths: list[tuple[int, int | None]] = []
         self.away: set[frozenset[str]] = set()
         self.problems: list[str] = []
         # What was done to it, to look at.
@@ -328,12 +329,15 @@ class RandomCustody:
         for client in gone:
             del self.publishers[client]
         self.unsettled = {key: one for key, one in self.unsettled.items() if key[0] not in gone}
+        death = len(self.deaths)
+        self.deaths.append((since_us, None))
         self._note(f"killed {name}")
         await self.network.kill(name)
         await asyncio.sleep(self.random.choice([0.1, 2, 8, 30]))
         await self.network.start(name)
         self._note(f"started {name}")
         await self._until(lambda: self.network.nodes[name].is_ready, f"{name} is back")
+        self.deaths[death] = (since_us, self.loop.now_us())
         self._note(f"{name} is ready")
         for number in range(self.random.randint(0, 2)):
             self._subscribe(f"{name}/{since_us}/{number}", name)
@@ -343,7 +347,11 @@ class RandomCustody:
         self.away.discard(what)
 
     def _stays_connected(self, but: str) -> bool:
-        gone = {but, *(name for each in self.away for name in each)}
+        """Without this one, whether those that are away, or were a moment ago, are there or not."""
+        away = {name for each in self.away for name in each}
+        return self._is_connected({but}) and self._is_connected({but, *away})
+
+    def _is_connected(self, gone: set[str]) -> bool:
         left = [link for link in self.links if not gone & {*link}]
         living = [name for name in self.names if name not in gone]
         found, grows = {living[0]} if living else set(), True
@@ -360,6 +368,8 @@ class RandomCustody:
         if self.unsettled.pop(publication.key, None) is None:
             return  # what a dead broker would have said
         self.settled += 1
+        if self._may_lose(publication):
+            return
         for each in self._present:
             is_early = publication.published_us < each.since_us + SETTLE_US
             if is_early or publication.attributes["x"] < each.least:  # type: ignore[operator]
@@ -367,6 +377,12 @@ class RandomCustody:
             if publication.key not in each.got:
                 now = self.loop.time()
                 self.problems.append(f"{now:.2f}: {each.id} at {each.home} lacks {publication.key}")
+
+    def _may_lose(self, publication: Publication) -> bool:
+        """TID may lose what is on its way over a link that fails: to one that died meanwhile."""
+        return self.system == "tid" and any(
+            until_us is None or publication.published_us < until_us for _, until_us in self.deaths
+        )
 
     def _overtaken(self, subscriber: Subscriber) -> list[str]:
         if isinstance(subscriber._repeats, UnorderedRepeats):
