@@ -23,7 +23,7 @@ from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
 from shoal.overlays.octopia import parameters as octopia
-from shoal.overlays.octopia.labels import Product, rows_of
+from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
 from shoal.overlays.tid import parameters as tid

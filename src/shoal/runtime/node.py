@@ -69,6 +69,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.runtime.driving.admission import Admission
 from shoal.runtime.driving.batches import joined, publications_in
 from shoal.runtime.driving.clock import Clock
+from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
 from shoal.runtime.driving.gate import Gate
 from shoal.runtime.driving.held_back import HeldBack
@@ -108,12 +109,10 @@ class Node:
         self.counts: Counter[str] = Counter()
         self.shown = {name: deque[msgspec.Struct](maxlen=_ROWS_KEPT) for name in shown}
         self._shown_as = {kind: name for name, kind in shown.items()}
-        self._flushing = Flushing(self._flushed)
         self._gate = Gate()
         self.at_hold = self._gate.at_change
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
         self._trace = trace
-        self._clients: dict[ClientId, Client] = {}
         self._timers = Timers(self.clock, self._fire)
         # What the machine is not done with, and somebody waits for.
         self._unsettled: dict[Key, Custody] = {}
@@ -124,11 +123,11 @@ class Node:
         if admits_bytes is not None:
             self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
         self._is_handling = False
-        self._deliveries = 0
-        self._delivered_us = 0
         self._last_us = 0
         self._holding: Holding[Custody | None] = Holding()
         self.watching = Watching(self.bring)
+        self._delivering = Delivering(self.clock, self.counts, self.watching, trace)
+        self._flushing = Flushing(self._delivering.flushed)
         # Told that the machine has left the network, or with a reason that it stays.
         self.at_leave: Callable[[str], None] = _nobody_asked
         # Told what the machine must know when it starts again.
@@ -266,7 +265,7 @@ class Node:
             if kind is Send:
                 self._send(effect, custody)  # type: ignore[arg-type]
             elif kind is Deliver:
-                self._deliver(effect, now_us)  # type: ignore[arg-type]
+                self._delivering.deliver(effect, now_us)  # type: ignore[arg-type]
             elif kind is Unsettled:
                 if custody is not None:
                     custody.extend()
@@ -299,23 +298,10 @@ class Node:
             return True
         return is_assured(message)
 
-    def _deliver(self, effect: Deliver, now_us: int) -> None:
-        client = self._clients.get(effect.client)
-        if client is None:
-            self.counts["deliveries_to_nobody"] += 1
-            return
-        self._deliveries += 1
-        self._delivered_us = self._delivered_us or now_us
-        if self._trace is not None:
-            self._trace.delivered(effect, now_us)
-        client.deliver(effect)
-
     def _control(self, effect: Effect, now_us: int) -> None:
         match effect:
-            case Notify(name, message):
-                client = self._clients.get(name)
-                if client is not None:
-                    client.notify(message)
+            case Notify():
+                self._delivering.notify(effect)
             case SetTimer(key, at_us):
                 self._timers.set(key, at_us)
             case CancelTimer(key):
@@ -383,15 +369,6 @@ class Node:
         """Settle what has been gathered, then write it out, each socket once."""
         self._flushing.flush()
 
-    def _flushed(self) -> None:
-        if self._deliveries:
-            monitor = self.watching.monitor
-            if monitor is not None:
-                waited_us = max(0, self.clock.now_us() - self._delivered_us)
-                monitor.delivered(self._deliveries, waited_us)
-            self.counts["deliveries"] += self._deliveries
-            self._deliveries = self._delivered_us = 0
-
     @property
     def is_ready(self) -> bool:
         """Whether clients' publications need not wait for neighbours' tables."""
@@ -419,18 +396,18 @@ class Node:
 
     @property
     def client_count(self) -> int:
-        return len(self._clients)
+        return len(self._delivering)
 
     def attach(self, name: ClientId, client: Client) -> None:
         """Deliver to this client from now on; one of that name before is replaced."""
-        self._clients[name] = client
+        self._delivering.attach(name, client)
 
     def detach(self, name: ClientId) -> None:
-        self._clients.pop(name, None)
+        self._delivering.detach(name)
 
     def client(self, name: ClientId) -> Client | None:
         """Where this client's deliveries go now."""
-        return self._clients.get(name)
+        return self._delivering.client(name)
 
     def changed(self, changes: Iterable[LinkChanged]) -> None:
         """Links went down or came up."""

@@ -30,7 +30,7 @@ from shoal.overlays.octopia.messages import (
     Turned,
     WayLost,
 )
-from shoal.overlays.octopia.roster import Place, Places, Stay
+from shoal.overlays.octopia.places.roster import Place, Places, Stay
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
 

@@ -10,8 +10,8 @@ from random import Random
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
-from shoal.overlays.octopia.labels import Product, rows_of
 from shoal.overlays.octopia.parameters import Congestion, Dynamic, Parameters
+from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.octopia.system import SYSTEM
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.system import Picture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.broker.effects import LinkLoad, Loads
-from shoal.overlays.octopia.labels import Product
 from shoal.overlays.octopia.messages import Notification
 from shoal.overlays.octopia.parameters import Congestion, Dynamic, Parameters
+from shoal.overlays.octopia.places.labels import Product
 from tests.broker.transcript import Stage
 
 # A path of three regions, whose parents come before their children.

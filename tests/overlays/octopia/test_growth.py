@@ -6,11 +6,11 @@ import pytest
 
 from shoal.broker.strategy import BrokerContext
 from shoal.model import Subscription
-from shoal.overlays.octopia.labels import Position, Product
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.places.labels import Position, Product
+from shoal.overlays.octopia.places.roster import Place, Roster, Stay
 from shoal.overlays.octopia.protocol import Octopia
-from shoal.overlays.octopia.roster import Place, Roster, Stay
 from shoal.overlays.system import Picture
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publish, subscription

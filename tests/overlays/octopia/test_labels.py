@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.overlays.octopia.labels import Product, most_clusters, rows_of
 from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.places.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import TopologyError, check_connected
 from tests.overlays.octopia.stages import SIX, rows
 

@@ -18,9 +18,9 @@ from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.experiments.octopia.grid import PUBLISHERS, Setting, Way
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Subscription
-from shoal.overlays.octopia.labels import Product
 from shoal.overlays.octopia.parameters import Congestion, Dynamic
 from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
+from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tid.parameters import Parameters as TidParameters
 from shoal.overlays.tid.protocol import Tid

@@ -20,7 +20,7 @@ from shoal.experiments.octopia.network import Clients, draw_clients, factory, ov
 from shoal.experiments.studies.runs import Run, run_key
 from shoal.matching import matches
 from shoal.model import BrokerId, ClientId, Publication
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tid.protocol import Tid
 from shoal.simulation.service import ServiceCosts

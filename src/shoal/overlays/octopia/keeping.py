@@ -15,9 +15,9 @@ from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, Key, SetTimer, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.octopia.labels import Position, Product
+from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.parameters import Parameters
-from shoal.overlays.octopia.tables import Tables
+from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.ways import bits_of, clusters_of
 
 TIMER: TimerKey = ("patience",)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from shoal.broker.messages import Carrier, Message
 from shoal.model import AdvertisementId, BrokerId, ClientId, Subscription, SubscriptionId
-from shoal.overlays.octopia.roster import Places
+from shoal.overlays.octopia.places.roster import Places
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
 

@@ -14,7 +14,7 @@ from itertools import permutations
 
 from shoal.matching import covers, overlaps
 from shoal.model import Advertisement, BrokerId, Subscription
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.ways import bits_of
 from shoal.overlays.system import Picture

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.octopia.labels import Product, most_clusters, rows_of
+from shoal.overlays.octopia.places.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
 _AT_LEAST_ONE = ("window_us", "return_us", "order_us", "doubt_us", "patience_us", "retry_us")

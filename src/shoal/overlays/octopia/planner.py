@@ -17,8 +17,8 @@ from random import Random
 from typing import NamedTuple
 
 from shoal.model import BrokerId
-from shoal.overlays.octopia.labels import MAX_CLUSTERS
 from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.places.labels import MAX_CLUSTERS
 from shoal.overlays.planning import Plan, PlanError, Survey, Wishes
 
 # So many ways and rates are looked at in all: some seconds.

@@ -28,15 +28,15 @@ from shoal.broker.effects import (
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.gate import Gate
-from shoal.overlays.octopia.hosted import Hosted
 from shoal.overlays.octopia.keeping import Keeping, Publications, again, in_order
-from shoal.overlays.octopia.labels import Position, Product
+from shoal.overlays.octopia.known.hosted import Hosted
+from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.lines import Entry
 from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.ordering import Numbering
 from shoal.overlays.octopia.outputs import Outputs
 from shoal.overlays.octopia.parameters import Dynamic, Parameters
-from shoal.overlays.octopia.tables import Tables
+from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.ways import clusters_of, copies, shortest
 
 RETRY: TimerKey = ("retry",)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shoal.overlays.octopia.labels import MAX_CLUSTERS
 from shoal.overlays.octopia.messages import MESSAGES
 from shoal.overlays.octopia.oracle import problems
 from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.places.labels import MAX_CLUSTERS
 from shoal.overlays.octopia.planner import plan
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.shapes import PRODUCT

@@ -6,18 +6,17 @@ publication carries its tree's identifier and follows the bindings; dynamic rout
 for a subscription, to another tree to which that is bound.
 
 Where PADRES drops a copy because another tree's has been there, it may lose: only here, where it is
-delivered, is a second copy dropped, and a copy carries the set of the trees that it is on.  Links
-that change make all trees anew (ours; the paper says nothing of it): a new tree is used when all
-know it (`echoes.py`), and nothing that came along it overtakes the former one's (`waiting.py`).
-Who leaves is a leaf of every new tree, and goes when no former one leads over it any more.
+delivered, is a second copy dropped (`forwarding.py`).  Links that change make all trees anew (ours;
+the paper says nothing of it): a new tree is used when all know it (`echoes.py`), and nothing that
+came along it overtakes the former one's (`waiting.py`).  Who leaves is a leaf of every new tree,
+and goes when no former one leads over it any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import (
-    Deliver,
     Effect,
     LinkReady,
     LinkState,
@@ -33,7 +32,6 @@ from shoal.broker.messages import (
     Goodbye,
     Message,
     Publish,
-    RoutedPublication,
     Subscribe,
     Unadvertise,
     Unsubscribe,
@@ -51,6 +49,7 @@ from shoal.overlays.departure import Departure, DepartureMessage
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tid.echoes import Echoes
+from shoal.overlays.tid.forwarding import Forwarding
 from shoal.overlays.tid.messages import (
     Bind,
     Renew,
@@ -61,9 +60,8 @@ from shoal.overlays.tid.messages import (
     TreesSaid,
     Unbind,
 )
-from shoal.overlays.tid.parameters import Matching, Parameters
-from shoal.overlays.tid.trees import Entry, Tree, Trees
-from shoal.overlays.tid.waiting import Deliveries
+from shoal.overlays.tid.parameters import Parameters
+from shoal.overlays.tid.trees import Tree, Trees
 
 WAIT_US = 10_000_000
 RENEW: TimerKey = ("renew",)
@@ -93,14 +91,13 @@ class Tid(BaseStrategy):
         self._made = 0
         self._now_us = 0
         self._echoes = Echoes()
-        self._deliveries = Deliveries(self._is_after_former)
+        self._forwarding = Forwarding(
+            parameters, self.trees, self._neighbours, self._is_after_former
+        )
         self._departure = Departure(context.broker, self._neighbours, self._is_free)
         # Of who leaves: the trees that lead over it, or did.
         self._through: list[Tree] | None = None
         self._renewed_us: dict[BrokerId, int] = {}
-        self._entered: dict[BrokerId, int] = {}
-        # To whom publications have been delivered.
-        self._delivered: dict[tuple[ClientId, int], set[ClientId]] = {}
 
     # --- what it says of itself ---------------------------------------------------------------
 
@@ -108,7 +105,7 @@ class Tid(BaseStrategy):
     def description(self) -> Mapping[str, int]:
         bindings = sum(len(tree.entries) for tree in self.trees.all.values())
         trees = sum(bool(tree.advertisements) for tree in self.trees.all.values())
-        return {"subscriptions": bindings, "trees": trees, "delivered": len(self._delivered)}
+        return {"subscriptions": bindings, "trees": trees, "delivered": self._forwarding.delivered}
 
     @property
     def searched(self) -> Sized:
@@ -139,7 +136,7 @@ class Tid(BaseStrategy):
             out.append(Watch(self.parameters.window_us))
 
     def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
-        self._entered = {name: load.entered for name, load in loads.links.items()}
+        self._forwarding.entered = {name: load.entered for name, load in loads.links.items()}
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == WAITED:
@@ -177,7 +174,7 @@ class Tid(BaseStrategy):
             self._introduce(neighbour, out)
         for id in known:
             self._use(id, out)
-        self._deliveries.look(out)
+        self._forwarding.deliveries.look(out)
         self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
         self._departure.link(neighbour, state, out)
 
@@ -198,7 +195,7 @@ class Tid(BaseStrategy):
         self._now_us = now_us
         match message:
             case TreeCopy(publications, hops, trees):
-                self._forward(publications, hops, neighbour, trees, out)
+                self._forwarding.forward(publications, hops, neighbour, trees, out)
             case TreeChange():
                 self._change(message, neighbour, out)
             case TreeKnown(id):
@@ -227,7 +224,7 @@ class Tid(BaseStrategy):
             case Publish(publications):
                 accepted = self.publishers.accept(client, publications, out)
                 if accepted:
-                    self._forward(accepted, 0, None, (self._own[client].id,), out)
+                    self._forwarding.forward(accepted, 0, None, (self._own[client].id,), out)
             case Advertise(advertisement):
                 self._advertise(client, advertisement, out)
             case Unadvertise(id):
@@ -330,7 +327,7 @@ class Tid(BaseStrategy):
                 self._use(id, out)
         if not tree.advertisements:
             self.trees.fell(tree)
-            self._deliveries.look(out)
+            self._forwarding.deliveries.look(out)
             self._departure.look(out)
 
     def _hear_known(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
@@ -375,7 +372,7 @@ class Tid(BaseStrategy):
         tree = self.trees.all.get(id)
         if tree is None or not tree.former:
             return True
-        return self.trees.is_over(tree.former) and not self._deliveries.has(tree.former)
+        return self.trees.is_over(tree.former) and not self._forwarding.deliveries.has(tree.former)
 
     # --- subscriptions ------------------------------------------------------------------------
 
@@ -404,83 +401,3 @@ class Tid(BaseStrategy):
     def _send_up(self, tree: Tree, message: Message, out: list[Effect]) -> None:
         if tree.last_hop in self._neighbours:
             out.append(Send(tree.last_hop, message))
-
-    # --- publications -------------------------------------------------------------------------
-
-    def _forward(
-        self,
-        publications: tuple[RoutedPublication, ...],
-        hops: int,
-        source: BrokerId | None,
-        trees: tuple[TreeId, ...],
-        out: list[Effect],
-    ) -> None:
-        """Deliver what is new here, and pass it on along its trees, a copy for each neighbour."""
-        copies: dict[tuple[BrokerId, tuple[TreeId, ...]], list[RoutedPublication]] = {}
-        is_matched = source is None or self.parameters.matching is Matching.EVERYWHERE
-        for routed in publications:
-            matching: list[Entry] = self.trees.index.match(routed.publication.attributes)
-            on = [entry for entry in matching if entry.tree.id in trees]
-            self._hand_over(routed, hops, on, trees, out)
-            if not is_matched:
-                on = [entry for id in trees for entry in self._entries(id)]
-            for way in self._ways(on, hops, source).items():
-                copies.setdefault(way, []).append(routed)
-        for (neighbour, ids), part in copies.items():
-            out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
-
-    def _entries(self, id: TreeId) -> Iterable[Entry]:
-        tree = self.trees.all.get(id)
-        return () if tree is None else tree.entries.values()
-
-    def _hand_over(
-        self,
-        routed: RoutedPublication,
-        hops: int,
-        entries: Iterable[Entry],
-        trees: tuple[TreeId, ...],
-        out: list[Effect],
-    ) -> None:
-        """Deliver what is new here, behind what its publisher sent along a former tree."""
-        wanted: dict[ClientId, dict[SubscriptionId, None]] = {}
-        for entry in entries:
-            if entry.hop is None:
-                subscription = entry.subscription
-                wanted.setdefault(subscription.client, {})[subscription.id] = None
-        # Copies along other trees may be for other clients.
-        had = self._delivered.setdefault(routed.publication.key, set()) if wanted else set()
-        wanted = {name: ids for name, ids in wanted.items() if name not in had}
-        if not wanted:
-            return
-        had.update(wanted)
-        if len(self._delivered) > self.parameters.remembered:
-            del self._delivered[next(iter(self._delivered))]
-        deliveries = [Deliver(name, routed, tuple(ids), hops) for name, ids in wanted.items()]
-        self._deliveries.add(deliveries, () if self.parameters.dynamic else trees, out)
-
-    def _ways(
-        self, entries: Iterable[Entry], hops: int, source: BrokerId | None
-    ) -> dict[BrokerId, tuple[TreeId, ...]]:
-        """To each neighbour, along which trees."""
-        may_change = self.parameters.dynamic and hops < self.parameters.most_hops
-        found: dict[BrokerId, dict[TreeId, None]] = {}
-        for entry in entries:
-            if entry.hop is None or entry.hop == source:
-                continue
-            if may_change:
-                entry = self._least_loaded(entry, source)
-            assert entry.hop is not None
-            if entry.hop in self._neighbours:
-                found.setdefault(entry.hop, {})[entry.tree.id] = None
-        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}
-
-    def _least_loaded(self, entry: Entry, source: BrokerId | None) -> Entry:
-        """The binding of the same subscription whose next link carried least; this one if equal."""
-        best, least = entry, self._entered.get(entry.hop or "", 0)
-        for other in self.trees.others(entry):
-            if other.hop is None or other.hop == source or other.hop not in self._neighbours:
-                continue
-            load = self._entered.get(other.hop, 0)
-            if load < least:
-                best, least = other, load
-        return best

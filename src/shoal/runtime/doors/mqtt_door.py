@@ -30,6 +30,7 @@ from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
 from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.sockets import LateAccess, Socket
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.pauses import Alarm
@@ -44,9 +45,6 @@ _MICROSECONDS = 1_000_000
 MOST_DELIVERED = 1_000
 # How often it is seen whether clients that are behind read.
 SEE_US = 100_000
-
-# Why a client is sent after its publisher.
-NEARER = "another broker is nearer to the subscribers"
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +78,6 @@ class MqttDoor:
         self.clients.keeps_order = node.machine.keeps_order
         self._access = access
         self._publishers = publishers
-        # Where clients that follow are sent: the other brokers' listeners.
-        self._elsewhere = servers if servers is not None else {}
         self._delivered: list[Deliver] = []
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None
         # A broker that has no neighbours and no disk has nothing to wait for; else this is
@@ -112,14 +108,11 @@ class MqttDoor:
         self._timer_us: int | None = None
         if self.clients.door is not None:
             node.attach(self.clients.door.client, self)
-        if self.clients.federation is not None:
-            node.at_move = self._move_for_machine
-            self.clients.federation.moving.servers = self._elsewhere
+        listeners = servers if servers is not None else {}
+        self._sending_on = SendingOn(node, self.clients, listeners, publishers, self.carry_out)
         if publishers is not None:
             publishers.at_wait = self._slow_down
-            publishers.follows = self._follows
             publishers.owes = self._owes
-            publishers.send_on = self._send_on
             publishers.settled = self._settled
         node.at_flush(Phase.DELIVER, self._hand_on)
         if self.journal is not None:
@@ -304,19 +297,9 @@ class MqttDoor:
             connection.is_held = wait
         self.node.schedule_flush()
 
-    def _follows(self, client: ClientId, broker: BrokerId) -> bool:
-        connection = self.clients.connection(client)
-        terms = connection.terms if connection is not None else None
-        return broker in self._elsewhere and terms is not None and terms.follows
-
     def _owes(self, client: ClientId) -> bool:
         connection = self.clients.connection(client)
         return connection is not None and connection.owes
-
-    def _send_on(self, client: ClientId, broker: BrokerId) -> None:
-        """A client follows its publisher, which has moved."""
-        assert self._publishers is not None
-        self.move(client, broker, partial(self._publishers.was_sent, client), NEARER)
 
     def move(
         self,
@@ -325,21 +308,8 @@ class MqttDoor:
         done: Callable[[str], None],
         reason: str = "the operator wants it",
     ) -> None:
-        """Send a client to another broker (see `shoal.mqtt.federation.moving`)."""
-        assert self.clients.federation is not None
-        now_us = self.node.clock.now_us()
-        self.clients.federation.moving.move(client, broker, now_us, done, reason)
-        self.carry_out(self.clients.take_effects())
-        self.node.schedule_flush()
-
-    def _move_for_machine(self, client: ClientId, broker: BrokerId) -> None:
-        """The broker's system wants a client elsewhere."""
-
-        def done(problem: str) -> None:
-            if problem:
-                _log.info("a client stays", extra={"client": client, "problem": problem})
-
-        self.move(client, broker, done, NEARER)
+        """Send a client to another broker."""
+        self._sending_on.move(client, broker, done, reason)
 
     # --- admission ----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import msgspec
 
 from shoal.broker.messages import Message
 from shoal.model import BrokerId
-from shoal.overlays.octopia.labels import MAX_CLUSTERS, Position, Product
+from shoal.overlays.octopia.places.labels import MAX_CLUSTERS, Position, Product
 
 # Above this nothing is a place: as many regions as there may be brokers.
 MAX_REGIONS = 1_000

@@ -18,9 +18,9 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import CoveringSet, Work
 from shoal.model import BrokerId, Subscription, SubscriptionId
-from shoal.overlays.octopia.exchange import Exchange
+from shoal.overlays.octopia.known.exchange import Exchange
+from shoal.overlays.octopia.known.tables import SecondaryRow, Tables
 from shoal.overlays.octopia.messages import BitCleared, BitSet, HomeChange, HomeTable, TableWanted
-from shoal.overlays.octopia.tables import SecondaryRow, Tables
 from shoal.overlays.requests import check_filter
 
 # A version begins as the time in microseconds.

@@ -23,7 +23,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.overlays.octopia.labels import Product
+from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.tree.overlap_candidates import OverlapCandidates
 
 

@@ -1,0 +1,91 @@
+"""What the clients of a broker at its place publish, advertise and subscribe to."""
+
+from __future__ import annotations
+
+from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    Publish,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.strategy import ProtocolError, unexpected
+from shoal.model import Advertisement, AdvertisementId, ClientId, Subscription, SubscriptionId
+from shoal.overlays.octopia.resident import Resident
+from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_advertisement, check_subscription
+
+
+class Clients:
+    """The clients of one broker, and what it tells others of what they want."""
+
+    def __init__(self, publishers: LocalPublishers, resident: Resident) -> None:
+        self._publishers = publishers
+        self._region = resident.region
+        self._tables = resident.tables
+        self._hosted = resident.hosted
+        self._routing = resident.routing
+        self._cluster_tables = resident.cluster_tables
+        self._advertised_to = resident.ties.advertised_to
+
+    def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                accepted = self._publishers.accept(client, publications, out)
+                self._routing.publish(client, accepted, now_us, out)
+            case Advertise(advertisement):
+                self._advertise(client, advertisement, out)
+            case Unadvertise(id):
+                self._publishers.take_back(client, id)
+                self._unadvertise(id, out)
+            case Subscribe(subscription):
+                self._subscribe(client, subscription, out)
+            case Unsubscribe(id):
+                entry = self._tables.own.entries.get(id)
+                if entry is None or entry.subscription.client != client:
+                    raise ProtocolError(f"{client} has no subscription {id} here")
+                self._unsubscribe([id], out)
+            case Goodbye():
+                self._publishers.detach(client)
+                self._routing.numbering.end(client, now_us, out)
+                for advertisement in self._hosted.of(client):
+                    self._unadvertise(advertisement.id, out)
+                rows = self._tables.own.subscriptions
+                self._unsubscribe([each.id for each in rows if each.client == client], out)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def _advertise(self, client: ClientId, advertisement: Advertisement, out: list[Effect]) -> None:
+        row = self._hosted.rows.get(advertisement.id)
+        known = None if row is None else row.advertisement
+        check_advertisement(client, advertisement, known)
+        if known == advertisement:
+            return
+        self._publishers.attach(client, [advertisement])
+        self._hosted.add(advertisement)
+        message = Advertise(advertisement)
+        out += [Send(each, message) for each in sorted(self._advertised_to)]
+
+    def _unadvertise(self, id: AdvertisementId, out: list[Effect]) -> None:
+        self._hosted.remove(id)
+        out += [Send(each, Unadvertise(id)) for each in sorted(self._advertised_to)]
+
+    def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
+        entry = self._tables.own.entries.get(subscription.id)
+        known = None if entry is None else entry.subscription
+        check_subscription(client, subscription, known)
+        if known == subscription:
+            return
+        tables, tell_bits = self._tables, self._cluster_tables.tell_bits
+        if known is not None:
+            tell_bits(tables.remove(self._region, subscription.id), out)
+        tell_bits(tables.add(self._region, subscription), out)
+        self._cluster_tables.subscribed(subscription, out)
+
+    def _unsubscribe(self, ids: list[SubscriptionId], out: list[Effect]) -> None:
+        for id in ids:
+            self._cluster_tables.tell_bits(self._tables.remove(self._region, id), out)
+        self._cluster_tables.unsubscribed(ids, out)

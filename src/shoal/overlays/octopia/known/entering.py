@@ -1,0 +1,56 @@
+"""What hosts in other clusters have said that enter this one here: what is advertised there (V).
+
+A host says all once its link is up, and is told the bits for it.  What it said before over a link
+that has come up anew stays until then.
+"""
+
+from __future__ import annotations
+
+from shoal.broker.effects import Effect
+from shoal.model import Advertisement, AdvertisementId, BrokerId
+from shoal.overlays.octopia.known.cluster_tables import ClusterTables
+from shoal.overlays.octopia.known.exchange import Exchange
+from shoal.overlays.octopia.known.tables import Tables
+from shoal.overlays.requests import check_filter
+
+
+class Entering:
+    """`hosts` are the neighbours in other clusters that enter this one here."""
+
+    def __init__(self, tables: Tables, cluster_tables: ClusterTables, exchange: Exchange) -> None:
+        self._tables = tables
+        self._cluster_tables = cluster_tables
+        self._exchange = exchange
+        self.hosts: set[BrokerId] = set()
+        # What hosts said before their link came up anew, and have not said again.
+        self._stale: dict[BrokerId, dict[AdvertisementId, None]] = {}
+
+    def linked(self, host: BrokerId) -> None:
+        """The link to a broker of another cluster came up."""
+        mine = [id for known, id in self._tables.secondary if known == host]
+        self._stale[host] = dict.fromkeys(mine)
+
+    def unlinked(self, host: BrokerId) -> None:
+        """A broker's link is gone, and with it what it advertised here."""
+        self._stale.pop(host, None)
+        for known, id in list(self._tables.secondary):
+            if known == host:
+                self._tables.unadvertise(known, id)
+
+    def advertise(self, host: BrokerId, advertisement: Advertisement, out: list[Effect]) -> None:
+        check_filter(advertisement.filter, "advertisement", advertisement.id)
+        self._stale.get(host, {}).pop(advertisement.id, None)
+        row = self._tables.advertise(host, advertisement)
+        if row.is_wanted:
+            self._cluster_tables.tell_bits([row], out)
+
+    def unadvertise(self, host: BrokerId, id: AdvertisementId) -> None:
+        self._tables.unadvertise(host, id)
+
+    def all_said(self, host: BrokerId, out: list[Effect]) -> None:
+        """A host has said all: what it did not say again is gone; it is owed the bits."""
+        for id in self._stale.pop(host, ()):
+            self._tables.unadvertise(host, id)
+        self.hosts.add(host)
+        self._exchange.owe_bits(host)
+        self._exchange.say(out)

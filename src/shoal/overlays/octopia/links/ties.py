@@ -1,0 +1,232 @@
+"""One broker's ties: by whom it links up in its cluster, and by whom it enters each other one.
+
+Who may be used follows from the product and from who goes; who is used, from who is there
+(`attachments.py`).  A broker that is to be used for a cluster is told what is advertised here, and
+says the bits for it; who is used no more is told so when all that went by it has arrived
+(`sweeps.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import Advertise, Unadvertise
+from shoal.model import BrokerId
+from shoal.overlays.octopia.known.hosted import Hosted
+from shoal.overlays.octopia.known.tables import Tables
+from shoal.overlays.octopia.links.attachments import Attachment, Attachments, is_worse
+from shoal.overlays.octopia.links.sweeps import Sweeps
+from shoal.overlays.octopia.messages import EntryLeft
+from shoal.overlays.octopia.places.labels import Product
+from shoal.overlays.octopia.places.roster import Roster
+from shoal.overlays.tree.messages import AdvertisementsSaid
+
+
+class Ties:
+    """The ties of a broker of `roster`'s product.
+
+    `linked` are all neighbours, `given` those that the driver links by itself.  `say_up` tells the
+    cluster, but one broker of it, to whom this one links up; with `has_linked_up` it was told.  A
+    link that another end needs (`is_needed`) is not ended.  Without `keeps_order` an entry that
+    changes is left at once.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        roster: Roster,
+        product: Product,
+        tables: Tables,
+        hosted: Hosted,
+        sweeps: Sweeps,
+        linked: Collection[BrokerId],
+        given: list[BrokerId],
+        retry_us: int,
+        say_up: Callable[[BrokerId | None, list[Effect]], None],
+        is_needed: Callable[[BrokerId], bool],
+        *,
+        keeps_order: bool,
+        has_linked_up: bool,
+    ) -> None:
+        self._broker = broker
+        self._roster = roster
+        self._product = product
+        self._region, self._cluster = product.position(broker)
+        self._tables = tables
+        self._hosted = hosted
+        self._sweeps = sweeps
+        self._linked = linked
+        self._say_up = say_up
+        self._keeps_order = keeps_order
+        # Whether others know to whom it links up: of who was there from the beginning they do.
+        self._has_linked_up = has_linked_up
+        self.up = Attachment(())
+        # Who took the place of the one that this broker linked up to.
+        self._centre: BrokerId | None = None
+        # Those that others do without in the tree.
+        self._done_without: set[BrokerId] = set()
+        self.entries: dict[int, Attachment] = {}
+        self._cluster_of: dict[Attachment, int] = {}
+        # Who knows what is advertised here.
+        self.advertised_to: set[BrokerId] = set()
+        self.attachments = Attachments([], given, retry_us, self._await, self._switch, is_needed)
+        self.choose_candidates([])
+
+    def begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
+        """These were there before anything was said, so there is nothing to say."""
+        for neighbour in neighbours:
+            self.attachments.linked(neighbour)
+        for purpose in self.attachments.purposes:
+            if purpose.candidates[0] in self._linked:
+                purpose.current = purpose.candidates[0]
+                self.attachments.ready(purpose, purpose.current)
+        for cluster, purpose in self.entries.items():
+            if purpose.current is not None:
+                self.advertised_to.add(purpose.current)
+                self._hosted.enter(cluster, purpose.current)
+
+    # --- who may be used ----------------------------------------------------------------------
+
+    def choose_candidates(self, out: list[Effect]) -> None:
+        """Brokers have come or gone: others may be used for each purpose."""
+        product, going = self._product, self._roster.is_going
+        above = self._brokers(product.above(self._region, self._cluster), self._cluster)
+        found = [each for each in above if each not in self._done_without]
+        # Who goes says itself when it is done without.
+        now = self.up.current
+        found.sort(key=lambda each: (each != self._centre, each != now and going(each)))
+        self.up.choose_from(found)
+        for cluster in range(product.clusters):
+            entries = self._brokers(product.entries(self._region, cluster), cluster)
+            if cluster == self._cluster:
+                continue
+            if not all(map(going, entries)):
+                if cluster not in self.entries:
+                    self.entries[cluster] = purpose = Attachment(())
+                    self._cluster_of[purpose] = cluster
+                    self._hosted.add_cluster(cluster)
+                self.entries[cluster].choose_from(sorted(entries, key=going))
+            elif cluster in self.entries:
+                purpose = self.entries.pop(cluster)
+                self._hosted.remove_cluster(cluster)
+                if purpose.current is not None:
+                    self._leave_entry(purpose.current, out)
+        purposes = [self.up, *self.entries.values()]
+        self.attachments.purposes = [each for each in purposes if each.candidates]
+
+    def _brokers(self, regions: Iterable[int], cluster: int) -> list[BrokerId]:
+        return [self._product.broker(region, cluster) for region in regions]
+
+    def do_with(self, broker: BrokerId) -> None:
+        """A broker does not go, or is there again."""
+        self._done_without.discard(broker)
+
+    def do_without(
+        self, leaver: BrokerId, centre: BrokerId, others: Iterable[BrokerId], out: list[Effect]
+    ) -> None:
+        """The centre leads to the others now, in the place of a broker that goes."""
+        product, tables = self._product, self._tables
+        gone = product.position(leaver).region
+        self._done_without.add(leaver)
+        if centre == self._broker:
+            for region in [product.position(each).region for each in others]:
+                if tables.homes[region].up == gone:
+                    tables.link_up(region, self._region)
+        if tables.own.up == gone:
+            self._centre = None if centre == self._broker else centre
+            self.up.current = self._centre
+            up = None if self._centre is None else product.position(centre).region
+            tables.link_up(self._region, up)
+            self._say_up(None, out)
+        self.choose_candidates(out)
+        if self._centre is not None:
+            self.attachments.ready(self.up, self._centre)
+
+    # --- who is used --------------------------------------------------------------------------
+
+    @property
+    def tree_neighbours(self) -> list[BrokerId]:
+        """Those it leads to in its cluster, the one that it links up to first."""
+        below = [each for each, home in self._tables.homes.items() if home.up == self._region]
+        there = [each for each in self._product.regions_of(self._cluster) if each in below]
+        found = [each for each in self._brokers(there, self._cluster) if each in self._linked]
+        return found if self.up.current is None else [self.up.current, *found]
+
+    def entry_of(self, cluster: int) -> BrokerId | None:
+        """By whom a cluster is entered now; while another takes the place of one: by nobody."""
+        if cluster in self._sweeps or cluster not in self.entries:
+            return None
+        return self.entries[cluster].current
+
+    def settle(self, now_us: int, out: list[Effect], *, is_ending: bool) -> bool:
+        """After any change, use who should be used; whether all by a former entry has arrived."""
+        if not is_ending:
+            self.attachments.settle(now_us, out)
+        for broker in sorted(self.advertised_to):
+            self._withdraw_if_worse(broker, out)
+        arrived = self._sweeps.go_on(out)
+        for before in arrived:
+            self._leave_entry(before, out)
+        if not self.up.candidates and self._tables.own.up is not None:
+            self._tables.link_up(self._region, None)
+            self._say_up(None, out)
+        return bool(arrived)
+
+    def _await(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
+        """A broker is to say what must be known of it: the bits of what is advertised here."""
+        if purpose is self.up or broker in self.advertised_to:
+            return
+        self.advertised_to.add(broker)
+        self._hosted.begins(broker)
+        rows = self._hosted.rows.values()
+        out += [Send(broker, Advertise(row.advertisement)) for row in rows]
+        out.append(Send(broker, AdvertisementsSaid()))
+
+    def _switch(self, purpose: Attachment, before: BrokerId | None, out: list[Effect]) -> None:
+        """Another broker is used for a purpose, or nobody."""
+        if purpose is self.up:
+            if purpose.current is not None:
+                self._link_up(purpose.current, before, out)
+            return
+        cluster = self._cluster_of[purpose]
+        self._hosted.enter(cluster, purpose.current)
+        if before is None or before not in self._linked:
+            return
+        self._withdraw(purpose, before, out)
+        if self._keeps_order:
+            self._sweeps.begin(cluster, before, out)
+        else:
+            self._leave_entry(before, out)
+
+    def _withdraw(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
+        """Tell a broker no more what is advertised here."""
+        if broker in self.advertised_to:
+            self.advertised_to.discard(broker)
+            self.attachments.forgotten(purpose, broker)
+            self._hosted.forget(broker)
+            out += [Send(broker, Unadvertise(id)) for id in self._hosted.rows]
+
+    def _withdraw_if_worse(self, broker: BrokerId, out: list[Effect]) -> None:
+        """Who was to be used, and was not there before a better one."""
+        purpose = self.entries.get(self._product.position(broker).cluster)
+        if purpose is not None and is_worse(broker, purpose):
+            self._withdraw(purpose, broker, out)
+            self._leave_entry(broker, out)
+
+    def _leave_entry(self, before: BrokerId, out: list[Effect]) -> None:
+        """A broker by which a cluster was entered is used no more."""
+        used = [purpose.current for purpose in self.entries.values()]
+        if before in self._linked and before not in used:
+            out.append(Send(before, EntryLeft()))
+
+    def _link_up(self, broker: BrokerId, before: BrokerId | None, out: list[Effect]) -> None:
+        """Say by whom this broker links up now, first to that one.
+
+        Who did so before learns it from there, behind what is on its way from there.
+        """
+        up = self._product.position(broker).region
+        if self._tables.own.up != up or not self._has_linked_up:
+            self._has_linked_up = True
+            self._tables.link_up(self._region, up)
+            self._say_up(before, out)

@@ -1,0 +1,399 @@
+"""A broker at its place: its links, and what its neighbours that have a place say.
+
+Links that come up exchange what each end must know (`known/`); where one is broken another takes
+its place (`links/`).  Publications are routed by what has come of that (`routing.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from shoal.broker.effects import Effect, LinkReady, Send, TimerKey
+from shoal.broker.messages import Advertise, Carrier, Message, Unadvertise
+from shoal.broker.strategy import ProtocolError, unexpected
+from shoal.broker.wire import MAX_HOPS
+from shoal.model import BrokerId
+from shoal.overlays.octopia import gate, keeping, routing
+from shoal.overlays.octopia.known import exchange
+from shoal.overlays.octopia.known.cluster_tables import ClusterTables
+from shoal.overlays.octopia.known.entering import Entering
+from shoal.overlays.octopia.known.exchange import Exchange
+from shoal.overlays.octopia.known.hosted import Hosted
+from shoal.overlays.octopia.known.tables import Entry, Tables
+from shoal.overlays.octopia.links import attachments
+from shoal.overlays.octopia.links.attachments import Attachment
+from shoal.overlays.octopia.links.departing import Departing
+from shoal.overlays.octopia.links.sweeps import Sweeps
+from shoal.overlays.octopia.links.ties import Ties
+from shoal.overlays.octopia.messages import (
+    BitCleared,
+    BitSet,
+    BitsSaid,
+    DepartingMessage,
+    EntryLeft,
+    HomeChange,
+    HomeTable,
+    Notification,
+    NumbersBegin,
+    NumbersEnd,
+    Sweep,
+    Swept,
+    TablesKnown,
+    TablesSaid,
+    TableWanted,
+    WayLost,
+)
+from shoal.overlays.octopia.outputs import Outputs
+from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.places.labels import Product
+from shoal.overlays.octopia.places.roster import Place, Roster, Stay
+from shoal.overlays.octopia.routing import Routing
+from shoal.overlays.tree.messages import AdvertisementsSaid
+
+
+class Resident:
+    """Everything that a broker of `product` knows and does at its place.
+
+    `linked` are all neighbours, and of them `neighbours` were there before anything was said;
+    `expected` are those that are still to come, `given` those that the driver links by itself.
+    Of who `comes` others do not know to whom it links up.  `left` tells everybody that this broker
+    has left.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        parameters: Parameters,
+        roster: Roster,
+        product: Product,
+        outputs: Outputs,
+        searched: dict[Entry, None],
+        linked: Collection[BrokerId],
+        neighbours: Collection[BrokerId],
+        expected: Iterable[BrokerId],
+        given: list[BrokerId],
+        left: Callable[[int, list[Effect]], None],
+        *,
+        comes: bool,
+    ) -> None:
+        self.broker = broker
+        self.product = product
+        self.region, self.cluster = product.position(broker)
+        self.linked = linked
+        self._outputs = outputs
+        self._left = left
+        # Linked and placed; who may be sent publications; who goes, and is sent nothing more.
+        self.met = set(neighbours)
+        self._usable = set(neighbours)
+        self._frozen: set[BrokerId] = set()
+        # The regions to which neighbours led whose link has changed.
+        self._led_to: dict[BrokerId, list[int]] = {}
+        self.tables = Tables(self.region, self.cluster, product, searched)
+        self.hosted = Hosted(())
+        there = [each for each in expected if each in product]
+        self.exchange = Exchange(
+            [each for each in there if self._is_primary(each)],
+            [each for each in there if not self._is_primary(each)],
+        )
+        self.sweeps = Sweeps(broker, self._onward, self._holds_up)
+        self.ties = Ties(
+            broker,
+            roster,
+            product,
+            self.tables,
+            self.hosted,
+            self.sweeps,
+            linked,
+            given,
+            parameters.retry_us,
+            self._say_up,
+            self._is_link_needed,
+            keeps_order=parameters.dynamic is not Dynamic.FREE,
+            has_linked_up=not comes,
+        )
+        self.attachments = self.ties.attachments
+        self.routing = Routing(
+            product,
+            broker,
+            self.tables,
+            self.hosted,
+            outputs,
+            parameters,
+            self.ties.entry_of,
+            self.can_reach,
+            neighbours,
+        )
+        self.cluster_tables = ClusterTables(
+            self.tables,
+            [each for each in neighbours if self._is_primary(each)],
+            linked,
+            self.exchange,
+            self.routing.changed,
+            lambda up, region: product.is_above(up, region, self.cluster),
+            covering=parameters.covering,
+        )
+        self.entering = Entering(self.tables, self.cluster_tables, self.exchange)
+        self.departing = Departing(broker, self)
+
+    def begin_linked(self, neighbours: Collection[BrokerId]) -> None:
+        """These were there before anything was said, so there is nothing to say."""
+        self.ties.begin_linked(neighbours)
+        self.entering.hosts.update(each for each in neighbours if not self._is_primary(each))
+
+    def _is_primary(self, broker: BrokerId) -> bool:
+        return self.product.position(broker).cluster == self.cluster
+
+    def _say_up(self, but: BrokerId | None, out: list[Effect]) -> None:
+        self.cluster_tables.say_change((), (), out, but=but)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """The broker starts, or has come to its place."""
+        self.tables.own.version = now_us
+        self.sweeps.start(now_us)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        if key == exchange.TIMER:
+            for broker in self.exchange.waited(now_us, out):
+                self.attachments.unlinked(broker, out)
+        elif key == attachments.TIMER:
+            self.attachments.retry()
+        elif key == routing.RETRY:
+            self.routing.changed(now_us, out)
+            return
+        elif key == keeping.TIMER:
+            self.routing.waited(now_us, out)
+            self._go_on(now_us, out)
+            return
+        elif key == gate.TIMER:
+            self.routing.gate.waited(now_us, out)
+            self._go_on(now_us, out)
+            return
+        else:
+            return
+        self.settle(now_us, out)
+
+    def returned(
+        self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
+    ) -> None:
+        assert isinstance(carrier, Notification)
+        led_to = self._led_to.get(neighbour, [])
+        self.routing.take_back(neighbour, carrier, led_to, now_us, out)
+
+    def follow(self, news: Iterable[Place], out: list[Effect]) -> None:
+        """Places have changed."""
+        for place in news:
+            if place.cluster == self.cluster and place.broker in self.product:
+                above = self.product.above(place.region, self.cluster)
+                self.tables.add_home(place.region, above, place.since)
+            if place.broker == self.broker:
+                self.departing.may_go = place.stay is Stay.GOES
+            elif place.stay is Stay.GOES:
+                self._outputs.shunned.add(place.broker)
+            else:
+                self._outputs.shunned.discard(place.broker)
+                self.ties.do_with(place.broker)
+        self.ties.choose_candidates(out)
+
+    def meet(self, now_us: int, out: list[Effect]) -> None:
+        """Places have changed: some neighbours may have one now."""
+        for neighbour in sorted(set(self.linked) - self.met):
+            if neighbour in self.product:
+                self.link(neighbour, True, now_us, out)
+        self.settle(now_us, out)
+
+    def link(self, neighbour: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
+        """The link to a broker that has a place came up, with nothing said before, or is gone."""
+        self._led_to[neighbour] = self.routing.led_to(neighbour)
+        was_met = neighbour in self.met
+        (self.met.add if is_up else self.met.discard)(neighbour)
+        self._usable.discard(neighbour)
+        self._frozen.discard(neighbour)
+        self.cluster_tables.told.discard(neighbour)
+        self.ties.advertised_to.discard(neighbour)
+        self.entering.hosts.discard(neighbour)
+        if was_met:
+            self.routing.lost(neighbour, now_us, out)
+        self.sweeps.lost(neighbour, out)
+        self.routing.linked(neighbour, is_up, now_us, out)
+        if is_up:
+            self.exchange.linked(neighbour)
+            self.attachments.linked(neighbour)
+            self.departing.linked(neighbour, now_us, out)
+            if self._is_primary(neighbour):
+                versions = {each: home.version for each, home in self.tables.homes.items()}
+                out.append(Send(neighbour, TablesKnown(versions)))
+            else:
+                if self.product.position(neighbour).region != self.region:
+                    # It enters this cluster here; nothing need be known of it to answer.
+                    out.append(LinkReady(neighbour))
+                self.entering.linked(neighbour)
+        else:
+            self.exchange.unlinked(neighbour)
+            self.hosted.forget(neighbour)
+            self.entering.unlinked(neighbour)
+            self.attachments.unlinked(neighbour, out)
+            self.departing.unlinked(neighbour)
+
+    def settle(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
+        """After links or tables have changed; what is kept may go if `is_retried`."""
+        if self.ties.settle(now_us, out, is_ending=self.departing.is_ending):
+            is_retried = True
+        for cluster, purpose in self.ties.entries.items():
+            if purpose.current is None:
+                self.routing.kept.missed(cluster, now_us, out)
+            else:
+                self.routing.kept.found(cluster)
+        self.exchange.say(out)
+        self.routing.changed(now_us, out, is_retried=is_retried)
+        self.departing.look(now_us, out)
+
+    def _go_on(self, now_us: int, out: list[Effect]) -> None:
+        """Publications have moved: what waits behind them may go."""
+        if self.sweeps.are_waiting or self.departing.may_go:
+            self.settle(now_us, out, is_retried=False)
+
+    # --- what others that go, and its own going, must know ------------------------------------
+
+    @property
+    def tree_neighbours(self) -> list[BrokerId]:
+        return self.ties.tree_neighbours
+
+    @property
+    def is_needed(self) -> bool:
+        is_apart = self.tables.own.up is not None and self.ties.up.current is None
+        has_clients = self.hosted.rows or self.tables.own.entries
+        return bool(self.entering.hosts or has_clients or self._waits() or is_apart)
+
+    def _is_link_needed(self, broker: BrokerId) -> bool:
+        """Whether a neighbour enters this cluster here, or its own is swept, or is in its tree."""
+        is_swept = self.sweeps.are_by(broker)
+        return is_swept or broker in self.entering.hosts or broker in self.tree_neighbours
+
+    def _waits(self) -> bool:
+        """Whether any publication waits here, for a way or for its turn."""
+        return bool(len(self.routing.kept) or len(self.routing.gate.lines))
+
+    def _holds_up(self, source: BrokerId) -> bool:
+        """Whether a publication that came to this cluster before a sweep may wait here.
+
+        What waits for its turn came from another cluster: before a sweep from there, maybe.
+        """
+        is_entering = not self._is_primary(source)
+        return self.routing.kept.is_inner or (is_entering and len(self.routing.gate.lines) > 0)
+
+    def _onward(self, source: BrokerId) -> list[BrokerId]:
+        """To whom of this cluster goes on what comes from a broker."""
+        region, cluster = self.product.position(source)
+        found = [each for each in self.tree_neighbours if each != source and self.can_reach(each)]
+        if cluster == self.cluster and self.product.is_above(region, self.region, cluster):
+            found = [each for each in found if each != self.ties.up.current]
+        return found
+
+    def can_reach(self, broker: BrokerId) -> bool:
+        return broker in self._usable and broker not in self._frozen
+
+    def freeze(self, leaver: BrokerId, out: list[Effect]) -> None:
+        self._frozen.add(leaver)
+        self.routing.changed(0, out, is_retried=False)
+
+    def turn(
+        self,
+        leaver: BrokerId,
+        centre: BrokerId,
+        others: Iterable[BrokerId],
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        self.ties.do_without(leaver, centre, others, out)
+        self.settle(now_us, out)
+
+    def say_left(self, now_us: int, out: list[Effect]) -> None:
+        self._left(now_us, out)
+
+    # --- from neighbours ----------------------------------------------------------------------
+
+    def receive(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        if type(message) is Notification:
+            self._check(message)
+            self.routing.receive(neighbour, message, now_us, out)
+            self._go_on(now_us, out)
+        elif isinstance(message, DepartingMessage):
+            self.departing.receive(neighbour, message, now_us, out)
+        elif isinstance(message, Sweep | Swept):
+            self.sweeps.receive(neighbour, message, out)
+            self.settle(now_us, out, is_retried=False)
+        elif self._is_primary(neighbour):
+            self._hear_primary(neighbour, message, now_us, out)
+        else:
+            self._hear_secondary(neighbour, message, now_us, out)
+
+    def _check(self, message: Notification) -> None:
+        clusters = self.product.clusters
+        if not 0 <= message.owed < 1 << clusters:
+            raise ProtocolError(f"{message.owed} are no bits of {clusters} clusters")
+        for cluster in message.shifts:
+            if not 0 <= cluster < clusters:
+                raise ProtocolError(f"{cluster} is none of {clusters} clusters")
+        if not 0 <= message.hops < MAX_HOPS:
+            raise ProtocolError(f"{message.hops} is no number of hops")
+
+    def _hear_primary(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case HomeChange() | HomeTable():
+                self.cluster_tables.change(neighbour, message, now_us, out)
+            case TablesKnown(versions):
+                self.cluster_tables.say_tables(neighbour, versions, out)
+            case TableWanted(region) if region in self.tables.homes:
+                self.cluster_tables.say_table(neighbour, region, out)
+            case TablesSaid():
+                self.exchange.learnt()
+                self._hear_all(neighbour, self.ties.up, now_us, out)
+            case _:
+                raise unexpected(message, f"primary neighbour {neighbour}")
+
+    def _hear_secondary(
+        self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case Advertise(advertisement):
+                self.entering.advertise(neighbour, advertisement, out)
+            case Unadvertise(id):
+                self.entering.unadvertise(neighbour, id)
+            case AdvertisementsSaid():
+                self.entering.all_said(neighbour, out)
+            case EntryLeft():
+                self.entering.hosts.discard(neighbour)
+                self.departing.look(now_us, out)
+            case BitSet(id):
+                self.hosted.set(neighbour, id, is_on=True)
+            case BitCleared(id):
+                self.hosted.set(neighbour, id, is_on=False)
+            case NumbersBegin() | NumbersEnd():
+                self.routing.gate.hear(neighbour, message, now_us, out)
+            case WayLost():
+                self.routing.gate.lines.doubt(now_us)
+            case BitsSaid():
+                self.hosted.all_said(neighbour)
+                purpose = self.ties.entries.get(self.product.position(neighbour).cluster)
+                if purpose is not None:
+                    self._hear_all(neighbour, purpose, now_us, out)
+            case _:
+                raise unexpected(message, f"secondary neighbour {neighbour}")
+
+    def _hear_all(
+        self, neighbour: BrokerId, purpose: Attachment, now_us: int, out: list[Effect]
+    ) -> None:
+        """A neighbour has said all that must be known of it."""
+        self._usable.add(neighbour)
+        out.append(LinkReady(neighbour))
+        self.exchange.heard(neighbour)
+        if purpose is self.ties.up or neighbour in self.ties.advertised_to:
+            # Otherwise it is told no more what is advertised here: the answer is late.
+            self.attachments.ready(purpose, neighbour)
+        self.settle(now_us, out)

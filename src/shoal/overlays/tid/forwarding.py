@@ -1,0 +1,124 @@
+"""Where publications go at one broker: along their trees, and to its clients once each.
+
+A copy carries the set of the trees that it is on, and follows the bindings; dynamic routing lets it
+change, for a subscription, to another tree to which that is bound.  What is delivered here along
+several trees is delivered to a client once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+
+from shoal.broker.effects import Deliver, Effect, Send
+from shoal.broker.messages import RoutedPublication
+from shoal.model import BrokerId, ClientId, SubscriptionId
+from shoal.overlays.tid.messages import TreeCopy, TreeId
+from shoal.overlays.tid.parameters import Matching, Parameters
+from shoal.overlays.tid.trees import Entry, Trees
+from shoal.overlays.tid.waiting import Deliveries
+
+
+class Forwarding:
+    """The publications of one broker.
+
+    `is_after_former` says whether all that came along the tree before a tree is here.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        trees: Trees,
+        neighbours: Container[BrokerId],
+        is_after_former: Callable[[TreeId], bool],
+    ) -> None:
+        self._parameters = parameters
+        self._trees = trees
+        self._neighbours = neighbours
+        self.deliveries = Deliveries(is_after_former)
+        # What entered each link in the last window.
+        self.entered: dict[BrokerId, int] = {}
+        # To whom publications have been delivered.
+        self._delivered: dict[tuple[ClientId, int], set[ClientId]] = {}
+
+    @property
+    def delivered(self) -> int:
+        """Of how many publications it is known to whom they have been delivered."""
+        return len(self._delivered)
+
+    def forward(
+        self,
+        publications: tuple[RoutedPublication, ...],
+        hops: int,
+        source: BrokerId | None,
+        trees: tuple[TreeId, ...],
+        out: list[Effect],
+    ) -> None:
+        """Deliver what is new here, and pass it on along its trees, a copy for each neighbour."""
+        copies: dict[tuple[BrokerId, tuple[TreeId, ...]], list[RoutedPublication]] = {}
+        is_matched = source is None or self._parameters.matching is Matching.EVERYWHERE
+        for routed in publications:
+            matching: list[Entry] = self._trees.index.match(routed.publication.attributes)
+            on = [entry for entry in matching if entry.tree.id in trees]
+            self._hand_over(routed, hops, on, trees, out)
+            if not is_matched:
+                on = [entry for id in trees for entry in self._entries(id)]
+            for way in self._ways(on, hops, source).items():
+                copies.setdefault(way, []).append(routed)
+        for (neighbour, ids), part in copies.items():
+            out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
+
+    def _entries(self, id: TreeId) -> Iterable[Entry]:
+        tree = self._trees.all.get(id)
+        return () if tree is None else tree.entries.values()
+
+    def _hand_over(
+        self,
+        routed: RoutedPublication,
+        hops: int,
+        entries: Iterable[Entry],
+        trees: tuple[TreeId, ...],
+        out: list[Effect],
+    ) -> None:
+        """Deliver what is new here, behind what its publisher sent along a former tree."""
+        wanted: dict[ClientId, dict[SubscriptionId, None]] = {}
+        for entry in entries:
+            if entry.hop is None:
+                subscription = entry.subscription
+                wanted.setdefault(subscription.client, {})[subscription.id] = None
+        # Copies along other trees may be for other clients.
+        had = self._delivered.setdefault(routed.publication.key, set()) if wanted else set()
+        wanted = {name: ids for name, ids in wanted.items() if name not in had}
+        if not wanted:
+            return
+        had.update(wanted)
+        if len(self._delivered) > self._parameters.remembered:
+            del self._delivered[next(iter(self._delivered))]
+        deliveries = [Deliver(name, routed, tuple(ids), hops) for name, ids in wanted.items()]
+        self.deliveries.add(deliveries, () if self._parameters.dynamic else trees, out)
+
+    def _ways(
+        self, entries: Iterable[Entry], hops: int, source: BrokerId | None
+    ) -> dict[BrokerId, tuple[TreeId, ...]]:
+        """To each neighbour, along which trees."""
+        may_change = self._parameters.dynamic and hops < self._parameters.most_hops
+        found: dict[BrokerId, dict[TreeId, None]] = {}
+        for entry in entries:
+            if entry.hop is None or entry.hop == source:
+                continue
+            if may_change:
+                entry = self._least_loaded(entry, source)
+            assert entry.hop is not None
+            if entry.hop in self._neighbours:
+                found.setdefault(entry.hop, {})[entry.tree.id] = None
+        return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}
+
+    def _least_loaded(self, entry: Entry, source: BrokerId | None) -> Entry:
+        """The binding of the same subscription whose next link carried least; this one if equal."""
+        best, least = entry, self.entered.get(entry.hop or "", 0)
+        for other in self._trees.others(entry):
+            if other.hop is None or other.hop == source or other.hop not in self._neighbours:
+                continue
+            load = self.entered.get(other.hop, 0)
+            if load < least:
+                best, least = other, load
+        return best

@@ -1,0 +1,74 @@
+"""Clients that a door sends to other brokers: whom the operator or the system wants there.
+
+A client that allows it follows its publisher, which moves to where its subscribers are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from shoal.model import BrokerId, ClientId
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.connection.effects import ClientEffect
+from shoal.runtime.doors.publishers import LivePublishers
+from shoal.runtime.node import Node
+
+# Why a client is sent after its publisher.
+NEARER = "another broker is nearer to the subscribers"
+
+_log = logging.getLogger(__name__)
+
+
+class SendingOn:
+    """Where clients of one door are sent: `servers` are the other brokers' listeners."""
+
+    def __init__(
+        self,
+        node: Node,
+        clients: BrokerClients,
+        servers: Mapping[BrokerId, str],
+        publishers: LivePublishers | None,
+        carry_out: Callable[[list[ClientEffect]], None],
+    ) -> None:
+        self._node = node
+        self._clients = clients
+        self._servers = servers
+        self._publishers = publishers
+        self._carry_out = carry_out
+        if clients.federation is not None:
+            node.at_move = self._move_for_machine
+            clients.federation.moving.servers = servers
+        if publishers is not None:
+            publishers.follows = self._follows
+            publishers.send_on = self._send_on
+
+    def move(
+        self, client: ClientId, broker: BrokerId, done: Callable[[str], None], reason: str
+    ) -> None:
+        """Send a client to another broker (see `shoal.mqtt.federation.moving`)."""
+        assert self._clients.federation is not None
+        now_us = self._node.clock.now_us()
+        self._clients.federation.moving.move(client, broker, now_us, done, reason)
+        self._carry_out(self._clients.take_effects())
+        self._node.schedule_flush()
+
+    def _move_for_machine(self, client: ClientId, broker: BrokerId) -> None:
+        """The broker's system wants a client elsewhere."""
+
+        def done(problem: str) -> None:
+            if problem:
+                _log.info("a client stays", extra={"client": client, "problem": problem})
+
+        self.move(client, broker, done, NEARER)
+
+    def _follows(self, client: ClientId, broker: BrokerId) -> bool:
+        connection = self._clients.connection(client)
+        terms = connection.terms if connection is not None else None
+        return broker in self._servers and terms is not None and terms.follows
+
+    def _send_on(self, client: ClientId, broker: BrokerId) -> None:
+        """A client follows its publisher, which has moved."""
+        assert self._publishers is not None
+        self.move(client, broker, partial(self._publishers.was_sent, client), NEARER)
