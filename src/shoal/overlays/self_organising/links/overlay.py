@@ -96,8 +96,6 @@ class Overlay:
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
         self._ending: set[BrokerId] = set()
-        # Those whose place others have taken here, and whose links have yet to end.
-        self._leaving: set[BrokerId] = set()
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     # --- inputs -------------------------------------------------------------------------------
@@ -134,7 +132,6 @@ class Overlay:
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
-            self._leaving.discard(neighbour)
             self._ring.ended(neighbour, now_us, out)
         elif was_up or state is LinkState.FAILED:
             self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
@@ -316,7 +313,7 @@ class Overlay:
             self.tree.began_anew(neighbour)
             if standing.is_in:
                 self._greet(neighbour, out)
-            elif neighbour not in self._leaving and not self.healing.linked(neighbour, out):
+            elif not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
             return
         if self.tree.is_neighbour(neighbour):
@@ -332,8 +329,6 @@ class Overlay:
         """A neighbour leaves the network, and others take its place."""
         if old is not None:
             self._standings[old] = Standing(False, now_us)
-            if EndLink(old) not in out:
-                self._leaving.add(old)
         self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
         self._routing.replaced(old, new, now_us, out)
 
@@ -370,10 +365,6 @@ class Overlay:
             greeting.standing.is_in and self._ring.gives_up_new_link(now_us, out)
         ):
             return
-        if neighbour in self._leaving and greeting.standing.is_in:
-            # It could not leave: somebody whom it had shown the way here has not come.
-            self._leaving.discard(neighbour)
-            self._standings[neighbour] = Standing(True, now_us)
         if neighbour not in self._greeted:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
