@@ -15,6 +15,7 @@ from shoal.experiments.relocation import data as study_data
 from shoal.experiments.relocation import grid as grids
 from shoal.experiments.relocation import runs
 from shoal.experiments.relocation.grid import SCALES, RunSpec, Scale
+from shoal.experiments.studies.data import Walks
 from tests.pipeline import conftest
 
 SECOND_US = 1_000_000
@@ -56,8 +57,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "grid", few)
     monkeypatch.setattr(runs, "grid", few)
     monkeypatch.setitem(SCALES, "small", scale)
-    monkeypatch.setattr(study_data, "SYNTHETIC_STOCKS", 4)
-    monkeypatch.setattr(study_data, "SYNTHETIC_DAYS", 100)
+    monkeypatch.setattr(study_data, "WALKS", Walks(stocks=4, days=100))
 
 
 @pytest.mark.usefixtures("tiny", "spark")

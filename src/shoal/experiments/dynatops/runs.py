@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from shoal.experiments.dynatops.grid import Cell, Part
 from shoal.experiments.dynatops.model import Model, Slot
 from shoal.experiments.dynatops.setting import Setting
 from shoal.experiments.dynatops.users import draw_crowd
-from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.runs import Run, content_digest, run_key
 
 
 class Hours(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +62,7 @@ def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
     for cell in cells:
         path = cell.setting.trace
         if path not in digests:
-            digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            digests[path] = content_digest(Path(path))
         described = msgspec.structs.replace(cell.setting, trace=digests[path])
         found.append(
             ModelRun(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from random import Random
 
@@ -17,7 +16,7 @@ from shoal.experiments.octopia.data import Rows, read_publishers
 from shoal.experiments.octopia.grid import PUBLISHERS, Scale, Setting, grid
 from shoal.experiments.octopia.measures import SECOND_US, Deliveries, Queues, Tap, Words, tapped
 from shoal.experiments.octopia.network import Clients, draw_clients, factory, overlay
-from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.runs import Run, content_digest, run_key
 from shoal.matching import matches
 from shoal.model import BrokerId, ClientId, Publication
 from shoal.overlays.octopia.places.labels import Product
@@ -85,7 +84,7 @@ def study_runs(scale: Scale, files: Mapping[str, Path], root: Path, seed: int) -
     """The runs of a scale on each data set's file as tasks."""
     found = []
     for data, file in files.items():
-        digest = sha256(file.read_bytes()).hexdigest()
+        digest = content_digest(file)
         for setting in grid(scale, seed):
             share = scale.share if setting.part == "burst" else scale.varied
             found.append(

@@ -13,7 +13,7 @@ from shoal.experiments.studies.options import Flights
 from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
 
 if TYPE_CHECKING:
-    from shoal.experiments.octopia.data import DataSet
+    from shoal.experiments.studies.data import DataSet
     from shoal.experiments.studies.runs import Task
     from shoal.pipeline.session import Spark
 
@@ -32,13 +32,14 @@ class OctopiaPlan:
     """Section VIII on each data set, and what goes beyond it."""
 
     def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
-        from shoal.experiments.octopia.data import data_sets
+        from shoal.experiments.octopia.data import WALKS
         from shoal.experiments.octopia.grid import SCALES
+        from shoal.experiments.studies.data import data_sets
 
         self._scale = SCALES[scale]
         self._root = root
         self._seed = seed
-        self._data = data_sets(options.quotes, flights=options.flights, seed=seed)
+        self._data = data_sets(options.quotes, flights=options.flights, walks=WALKS, seed=seed)
         self._files: dict[str, Path] = {}
 
     @property

@@ -5,7 +5,6 @@ A run's file is named after it; its key is of the scenario and the data.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from shoal.experiments.relocation.measuring.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario, parse_scenario, written_form
-from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.runs import Run, content_digest, run_key
 
 # One way between two machines of a cluster on 1 Gbit/s Ethernet, with the kernels' part.
 CLUSTER_LATENCY_US = 250
@@ -76,7 +75,7 @@ def study_runs(
 ) -> list[StudyRun]:
     """The grid on one data set as tasks; `inputs` are digests of the data it is made from."""
     if rtt is not None:
-        inputs = {**inputs, "rtt": hashlib.sha256(rtt.read_bytes()).hexdigest()}
+        inputs = {**inputs, "rtt": content_digest(rtt)}
         rtt = rtt.resolve()
     return [study_run(spec, workloads, runs, inputs, rtt, seed) for spec in grid(dataset, scale)]
 

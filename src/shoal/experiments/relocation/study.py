@@ -13,7 +13,8 @@ from shoal.experiments.studies.options import Flights, RoundTrips
 from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
 
 if TYPE_CHECKING:
-    from shoal.experiments.relocation.data import DataSet, Prepared
+    from shoal.experiments.relocation.data import Prepared
+    from shoal.experiments.studies.data import DataSet
     from shoal.experiments.studies.runs import Task
     from shoal.pipeline.session import Spark
 
@@ -33,15 +34,16 @@ class RelocationPlan:
     """The grid on each data set, and networks of growing size."""
 
     def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
-        from shoal.experiments.relocation.data import data_sets
+        from shoal.experiments.relocation.data import WALKS
         from shoal.experiments.relocation.grid import BROKERS, SCALES
+        from shoal.experiments.studies.data import data_sets
         from shoal.experiments.underlays import check_matrix
 
         self._scale = SCALES[scale]
         self._root = root
         self._seed = seed
         self._rtt = options.rtt
-        self._data = data_sets(options.quotes, flights=options.flights, seed=seed)
+        self._data = data_sets(options.quotes, flights=options.flights, walks=WALKS, seed=seed)
         self._prepared: dict[str, Prepared] = {}
         if options.rtt is not None:
             check_matrix(options.rtt, BROKERS["wide"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from shoal.experiments.self_organising.model import Model, Outcome
 from shoal.experiments.self_organising.optimum import Problem, best_known, regret
 from shoal.experiments.self_organising.setting import Setting, Shape
 from shoal.experiments.self_organising.workload import Workload, draw, places_apart
-from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.runs import Run, content_digest, run_key
 from shoal.experiments.topologies import random_tree, uniform_tree
 from shoal.overlays.self_organising.deciding.planner import VARIATION
 
@@ -95,7 +94,7 @@ def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
     for cell in cells:
         setting = cell.setting
         for path in {setting.rtt, setting.departures} - digests.keys():
-            digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            digests[path] = content_digest(Path(path))
         described = msgspec.structs.replace(
             setting, rtt=digests[setting.rtt], departures=digests[setting.departures]
         )

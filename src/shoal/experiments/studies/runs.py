@@ -101,6 +101,11 @@ def run_key(parameters: Sequence[Any]) -> str:
     return digest([*parameters, version("shoal")])
 
 
+def content_digest(file: Path) -> str:
+    """Of what is in a file that a run depends on."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def digest(values: Sequence[Any]) -> str:
     """Of values that can be written as JSON."""
     return hashlib.sha256(msgspec.json.encode(values)).hexdigest()
