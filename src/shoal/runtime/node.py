@@ -394,6 +394,10 @@ class Node:
 
     # --- clients ------------------------------------------------------------------------------
 
+    @property
+    def client_count(self) -> int:
+        return len(self._delivering)
+
     def attach(self, name: ClientId, client: Client) -> None:
         """Deliver to this client from now on; one of that name before is replaced."""
         self._delivering.attach(name, client)

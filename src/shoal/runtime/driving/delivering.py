@@ -26,6 +26,10 @@ class Delivering:
         self._deliveries = 0
         self._delivered_us = 0
 
+    def __len__(self) -> int:
+        """How many clients there are."""
+        return len(self._clients)
+
     def attach(self, name: ClientId, client: Client) -> None:
         """Deliver to this client from now on; one of that name before is replaced."""
         self._clients[name] = client
