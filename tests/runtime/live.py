@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import uvloop
 
-from shoal.broker.effects import Deliver
+from shoal.broker.effects import Deliver, Started
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.machine import Broker
@@ -87,7 +87,10 @@ class LiveNetwork:
         tls: Callable[[BrokerId], TlsContexts] | None = None,
         courier_limits: CourierLimits | None = None,
         brokers: Iterable[BrokerId] = (),
+        *,
+        has_journals: bool = False,
     ) -> None:
+        """With journals brokers that start again remember whom they were linked to."""
         self.joins = tuple(links)
         self.system = system
         self.parameters = parameters
@@ -102,6 +105,7 @@ class LiveNetwork:
         self.couriers: dict[BrokerId, Couriers] = {}
         # What outlives a broker, as on its disk.
         self.overlays: dict[BrokerId, Overlay] = {}
+        self.former: dict[BrokerId, dict[BrokerId, None]] | None = {} if has_journals else None
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
 
@@ -132,11 +136,20 @@ class LiveNetwork:
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)
         self.couriers[name] = Couriers(node, settings, self.courier_limits)
         self.links[name].couriers = self.couriers[name]
-        node.start()
+        node.start(self._started(name, node, overlay))
         self.couriers[name].start()
         if name not in self.addresses:
             self.addresses[name] = Address("127.0.0.1", *free_ports("127.0.0.1", 1))
         await self.links[name].start(self.addresses[name])
+
+    def _started(self, name: BrokerId, node: Node, overlay: Overlay) -> Started:
+        if self.former is None:
+            return Started()
+        former = self.former.setdefault(name, {})
+        node.at_link.append(lambda neighbour, is_ready: former.setdefault(neighbour))
+        return Started(
+            tuple(each for each in former if each not in overlay.ended), self.limits.give_up_us
+        )
 
     def published(self, request: Publish) -> None: ...
 

@@ -375,12 +375,25 @@ class Overlay:
             standing = Standing(True, 0)
         self._standings[neighbour] = standing
         if not standing.is_in:
+            self._learn(neighbour, greeting, now_us, out)
             self._part(neighbour, now_us, out)
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.healing.found(neighbour, out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
+
+    def _learn(
+        self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
+    ) -> None:
+        """A link has gone while this broker was away: another may have come in its place."""
+        for verdict in greeting.verdicts:
+            old, new = verdict.exchange.old_link, verdict.exchange.new_link
+            is_last = verdict.is_done and verdict.at_us == greeting.standing.since_us
+            if is_last and {*old} == {self.broker, neighbour} and self.broker in new:
+                (other,) = {*new} - {self.broker}
+                self.tree.expect(other, now_us, out)
+                self._put(other, Standing(True, verdict.at_us), now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
