@@ -147,9 +147,9 @@ class LiveNetwork:
             return Started()
         former = self.former.setdefault(name, {})
         node.at_link.append(lambda neighbour, is_ready: former.setdefault(neighbour))
-        return Started(
-            tuple(each for each in former if each not in overlay.ended), self.limits.give_up_us
-        )
+        node.at_remember = overlay.remember
+        left = tuple(each for each in former if each not in overlay.ended)
+        return Started(left, self.limits.give_up_us, overlay.facts)
 
     def published(self, request: Publish) -> None: ...
 

@@ -40,6 +40,7 @@ from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
+from shoal.overlays.self_organising.links.standings import UNHEARD, UNKNOWN, Standings
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
@@ -48,9 +49,6 @@ from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.succession import Around
 from shoal.overlays.tree.turning import Turn
 
-# Of a link that a broker does not remember, and of one of which it cannot know, as it has started
-# anew and been told of no links.
-UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
 # How long a link that nobody remembers waits for an exchange to begin.
 GREET_US = 5_000_000
 GREET = "greet"
@@ -89,9 +87,8 @@ class Overlay:
         self._listener = listener
         self._ring = QuietRing(context.broker, self)
         self.healing = Healing(context.broker, self, may_link)
-        always = Standing(True, 0)
-        self._standings = dict.fromkeys((*context.neighbours, *context.expected), always)
-        self._unknown = UNHEARD if self._standings else UNKNOWN
+        self._given = (*context.neighbours, *context.expected)
+        self.standings = Standings(self._given)
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
@@ -101,7 +98,12 @@ class Overlay:
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        self.standings.start(started.facts)
         self._routing.start(started, now_us, out)
+        for neighbour in self.standings.neighbours:
+            if neighbour not in self._given:
+                self.tree.expect(neighbour, now_us, out)
+                out.append(OpenLink(neighbour, is_lasting=True))
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
@@ -199,7 +201,7 @@ class Overlay:
             if not is_there or neighbour in self._ending:
                 return f"{self.broker} - {neighbour} is no link"
         # Also one that is down just now, or whose ends have yet to greet each other.
-        if ring.opens_link and self._standing(ring.opposite).is_in:
+        if ring.opens_link and self.standings.of(ring.opposite).is_in:
             return f"{self.broker} - {ring.opposite} is a link already"
         is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
         if ring.opens_link and (is_left_over or ring.opposite in self._ending):
@@ -212,7 +214,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max(0, *(self._standing(each).since_us for each in ends), 0)
+        return max(0, *(self.standings.of(each).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -223,10 +225,10 @@ class Overlay:
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
-            self._standings[behind] = Standing(True, verdict.at_us)
+            self.standings.put(behind, Standing(True, verdict.at_us), out)
             out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]
         if ring.ends_link:
-            self._standings[before] = Standing(False, verdict.at_us)
+            self.standings.put(before, Standing(False, verdict.at_us), out)
             self._end(before, out)
         self._go_on(ring, now_us, out)
         self._listener.done(ring.exchange, now_us, out)
@@ -235,10 +237,10 @@ class Overlay:
         """End the new link, and go on."""
         if ring.opens_link:
             # Who could not have been asked has settled nothing: who remembers a link knows better.
-            since_us = verdict.at_us or self._standing(ring.opposite).since_us
-            self._standings[ring.opposite] = Standing(False, max(since_us, UNHEARD.since_us))
+            since_us = verdict.at_us or self.standings.of(ring.opposite).since_us
+            self.standings.put(ring.opposite, Standing(False, max(since_us, UNHEARD.since_us)), out)
         if ring.ends_link and verdict.at_us:
-            self._standings[ring.before] = Standing(True, verdict.at_us)
+            self.standings.put(ring.before, Standing(True, verdict.at_us), out)
             out.append(OpenLink(ring.before, is_lasting=True))
         if ring.is_last and not ring.is_old_link:
             self._end(ring.first, out)
@@ -251,27 +253,24 @@ class Overlay:
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the tree."""
-        return max(self._standing(neighbour).since_us, 0)
-
-    def _standing(self, neighbour: BrokerId) -> Standing:
-        return self._standings.get(neighbour, self._unknown)
+        return max(self.standings.of(neighbour).since_us, 0)
 
     def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """Both ends have agreed that this link, which is up, belongs to the tree."""
-        self._standings[neighbour] = Standing(True, at_us)
+        self.standings.put(neighbour, Standing(True, at_us), out)
         self._greeted.add(neighbour)
         out.append(OpenLink(neighbour, is_lasting=True))
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """This link does not belong to the tree any more."""
-        self._standings[neighbour] = Standing(False, at_us)
+        self.standings.put(neighbour, Standing(False, at_us), out)
         if self.is_up(neighbour):
             self._greet(neighbour, out)
         self._part(neighbour, now_us, out)
 
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links are exchanged, though it was supposed here that they are not."""
+        """The links are exchanged, though that is not known here."""
         exchange = verdict.exchange
         for ends, is_in in ((exchange.old_link, False), (exchange.new_link, True)):
             if self.broker in ends:
@@ -292,21 +291,21 @@ class Overlay:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
         """A link that is no part of an exchange has changed."""
-        standing = self._standing(neighbour)
+        standing = self.standings.of(neighbour)
         if state is LinkState.ENDED and standing.is_in:
             if standing.since_us > 0:
                 # One end did not know that it belongs to the tree, or this one that it does not.
                 out.append(OpenLink(neighbour, is_lasting=True))
             else:
                 # It was to end before this broker started.
-                self._standings[neighbour] = UNHEARD
+                self.standings.put(neighbour, UNHEARD, out)
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
-        standing = self._standing(neighbour)
+        standing = self.standings.of(neighbour)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
@@ -328,13 +327,14 @@ class Overlay:
     ) -> None:
         """A neighbour leaves the network, and others take its place."""
         if old is not None:
-            self._standings[old] = Standing(False, now_us)
-        self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
+            self.standings.put(old, Standing(False, now_us), out)
+        for each in new:
+            self.standings.put(each, Standing(True, now_us), out)
         self._routing.replaced(old, new, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""
-        is_in, is_up = self._standing(neighbour).is_in, self.is_up(neighbour)
+        is_in, is_up = self.standings.of(neighbour).is_in, self.is_up(neighbour)
         if is_in and not is_up:
             # It may have failed as it was to end, and nobody sees to it any more.
             out.append(OpenLink(neighbour, is_lasting=True))
@@ -343,7 +343,7 @@ class Overlay:
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
-        standing = self._standing(neighbour)
+        standing = self.standings.of(neighbour)
         out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
 
     def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
@@ -369,31 +369,18 @@ class Overlay:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
             self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self._standing(neighbour), greeting.standing
+        mine, other = self.standings.of(neighbour), greeting.standing
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = Standing(True, 0)
-        self._standings[neighbour] = standing
+        self.standings.put(neighbour, standing, out)
         if not standing.is_in:
-            self._learn(neighbour, greeting, now_us, out)
             self._part(neighbour, now_us, out)
             return
         if not mine.is_in:
             out.append(OpenLink(neighbour, is_lasting=True))
         self.healing.found(neighbour, out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
-
-    def _learn(
-        self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
-    ) -> None:
-        """A link has gone while this broker was away: another may have come in its place."""
-        for verdict in greeting.verdicts:
-            old, new = verdict.exchange.old_link, verdict.exchange.new_link
-            is_last = verdict.is_done and verdict.at_us == greeting.standing.since_us
-            if is_last and {*old} == {self.broker, neighbour} and self.broker in new:
-                (other,) = {*new} - {self.broker}
-                self.tree.expect(other, now_us, out)
-                self._put(other, Standing(True, verdict.at_us), now_us, out)
 
     def _part(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """The link does not belong to the tree."""
@@ -409,14 +396,15 @@ class Overlay:
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
-        if self._standing(neighbour).since_us >= standing.since_us:
+        if self.standings.of(neighbour).since_us >= standing.since_us:
             return
-        self._standings[neighbour] = standing
+        self.standings.put(neighbour, standing, out)
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return
+        self.tree.expect(neighbour, now_us, out)
         out.append(OpenLink(neighbour, is_lasting=True))
-        if self.is_up(neighbour):
+        if self.is_up(neighbour) and neighbour not in self._greeted:
             self._greet(neighbour, out)
 
 
