@@ -60,9 +60,7 @@ class RandomRestless:
         return self.problems
 
     async def _play(self) -> None:
-        self.network = LiveNetwork(
-            [("B1", "B2"), ("B2", "B3")], SYSTEM.name, has_journals=True
-        )
+        self.network = LiveNetwork([("B1", "B2"), ("B2", "B3")], SYSTEM.name, has_journals=True)
         for name in self.network.names:
             await self._start(name)
         publishing = asyncio.create_task(self._publish())

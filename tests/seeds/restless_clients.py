@@ -1,4 +1,4 @@
-"""Clients of live brokers in virtual time that exchange links and are killed: what they are promised.
+"""Clients of brokers that exchange links and are killed, in virtual time: what they are promised.
 
 Each broker has a client that publishes, and one that has subscribed to everything.  What clients
 have been delivered, and that they subscribed, outlives their broker, as on its disk.  Whatever is
@@ -62,7 +62,10 @@ class RestlessClients:
         node.attach(client, self.subscribers[node.id])
         node.request(client, Subscribe(Subscription(id=client, client=client, filter=EVERYTHING)))
         publisher = f"p/{node.id}"
-        node.request(publisher, Advertise(Advertisement(id=publisher, publisher=publisher, filter=EVERYTHING)))
+        node.request(
+            publisher,
+            Advertise(Advertisement(id=publisher, publisher=publisher, filter=EVERYTHING)),
+        )
 
     def killed(self, broker: BrokerId) -> None:
         """Nobody will hear what became of what it was asked."""
@@ -90,7 +93,7 @@ class RestlessClients:
             return  # what a dead broker would have said
         self.settled += 1
         self.problems += [
-            f"{(self._now_us() - 1_000_000_000)/1e6:.2f}: {each.home} lacks {publication.key}"
+            f"{(self._now_us() - 1_000_000_000) / 1e6:.2f}: {each.home} lacks {publication.key}"
             for each in self.subscribers.values()
             if publication.key not in each.got
         ]

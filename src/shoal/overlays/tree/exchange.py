@@ -93,7 +93,7 @@ class Exchange:
         self.say(out)
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """Another broker says that there is this neighbour, too: who starts waits for it as well."""
+        """Another says that there is this neighbour, too: who starts waits for it as well."""
         if self.is_ready or neighbour in self._linked:
             return
         self._unheard_advertisements[neighbour] = None

@@ -136,7 +136,7 @@ class Overlay:
         if state is LinkState.ENDED:
             self._ring.ended(neighbour, now_us, out)
         elif was_up or state is LinkState.FAILED:
-            self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
+            self._ring.broken(neighbour, now_us, out)
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):

@@ -19,27 +19,15 @@ from shoal.overlays.self_organising.quiet_ring.ring import Ring
 class BrokenCycle:
     """Breaks of one cycle, as one of its brokers has seen them or heard of them.
 
-    gone          neighbours on the cycle to which the link is gone
-    askers        neighbours that have asked what became of the exchange
-    has_ended     whether the link that goes was ended on purpose
-    is_forgotten  whether the first broker has started anew
+    gone       neighbours on the cycle to which the link is gone, or was
+    askers     neighbours that have asked what became of the exchange
+    has_ended  whether the link that goes was ended on purpose
     """
 
     def __init__(self) -> None:
         self.gone: set[BrokerId] = set()
         self.askers: set[BrokerId] = set()
         self.has_ended = False
-        self.is_forgotten = False
-
-    def lost(self, ring: Ring, neighbour: BrokerId, *, is_back: bool) -> None:
-        """The link to a neighbour is gone; or it is back, as the neighbour has started anew."""
-        self.gone.add(neighbour)
-        self.is_forgotten |= is_back and neighbour == ring.first
-
-    def asked(self, neighbour: BrokerId, *, is_forgotten: bool) -> None:
-        """A neighbour asks what became of the exchange."""
-        self.askers.add(neighbour)
-        self.is_forgotten |= is_forgotten
 
     def without(self, neighbours: Iterable[BrokerId]) -> list[BrokerId]:
         """Of these neighbours those to which the link is not gone."""
@@ -49,6 +37,4 @@ class BrokenCycle:
         """Whether the links are exchanged; None where this neighbour is to be asked."""
         if ring.ends_link and whom == ring.before and self.has_ended:
             return True
-        if whom in self.gone or (whom == ring.first and self.is_forgotten):
-            return False
-        return None
+        return False if whom in self.gone else None

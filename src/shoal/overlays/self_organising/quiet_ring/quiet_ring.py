@@ -142,7 +142,7 @@ class QuietRing:
                 self._step(event, neighbour, message, now_us, out)
             case Verdict():
                 self.judge(neighbour, message, now_us, out)
-            case Doubt(key, _):
+            case Doubt(key):
                 if key == self._key and self._ring is not None:
                     self._checked(neighbour)
                     self._step(Event.DOUBT, neighbour, message, now_us, out)
@@ -174,13 +174,11 @@ class QuietRing:
         self._step(Event.OPENED, neighbour, None, now_us, out)
         return True
 
-    def broken(
-        self, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_back: bool = False
-    ) -> None:
-        """A link is gone; or it is back, as the neighbour has started anew."""
+    def broken(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A link is gone; or it is back, with nothing in it."""
         ring = self._ring
         if ring is not None and neighbour in ring.neighbours:
-            self._breaks.lost(ring, neighbour, is_back=is_back)
+            self._breaks.gone.add(neighbour)
             self._step(Event.BROKEN, neighbour, None, now_us, out)
 
     def ended(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -384,7 +382,7 @@ class QuietRing:
         """Asks on; the first gives up."""
         ring = self._ring
         assert ring is not None
-        self._breaks.asked(neighbour, is_forgotten=doubt.is_forgotten)
+        self._breaks.askers.add(neighbour)
         self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
@@ -395,7 +393,7 @@ class QuietRing:
         elif (is_done := self._breaks.outcome(ring, whom)) is not None:
             self._say_verdict(is_done, now_us, out, "" if is_done else reason)
         else:
-            out.append(Send(whom, Doubt(self._key, self._breaks.is_forgotten)))
+            out.append(Send(whom, Doubt(self._key)))
 
     # --- coming and going ---------------------------------------------------------------------
 

@@ -62,13 +62,9 @@ class Verdict(RingMessage, frozen=True):
 
 
 class Doubt(RingMessage, frozen=True):
-    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
-
-    `is_forgotten` says that the first broker has started anew, and knows nothing of it.
-    """
+    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round."""
 
     key: ExchangeKey
-    is_forgotten: bool = False
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
