@@ -270,13 +270,15 @@ class Overlay:
         self._part(neighbour, now_us, out)
 
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links are exchanged, though that is not known here."""
+        """The links were exchanged, which may be news."""
         exchange = verdict.exchange
-        for ends, is_in in ((exchange.old_link, False), (exchange.new_link, True)):
+        # First the new one: who has just started waits for its tables in the place of the old one's.
+        for ends, is_in in ((exchange.new_link, True), (exchange.old_link, False)):
             if self.broker in ends:
                 (other,) = (each for each in ends if each != self.broker)
-                standing = Standing(is_in, verdict.at_us)
-                self.later(now_us, out, self._put, other, standing)
+                if self.standings.of(other).since_us < verdict.at_us:
+                    standing = Standing(is_in, verdict.at_us)
+                    self.later(now_us, out, self._put, other, standing)
 
     def _go_on(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
         waiting, self._waiting = self._waiting, []

@@ -159,13 +159,13 @@ class QuietRing:
             event = Event.DONE if verdict.is_done else Event.KEPT
             self._step(event, neighbour, verdict, now_us, out)
             return
-        if not self.verdicts.are_revised_by(verdict):
-            return
-        self.verdicts.remember(verdict)
         ring = Ring(self._broker, verdict.exchange)
-        listeners = [each for each in ring.neighbours if each != neighbour]
-        self.verdicts.say(listeners, verdict, out)
-        self._host.revised(verdict, now_us, out)
+        if self.verdicts.are_revised_by(verdict):
+            self.verdicts.remember(verdict)
+            listeners = [each for each in ring.neighbours if each != neighbour]
+            self.verdicts.say(listeners, verdict, out)
+        if verdict.is_done:
+            self._host.revised(verdict, now_us, out)
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is up; whether it is the new one of an exchange that is going on here."""
