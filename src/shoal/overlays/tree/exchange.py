@@ -93,8 +93,8 @@ class Exchange:
         self.say(out)
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """Another says that there is this neighbour, too: who starts waits for it as well."""
-        if self.is_ready or neighbour in self._linked:
+        """This is a neighbour, too: wait for it as for one that was there before."""
+        if neighbour in self._linked:
             return
         self._unheard_advertisements[neighbour] = None
         self._unheard_subscriptions[neighbour] = None

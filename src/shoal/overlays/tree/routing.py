@@ -249,7 +249,7 @@ class TreeRouting(BaseStrategy):
         self._exchange.began_anew(neighbour)
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """There is a link to this broker, too, of which this one did not know as it started."""
+        """There is a link to this broker, too, of which nothing was known as this one started."""
         self._exchange.expect(neighbour, now_us, out)
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:

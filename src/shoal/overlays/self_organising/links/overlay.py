@@ -404,7 +404,8 @@ class Overlay:
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return
-        self.tree.expect(neighbour, now_us, out)
+        if not self.tree.is_ready:
+            self.tree.expect(neighbour, now_us, out)
         out.append(OpenLink(neighbour, is_lasting=True))
         if self.is_up(neighbour) and neighbour not in self._greeted:
             self._greet(neighbour, out)
