@@ -383,7 +383,7 @@ class LinkExchanges(Network):
                 for what, found in (
                     ("neighbours", overlay.tree.propagation.neighbours),
                     ("links", overlay._up),
-                    ("standings", [*overlay.standings.neighbours]),
+                    ("standings", [*overlay.memory.neighbours]),
                 )
                 if sorted(found) != sorted(neighbours)
             ]

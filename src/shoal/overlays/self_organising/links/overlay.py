@@ -40,7 +40,7 @@ from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
-from shoal.overlays.self_organising.links.standings import UNHEARD, UNKNOWN, Standings
+from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
@@ -87,8 +87,7 @@ class Overlay:
         self._listener = listener
         self._ring = QuietRing(context.broker, self)
         self.healing = Healing(context.broker, self, may_link)
-        self._given = (*context.neighbours, *context.expected)
-        self.standings = Standings(self._given)
+        self.memory = Memory((*context.neighbours, *context.expected))
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
@@ -98,25 +97,30 @@ class Overlay:
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
-        self.standings.start(started.facts)
+        unknown = self.memory.start(started.facts)
+        if (decided := self.memory.decided) is not None:
+            self._ring.verdicts.remember(decided)
         self._routing.start(started, now_us, out)
-        for neighbour in self.standings.neighbours:
-            if neighbour not in self._given:
-                self.tree.expect(neighbour, now_us, out)
-                out.append(OpenLink(neighbour, is_lasting=True))
+        for neighbour in unknown:
+            self.tree.expect(neighbour, now_us, out)
+            out.append(OpenLink(neighbour, is_lasting=True))
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         """A neighbour's message; ProtocolError when it makes no sense from that neighbour."""
         if type(message) is Greeting:
-            self._meet(neighbour, message, now_us, out)
+            if self._ring.is_renewed(neighbour):
+                self.later(now_us, out, self._meet, neighbour, message)
+            else:
+                self._meet(neighbour, message, now_us, out)
         elif isinstance(message, HealingMessage):
             if not self.is_up(neighbour):
                 raise ProtocolError(f"{self.broker} has no link to {neighbour}")
             self.healing.receive(neighbour, message, now_us, out)
         elif not self._ring.receive(neighbour, message, now_us, out):
             self._routing.receive(neighbour, message, now_us, out)
+        self.memory.say(out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
@@ -127,16 +131,24 @@ class Overlay:
             self.healing.timer(key[1], now_us, out)
         else:
             self.later(now_us, out, self._routing.timer, key)
+        self.memory.say(out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._link(neighbour, state, now_us, out)
+        self.memory.say(out)
+
+    def _link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         was_up = neighbour in self._up
+        self._waiting = [
+            each for each in self._waiting if each[0] != self._meet or each[1][0] != neighbour
+        ]
         self._ending.discard(neighbour)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
         if state is LinkState.ENDED:
             self._ring.ended(neighbour, now_us, out)
         elif was_up or state is LinkState.FAILED:
-            self._ring.broken(neighbour, now_us, out)
+            self._ring.broken(neighbour, now_us, out, is_back=state is LinkState.UP)
         if state is LinkState.UP:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
@@ -178,6 +190,7 @@ class Overlay:
             self._listener.refused(exchange, reason, now_us, out)
         else:
             self._ring.begin(exchange, now_us, out)
+        self.memory.say(out)
 
     # --- what the tree asks -------------------------------------------------------------------
 
@@ -201,7 +214,7 @@ class Overlay:
             if not is_there or neighbour in self._ending:
                 return f"{self.broker} - {neighbour} is no link"
         # Also one that is down just now, or whose ends have yet to greet each other.
-        if ring.opens_link and self.standings.of(ring.opposite).is_in:
+        if ring.opens_link and self.memory.standing(ring.opposite).is_in:
             return f"{self.broker} - {ring.opposite} is a link already"
         is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
         if ring.opens_link and (is_left_over or ring.opposite in self._ending):
@@ -214,7 +227,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max(0, *(self.standings.of(each).since_us for each in ends), 0)
+        return max(0, *(self.memory.standing(each).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -223,12 +236,16 @@ class Overlay:
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
+        if ring.is_first:
+            self.memory.decide(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
-            self.standings.put(behind, Standing(True, verdict.at_us), out)
-            out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]
+            self.memory.put(behind, Standing(True, verdict.at_us))
+            out.append(OpenLink(behind, is_lasting=True))
+            if behind not in ring.renewed:  # else it must hear tables first
+                out.append(LinkReady(behind))
         if ring.ends_link:
-            self.standings.put(before, Standing(False, verdict.at_us), out)
+            self.memory.put(before, Standing(False, verdict.at_us))
             self._end(before, out)
         self._go_on(ring, now_us, out)
         self._listener.done(ring.exchange, now_us, out)
@@ -237,10 +254,10 @@ class Overlay:
         """End the new link, and go on."""
         if ring.opens_link:
             # Who could not have been asked has settled nothing: who remembers a link knows better.
-            since_us = verdict.at_us or self.standings.of(ring.opposite).since_us
-            self.standings.put(ring.opposite, Standing(False, max(since_us, UNHEARD.since_us)), out)
+            since_us = verdict.at_us or self.memory.standing(ring.opposite).since_us
+            self.memory.put(ring.opposite, Standing(False, max(since_us, UNHEARD.since_us)))
         if ring.ends_link and verdict.at_us:
-            self.standings.put(ring.before, Standing(True, verdict.at_us), out)
+            self.memory.put(ring.before, Standing(True, verdict.at_us))
             out.append(OpenLink(ring.before, is_lasting=True))
         if ring.is_last and not ring.is_old_link:
             self._end(ring.first, out)
@@ -253,18 +270,18 @@ class Overlay:
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the tree."""
-        return max(self.standings.of(neighbour).since_us, 0)
+        return max(self.memory.standing(neighbour).since_us, 0)
 
     def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """Both ends have agreed that this link, which is up, belongs to the tree."""
-        self.standings.put(neighbour, Standing(True, at_us), out)
+        self.memory.put(neighbour, Standing(True, at_us))
         self._greeted.add(neighbour)
         out.append(OpenLink(neighbour, is_lasting=True))
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """This link does not belong to the tree any more."""
-        self.standings.put(neighbour, Standing(False, at_us), out)
+        self.memory.put(neighbour, Standing(False, at_us))
         if self.is_up(neighbour):
             self._greet(neighbour, out)
         self._part(neighbour, now_us, out)
@@ -272,11 +289,11 @@ class Overlay:
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
         """The links were exchanged, which may be news."""
         exchange = verdict.exchange
-        # First the new one: who has just started waits for its tables in the place of the old one's.
+        # First the new one: who has just started waits for its tables in place of the others.
         for ends, is_in in ((exchange.new_link, True), (exchange.old_link, False)):
             if self.broker in ends:
                 (other,) = (each for each in ends if each != self.broker)
-                if self.standings.of(other).since_us < verdict.at_us:
+                if self.memory.standing(other).since_us < verdict.at_us:
                     standing = Standing(is_in, verdict.at_us)
                     self.later(now_us, out, self._put, other, standing)
 
@@ -293,21 +310,21 @@ class Overlay:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
         """A link that is no part of an exchange has changed."""
-        standing = self.standings.of(neighbour)
+        standing = self.memory.standing(neighbour)
         if state is LinkState.ENDED and standing.is_in:
             if standing.since_us > 0:
                 # One end did not know that it belongs to the tree, or this one that it does not.
                 out.append(OpenLink(neighbour, is_lasting=True))
             else:
                 # It was to end before this broker started.
-                self.standings.put(neighbour, UNHEARD, out)
+                self.memory.put(neighbour, UNHEARD)
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
-        standing = self.standings.of(neighbour)
+        standing = self.memory.standing(neighbour)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
@@ -329,14 +346,14 @@ class Overlay:
     ) -> None:
         """A neighbour leaves the network, and others take its place."""
         if old is not None:
-            self.standings.put(old, Standing(False, now_us), out)
+            self.memory.put(old, Standing(False, now_us))
         for each in new:
-            self.standings.put(each, Standing(True, now_us), out)
+            self.memory.put(each, Standing(True, now_us))
         self._routing.replaced(old, new, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""
-        is_in, is_up = self.standings.of(neighbour).is_in, self.is_up(neighbour)
+        is_in, is_up = self.memory.standing(neighbour).is_in, self.is_up(neighbour)
         if is_in and not is_up:
             # It may have failed as it was to end, and nobody sees to it any more.
             out.append(OpenLink(neighbour, is_lasting=True))
@@ -345,7 +362,7 @@ class Overlay:
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
-        standing = self.standings.of(neighbour)
+        standing = self.memory.standing(neighbour)
         out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
 
     def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
@@ -371,11 +388,11 @@ class Overlay:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
             self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self.standings.of(neighbour), greeting.standing
+        mine, other = self.memory.standing(neighbour), greeting.standing
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = Standing(True, 0)
-        self.standings.put(neighbour, standing, out)
+        self.memory.put(neighbour, standing)
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return
@@ -398,9 +415,9 @@ class Overlay:
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
-        if self.standings.of(neighbour).since_us >= standing.since_us:
+        if self.memory.standing(neighbour).since_us >= standing.since_us:
             return
-        self.standings.put(neighbour, standing, out)
+        self.memory.put(neighbour, standing)
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return

@@ -62,7 +62,16 @@ class Verdict(RingMessage, frozen=True):
 
 
 class Doubt(RingMessage, frozen=True):
-    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round."""
+    """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
+
+    Also the first itself, if the link to it has come up anew.
+    """
+
+    key: ExchangeKey
+
+
+class Forgotten(RingMessage, frozen=True):
+    """To who is in doubt, from who knows nothing of that exchange: it has decided nothing."""
 
     key: ExchangeKey
 
@@ -84,4 +93,4 @@ class Greeting(RingMessage, frozen=True):
     verdicts: tuple[Verdict, ...] = ()
 
 
-MESSAGES: Vocabulary = (Halt, Halted, Drained, Verdict, Doubt, Greeting)
+MESSAGES: Vocabulary = (Halt, Halted, Drained, Verdict, Doubt, Forgotten, Greeting)
