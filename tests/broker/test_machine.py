@@ -54,13 +54,13 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationAnswer,
     RelocationRequest,
     TraceResult,
 )
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.self_organising.links.healing import HealingMessage
 from shoal.overlays.self_organising.moves.reserved_paths import PathMessage

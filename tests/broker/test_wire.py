@@ -36,7 +36,7 @@ from shoal.model import (
     predicate,
 )
 from shoal.overlays.publisher_relocation.grape.messages import TraceInformationAnswer
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.links import Frame
 from tests.broker.test_machine import IDS, MESSAGES, NAMES, ROUTED, tuples

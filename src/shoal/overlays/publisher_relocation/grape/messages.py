@@ -11,7 +11,7 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Form, Vocabulary
 from shoal.model import BrokerId, MessageId
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 
 class TraceInformationRequest(Message, frozen=True):

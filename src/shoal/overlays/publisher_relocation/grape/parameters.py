@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.overlays.publisher_relocation.grape.planner import FULL_WEIGHT, Priority
+from shoal.overlays.publisher_relocation.choosing import FULL_WEIGHT, Priority
 
 # Every broker on the way keeps a bit vector this long per traced publisher, and answers with it.
 MAX_TRACE_SESSION_LENGTH = 65_536

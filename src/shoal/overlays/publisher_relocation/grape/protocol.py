@@ -42,7 +42,6 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 )
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.overlays.publisher_relocation.grape.planner import (
-    BrokerTrace,
     Decision,
     Shortlist,
     Snapshot,
@@ -52,6 +51,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 
 class State(enum.Enum):
@@ -282,6 +282,7 @@ class Grape:
             rate_target=decision.rate_target,
             delay_now_us=decision.delay_now_us,
             delay_target_us=decision.delay_target_us,
+            weight=decision.weight,
         )
 
     # --- sessions -----------------------------------------------------------------------------

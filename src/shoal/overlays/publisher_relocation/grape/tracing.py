@@ -22,7 +22,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 _COUNT_BYTES = 8
 
