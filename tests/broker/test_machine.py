@@ -51,6 +51,7 @@ from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
+    SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
 )
@@ -178,6 +179,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Rejected: st.builds(Rejected, NAMES),
     TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
     TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
+    SessionTraces: st.builds(SessionTraces, IDS, BROKERS, tuples(TRACES)),
     MigrationUpdate: st.builds(
         MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
     ),

@@ -21,7 +21,8 @@ its session, which moves instead.
 | go | | tells its broker → away | tells both → away |
 | come | subscribes there → here | | |
 
-Each subscription is such a machine by itself; a client may have them at several brokers.
+Each subscription is such a machine by itself; a client may have them at several brokers.  All of
+them together answer requests for ping times.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from collections.abc import Iterator
 import msgspec
 
 from shoal.broker.effects import Record
-from shoal.broker.messages import Subscribe, Unsubscribe
+from shoal.broker.messages import Message, Pong, Subscribe, Unsubscribe
+from shoal.clients.messages import PingRequest
+from shoal.clients.pings import Pings
 from shoal.clients.publisher import ToBroker, WakeUp
 from shoal.clients.records import SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, Publication, Subscription, SubscriptionId
@@ -91,6 +94,9 @@ class Subscriber:
     def __init__(self, client: ClientId) -> None:
         self.client = client
         self._places: dict[SubscriptionId, _Place] = {}
+        # Who wants to know how far brokers are.
+        self._asker: BrokerId = ""
+        self._pings: Pings | None = None
 
     def __iter__(self) -> Iterator[tuple[Subscription, BrokerId]]:
         """What it has subscribed to, as its brokers know it, and where; not what is away."""
@@ -168,6 +174,19 @@ class Subscriber:
             ):
                 place.held.append(handed)
         return effects
+
+    def notified(self, broker: BrokerId, message: Message, now_us: int) -> list[SubscriberEffect]:
+        """A broker tells: PingRequest or Pong.  Others are the application's."""
+        match message:
+            case PingRequest():
+                self._asker, self._pings = broker, Pings(message, now_us)
+                return [ToBroker(each, ping) for each, ping in self._pings.asks]
+            case Pong(session) if self._pings is not None:
+                times = self._pings.answered(broker, session, now_us)
+                if times is not None:
+                    self._pings = None
+                    return [ToBroker(self._asker, times)]
+        return []
 
     def woken(self, now_us: int) -> list[SubscriberEffect]:
         """The time of a `WakeUp` has come."""
