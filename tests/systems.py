@@ -106,7 +106,7 @@ def calm(system: str) -> msgspec.Struct | None:
 def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec.Struct | None:
     """Eager parameters, each within its bounds; as many draws for every system."""
     publications, weight = random.randint(3, 25), random.randint(0, 100)
-    priority = random.choice(list(Priority))
+    priority = random.choice((Priority.LOAD, Priority.DELAY))
     match system:
         case "grape":
             return GrapeParameters(

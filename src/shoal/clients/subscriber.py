@@ -15,7 +15,7 @@ its session, which moves instead.
 | SPREAD_US over | | forgets what it had | takes from there, tells the old → here |
 | its broker delivers | dropped | handed over, unless it had it | handed over, and remembered |
 | the new one delivers | | | held back, but for what comes early |
-| its broker is lost | | | takes from the new → here |
+| its broker is lost | | | takes from the new, tells the old → here |
 | the new one is lost | | | stays → here |
 | a broker came back | | subscribes again | subscribes again |
 | go | | tells its broker → away | tells both → away |
@@ -195,8 +195,7 @@ class Subscriber:
             if place.target is None and now_us >= place.forgets_us:
                 place.had.clear()
             elif place.target is not None and now_us >= place.asked_us + SPREAD_US:
-                old = ToBroker(place.broker or "", Unsubscribe(place.at.id))
-                effects += [*self._arrive(place, now_us), old]
+                effects += self._arrive(place, now_us)
         return effects
 
     def lost(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
@@ -225,7 +224,15 @@ class Subscriber:
         """From now on it takes what the new broker delivers."""
         assert place.target is not None
         assert place.broker is not None
-        new = [each for each in place.held if each.publication.key not in place.had]
+        newest: dict[ClientId, int] = {}
+        for publisher, sequence in place.had:
+            newest[publisher] = max(sequence, newest.get(publisher, sequence))
+        # What it has not had, and what the old one has missed by a fault: that would come late.
+        new = [
+            each
+            for each in place.held
+            if each.publication.sequence > newest.get(each.publication.publisher, -1)
+        ]
         record = SubscriberMoveRecord(
             client=self.client,
             subscription=place.subscription.id,
@@ -234,10 +241,12 @@ class Subscriber:
             asked_us=place.asked_us,
             moved_us=now_us,
         )
+        # One that is lost may have come back since.
+        old = ToBroker(place.broker, Unsubscribe(place.at.id))
         place.broker, place.at = place.target, place.there
         place.stay()
         place.forgets_us = now_us + SPREAD_US
-        return [*new, Record(record), WakeUp(place.forgets_us)]
+        return [*new, Record(record), WakeUp(place.forgets_us), old]
 
     def _stay(self, place: _Place) -> list[SubscriberEffect]:
         """It does not go after all; where it was to go may yet have heard of it."""
