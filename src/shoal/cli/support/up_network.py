@@ -23,7 +23,7 @@ from shoal.cli.support.declared_options import (
     with_declared,
 )
 from shoal.cli.support.errors import UserError
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import PAGE, SYSTEMS
 from shoal.overlays.shapes import TopologyError
 from shoal.overlays.system import MAX_BROKERS, Layout, Size
 from shoal.typed_toml import TomlError
@@ -97,7 +97,7 @@ class NetworkOptions(NamedTuple):
         settings = [each.removeprefix(f"{self.system}.") for each in self.settings]
         try:
             overridden = typed_toml.override(data, settings, target)
-            return typed_toml.convert(data, target, self.system, overridden)
+            return typed_toml.convert(data, target, self.system, overridden, pages={"": PAGE})
         except TomlError as error:
             raise UserError(str(error)) from error
 
