@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.client import Client, ClientError, Message, Subscription
+from shoal.client import Client, ClientError, Message, Subscription, Tls
 from shoal.experiments.live.admission import Admission
 from shoal.experiments.live.judge import Judge
 from shoal.experiments.run_files import Event, PublisherRow, SubscriptionRow, Workload
@@ -49,10 +49,11 @@ class ReplayError(Exception):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """With which clients connect."""
+    """With which clients connect; with `tls` to listeners over TLS."""
 
     username: str | None = None
     password: str | None = None
+    tls: Tls | None = None
 
 
 ANONYMOUS = Credentials()
@@ -76,7 +77,7 @@ class Players:
         # What kept parts of the workload from being replayed, in words.
         self.unfinished: list[str] = []
         self._workload = workload
-        self._doors = doors(workload, network)
+        self._doors = doors(workload, network, is_over_tls=credentials.tls is not None)
         self._judge = judge
         self._credentials = credentials
         self._publishers: dict[ClientId, Client] = {}
@@ -172,6 +173,7 @@ class Players:
             advertise=advertised,
             username=credentials.username,
             password=credentials.password,
+            tls=credentials.tls,
         )
         return await stack.enter_async_context(client)
 
@@ -245,19 +247,28 @@ class Players:
                     return
 
 
-def doors(workload: Workload, network: Network) -> Mapping[BrokerId, str]:
+# How clients reach listeners, by their keys in a network file.
+_PLAIN = {"mqtt": "", "websocket": "ws://"}
+_OVER_TLS = {"mqtts": "mqtts://", "wss": "wss://"}
+
+
+def doors(
+    workload: Workload, network: Network, *, is_over_tls: bool = False
+) -> Mapping[BrokerId, str]:
     """Where each broker of the workload takes clients; ReplayError when one does not."""
+    ways = _OVER_TLS if is_over_tls else _PLAIN
     found = {
-        broker.name: str(address)
+        broker.name: f"{scheme}{broker.address(key)}"
         for broker in network.brokers
-        if (address := broker.address("mqtt")) is not None
+        for key, scheme in reversed(ways.items())
+        if broker.address(key) is not None
     }
     used = {row.broker for row in workload.publishers}
     used |= {row.broker for row in workload.subscriptions}
     for broker in sorted(used - found.keys()):
         raise ReplayError(
-            f"the network has no broker {broker!r} with an MQTT address; it has "
-            f"{', '.join(sorted(found)) or 'none'}"
+            f"the network has no broker {broker!r} with an MQTT address ({' or '.join(ways)}); "
+            f"it has {', '.join(sorted(found)) or 'none'}"
         )
     return found
 
