@@ -52,7 +52,7 @@ class Events(NamedTuple):
         if not len(events):
             when = "" if self.seconds is None else f" in {self.seconds} s"
             raise UserError(f"{self.path}: no events{when}")
-        return workload._replace(events=events.at_speed(self.speed))
+        return workload._replace(events=events).at_speed(self.speed)
 
     def expected(self, workload: Workload) -> tuple[set[Key], str]:
         """What must be delivered, and who says so."""
