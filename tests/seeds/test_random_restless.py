@@ -1,4 +1,4 @@
-"""Brokers that exchange links all the time and are killed: none is left out, and nothing is lost."""
+"""Brokers that exchange links and are killed: none is left out, and nothing settled is lost."""
 
 from __future__ import annotations
 
