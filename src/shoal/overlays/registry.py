@@ -22,6 +22,8 @@ import msgspec
 from shoal.broker.strategy import StrategyFactory
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.system import SYSTEM as BLUEDOVE
+from shoal.overlays.dynatops.system import BAYEUX, GEOPS
+from shoal.overlays.dynatops.system import SYSTEM as DYNATOPS
 from shoal.overlays.octopia.system import SYSTEM as OCTOPIA
 from shoal.overlays.publisher_relocation.grape.system import SYSTEM as GRAPE
 from shoal.overlays.publisher_relocation.pop.system import SYSTEM as POP
@@ -41,7 +43,19 @@ def _further() -> Iterator[System]:
 
 SYSTEMS: dict[str, System] = {
     system.name: system
-    for system in (TREE, GRAPE, POP, BLUEDOVE, OCTOPIA, TID, SELF_ORGANISING, *_further())
+    for system in (
+        TREE,
+        GRAPE,
+        POP,
+        BLUEDOVE,
+        OCTOPIA,
+        TID,
+        SELF_ORGANISING,
+        DYNATOPS,
+        BAYEUX,
+        GEOPS,
+        *_further(),
+    )
 }
 
 

@@ -103,7 +103,8 @@ class PeerLinks:
         )
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
-            self._start_link(neighbour)
+            if neighbour not in self._links:  # the machine may have opened it as it started
+                self._start_link(neighbour)
         self._ticking = loop.call_later(TICK_S, self._tick)
         return Address(listen.host, port)
 
