@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check tests demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging clean
+.PHONY: help install test quick check tests docs demo soak bench-simulation bench-selection bench-matching bench-topics bench-covering bench-covering-routing bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ check: install ## style, types and layers only
 # there are more processes than cores.
 tests: check
 	$(BIN)/pytest -n 4 --max-worker-restart 0
+
+docs: install ## docs/reference/ anew, from the code
+	$(BIN)/python -m tools.reference
 
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo

@@ -89,6 +89,17 @@ def test_mistakes_name_the_key(data: dict[str, Any], message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_an_error_names_the_page_of_its_key() -> None:
+    pages = {"": "drawing.md", "shape": "shapes.md"}
+    for data, page in (
+        ({"colr": 1}, "drawing.md"),
+        ({}, "drawing.md"),
+        ({"title": "t", "shape": {"kind": "oval"}}, "shapes.md"),
+    ):
+        with pytest.raises(TomlError, match=rf"^d\.toml: .* \({page}\)$"):
+            convert(data, Drawing, "d.toml", pages=pages)
+
+
 def test_a_missing_key() -> None:
     with pytest.raises(TomlError, match=r"^d\.toml: title: is missing$"):
         convert({}, Drawing, "d.toml")

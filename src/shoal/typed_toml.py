@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,15 +76,19 @@ def convert(
     label: str,
     overridden: Sequence[str] = (),
     known: Sequence[str] | None = None,
+    pages: Mapping[str, str] = {},
 ) -> T:
     """`data` as a `target`; TomlError names `label` (or the override) and the path of the key.
 
-    `known` are the keys that an unknown one is compared with, if not the target's own.
+    `known` are the keys that an unknown one is compared with, if not the target's own; `pages`
+    say where keys are explained, by the first of a path, "" for all others.
     """
 
     def fail(path: str, problem: str) -> TomlError:
         origin = OVERRIDE if any(_concerns(key, path) for key in overridden) else label
-        return TomlError(f"{origin}: {path}: {problem}" if path else f"{origin}: {problem}")
+        page = pages.get(re.split(r"[.\[]", path)[0], pages.get("", ""))
+        where = f" ({page})" if page else ""
+        return TomlError(": ".join(filter(None, (origin, path, problem))) + where)
 
     kind = inspect.type_info(target)
     problem = _first_problem(data, kind, "", known)

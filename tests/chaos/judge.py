@@ -1,4 +1,6 @@
-"""What a run broke of what the README promises.  Pure: a plan and a history become violations.
+"""What a run broke of what is guaranteed (docs/guarantees.md).
+
+Pure: a plan and a history become violations.
 
 | kind | what is wrong |
 | --- | --- |
@@ -11,7 +13,7 @@
 | silent | a broker that does not answer pings when all should rest, or is not ready |
 | died, busy, grown, logged | a process that ended, computes at rest, grew, or complains |
 
-What the README says may be lost is excused, and nothing else: see `Excuses`.
+What docs/guarantees.md says may be lost is excused, and nothing else: see `Excuses`.
 """
 
 from __future__ import annotations
@@ -172,7 +174,7 @@ class _Place(NamedTuple):
 
 
 class Excuses:
-    """What the README says may happen, so far as these plans do it.
+    """What docs/guarantees.md says may happen, so far as these plans do it.
 
     - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
       own broker is killed".

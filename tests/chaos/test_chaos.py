@@ -36,7 +36,7 @@ def play(plan: Plan, folder: Path) -> None:
     assert outcome.got > 0
 
 
-# What is on its way over a link that fails may be lost in `tid` (README): it is run by hand.
+# What is on its way over a link that fails may be lost in `tid`: it is run by hand.
 JUDGED = [name for name in SYSTEMS if name != "tid"]
 # POP moves publishers by the same migration as GRAPE.
 ALIKE = {"pop": pytest.mark.soak}

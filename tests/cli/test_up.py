@@ -196,10 +196,12 @@ def test_check_says_what_is_wrong_where(tmp_path: Path, capsys: pytest.CaptureFi
     assert code == 2
     assert "links[0]: no broker 'B7'" in text
     assert "brokers[1].peers: 127.0.0.1:7001 is brokers[0].peers already" in text
+    assert text.endswith("all keys: docs/reference/network-file.md\n")
     path.write_text(FILE.replace("links", "linsk"))
     assert run(capsys, "check", str(path)) == (
         2,
-        f"shoal: {path}: linsk: unknown key; did you mean links?\n",
+        f"shoal: {path}: linsk: unknown key; did you mean links? "
+        "(docs/reference/network-file.md)\n",
     )
     path.write_text("name = x")
     assert "Invalid value (at line 1, column 8)" in run(capsys, "check", str(path))[1]

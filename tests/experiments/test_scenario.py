@@ -123,14 +123,16 @@ def test_what_the_system_does_not_know_is_not_set(
     key = setting.partition("=")[0]
     with pytest.raises(TomlError) as caught:
         load_scenario(path, [f"system={system}", setting])
-    assert str(caught.value) == f"--set {key}: {system} does not know it, so it has no effect"
+    problem = f"--set {key}: {system} does not know it, so it has no effect"
+    assert str(caught.value) == f"{problem} (docs/reference/systems.md)"
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, "sed = 3\n" + MINIMAL)
     with pytest.raises(TomlError) as caught:
         load_scenario(path, ["name=y"])
-    assert str(caught.value) == f"{path}: sed: unknown key; did you mean seed?"
+    problem = f"{path}: sed: unknown key; did you mean seed?"
+    assert str(caught.value) == f"{problem} (docs/reference/scenario.md)"
 
 
 def test_faults_need_their_brokers_and_links() -> None:

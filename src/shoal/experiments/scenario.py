@@ -10,7 +10,8 @@ defaults written out) beside its tables.  Times are integer microseconds of virt
 ('grape', 2, 0.01)
 >>> parse_scenario({"name": "x", "workload": {"path": "y"}, "topolgy": {"kind": "star"}})
 Traceback (most recent call last):
-shoal.typed_toml.TomlError: scenario: topolgy: unknown key; did you mean topology?
+shoal.typed_toml.TomlError: scenario: topolgy: unknown key; did you mean topology? \
+(docs/reference/scenario.md)
 
 Paths in a scenario file are relative to that file's folder, those in overrides to the working
 folder; in memory they are absolute, and a dumped scenario holds them relative to its own folder.
@@ -27,6 +28,7 @@ import msgspec
 
 from shoal import typed_toml
 from shoal.model import BrokerId
+from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 
@@ -36,6 +38,8 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 # Above this, waiting for repeats takes longer than any run.
 Loss = Annotated[float, msgspec.Meta(ge=0, le=0.9)]
 BrokerOrder = Literal["workload", "shuffled"]
+# Where the keys of a scenario are explained.
+PAGE = "docs/reference/scenario.md"
 
 
 class ScenarioError(ValueError):
@@ -47,26 +51,39 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Workload(Section, frozen=True, kw_only=True):
-    """Which publishers, subscriptions, events and brokers: a folder made by `shoal workload`."""
+    """Which publishers, subscriptions, publications and brokers.
+
+    path   a folder made by `shoal workload`
+    """
 
     path: Text
 
 
 class BalancedTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="balanced"):
-    """Level by level; the relocation paper's overlay has a fan-out of 2 (5.1)."""
+    """Level by level; the relocation paper's overlay has a fan-out of 2 (5.1).
+
+    fan_out   brokers below each
+    order     which broker is on top: the workload's first, or one by the seed
+    """
 
     fan_out: Positive = 2
     order: BrokerOrder = "workload"
 
 
 class Line(Section, frozen=True, kw_only=True, tag_field="kind", tag="line"):
-    """Each broker linked to the next."""
+    """Each broker linked to the next.
+
+    order   of the brokers: the workload's, or one by the seed
+    """
 
     order: BrokerOrder = "workload"
 
 
 class LinksFile(Section, frozen=True, kw_only=True, tag_field="kind", tag="links"):
-    """Links from a Parquet table (left, right); without a path, the workload's own."""
+    """Links from a table.
+
+    path   Parquet, with the columns left and right; without, the workload's own
+    """
 
     path: str = ""
 
@@ -74,7 +91,10 @@ class LinksFile(Section, frozen=True, kw_only=True, tag_field="kind", tag="links
 class MinimumSpanningTree(
     Section, frozen=True, kw_only=True, tag_field="kind", tag="minimum_spanning"
 ):
-    """The shortest tree on the map; `max_degree` bounds the links of a broker, 0 does not."""
+    """The shortest tree on the map.
+
+    max_degree   links that a broker may have; 0: any number
+    """
 
     max_degree: NotNegative = 0
 
@@ -88,13 +108,19 @@ class UniformTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="uni
 
 
 class Ring(Section, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
-    """Each broker linked to the next, the last to the first; for systems that need no tree."""
+    """Each broker linked to the next, the last to the first; for systems that need no tree.
+
+    order   of the brokers: the workload's, or one by the seed
+    """
 
     order: BrokerOrder = "workload"
 
 
 class Star(Section, frozen=True, kw_only=True, tag_field="kind", tag="star"):
-    """Every broker linked to `centre`; without one, to the workload's first broker."""
+    """Every broker linked to one.
+
+    centre   that one; without, the workload's first broker
+    """
 
     centre: BrokerId = ""
 
@@ -105,14 +131,23 @@ Topology = (
 
 
 class Geography(Section, frozen=True, kw_only=True, tag_field="kind", tag="geography"):
-    """Great circle at two thirds of light speed; see `shoal.simulation.underlay`."""
+    """Latency is that of light in fibre along the great circle; brokers need places.
+
+    hop_cost_us        what a link takes beside that
+    local_latency_us   between a client and its broker
+    """
 
     hop_cost_us: NotNegative = 500
     local_latency_us: Positive = 100
 
 
 class Matrix(Section, frozen=True, kw_only=True, tag_field="kind", tag="matrix"):
-    """Measured round-trip times (src, dst, rtt_ms in Parquet or CSV), hosts drawn by the seed."""
+    """Measured round trips; which host a broker is on is drawn by the seed.
+
+    path               Parquet or CSV, with the columns src, dst and rtt_ms
+    fill_missing       a pair that was not measured takes the median; else it is an error
+    local_latency_us   between a client and its broker
+    """
 
     path: Text
     fill_missing: bool = False
@@ -120,7 +155,11 @@ class Matrix(Section, frozen=True, kw_only=True, tag_field="kind", tag="matrix")
 
 
 class Constant(Section, frozen=True, kw_only=True, tag_field="kind", tag="constant"):
-    """Every two brokers equally far apart."""
+    """Every two brokers equally far apart.
+
+    latency_us         one way
+    local_latency_us   between a client and its broker
+    """
 
     latency_us: Positive = 10_000
     local_latency_us: Positive = 100
@@ -146,7 +185,12 @@ class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Crash(Section, frozen=True, kw_only=True):
-    """One broker is away, and forgets what a crash makes it forget."""
+    """One broker is away, and forgets what a crash makes it forget.
+
+    broker    which
+    at_us     from this time of the run on
+    back_us   it is there again
+    """
 
     broker: BrokerId
     at_us: NotNegative
@@ -157,7 +201,12 @@ class Crash(Section, frozen=True, kw_only=True):
 
 
 class LinkDown(Section, frozen=True, kw_only=True):
-    """One overlay link carries nothing for a while."""
+    """One link of the overlay carries nothing for a while.
+
+    left, right   between these two brokers
+    at_us         from this time of the run on
+    back_us       it carries again
+    """
 
     left: BrokerId
     right: BrokerId
@@ -174,6 +223,8 @@ class Faults(Section, frozen=True, kw_only=True):
     link_loss              probability that a message on an overlay link is lost
     link_delay_jitter_us   each message takes up to this much longer; more than the spacing of
                            messages reorders them
+    crashes                brokers that are away for a while
+    link_downs             links that carry nothing for a while
     """
 
     link_loss: Loss = 0.0
@@ -183,7 +234,10 @@ class Faults(Section, frozen=True, kw_only=True):
 
 
 class Trace(Section, frozen=True, kw_only=True):
-    """What is recorded: load per broker in windows of this length."""
+    """What is recorded.
+
+    window_us   load per broker, in windows of this length
+    """
 
     window_us: Annotated[int, msgspec.Meta(ge=1_000)] = 1_000_000
 
@@ -225,9 +279,22 @@ class _Common(Section, frozen=True, kw_only=True):
 
 
 class Scenario(_Common, frozen=True, kw_only=True):
-    """One run.  `sections` has each system's parameters, whose table has that system's name.
+    """One run: a scenario and its seed decide it down to the byte.
 
-    Those that the chosen system does not use are kept and have no effect.
+    Files that it names are relative to its folder, those in `--set` to the working folder.  Tables
+    of systems that the chosen one does not use are kept and have no effect.
+
+    name       what reports call the run
+    seed       decides all that is left to chance
+    system     how brokers route
+    workload   what is published and asked for
+    topology   which links the overlay has
+    underlay   how far brokers are apart
+    service    what a message costs a broker
+    faults     what goes wrong
+    trace      what is recorded
+    run        when clients act
+    sections   each system's parameters, by its name
     """
 
     sections: dict[str, Any] = {}
@@ -248,6 +315,8 @@ _WRITTEN: Any = msgspec.defstruct(
     kw_only=True,
     forbid_unknown_fields=True,
 )
+
+_PAGES = {"": PAGE, **dict.fromkeys(SYSTEMS, SYSTEMS_PAGE)}
 
 # Where a scenario names files or folders.
 PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"))
@@ -286,19 +355,22 @@ def check_faults(
     """ScenarioError when a fault is to happen to a broker or link that is not there."""
     for number, crash in enumerate(faults.crashes):
         if crash.broker not in brokers:
-            raise ScenarioError(f"faults.crashes[{number}].broker: no broker {crash.broker!r}")
+            raise ScenarioError(
+                f"faults.crashes[{number}].broker: no broker {crash.broker!r} ({PAGE})"
+            )
     joined = {frozenset(link) for link in links}
     for number, down in enumerate(faults.link_downs):
         if frozenset((down.left, down.right)) not in joined:
             raise ScenarioError(
-                f"faults.link_downs[{number}]: no link between {down.left!r} and {down.right!r}"
+                f"faults.link_downs[{number}]: no link between {down.left!r} and {down.right!r} "
+                f"({PAGE})"
             )
 
 
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:
     overridden = typed_toml.override(data, overrides, _WRITTEN)
     _map_paths(data, lambda text: str(Path(text).resolve()))
-    written = typed_toml.convert(data, _WRITTEN, label, overridden)
+    written = typed_toml.convert(data, _WRITTEN, label, overridden, pages=_PAGES)
     scenario = Scenario(
         **{key: getattr(written, key) for key in _Common.__struct_fields__},
         sections={name: getattr(written, name) for name in SYSTEMS},
@@ -315,7 +387,8 @@ def _check_settings(overridden: Iterable[str], system: str) -> None:
     for path in overridden:
         if path.partition(".")[0] in foreign:
             raise typed_toml.TomlError(
-                f"{typed_toml.OVERRIDE} {path}: {system} does not know it, so it has no effect"
+                f"{typed_toml.OVERRIDE} {path}: {system} does not know it, so it has no effect "
+                f"({SYSTEMS_PAGE})"
             )
 
 

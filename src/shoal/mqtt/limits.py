@@ -40,60 +40,76 @@ _RANGES = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """All may be set; what is reached is answered with the reason code named here."""
+    """What a broker grants its MQTT clients; what is reached is answered with the reason code
+    named here.
 
-    # A packet is held in memory until it is complete (0x95).
+    maximum_packet_size         a packet is held in memory until it is complete (0x95)
+    receive_maximum             QoS 2 publications of one client that wait for their PUBREL (0x93);
+                                of 3.1.1, which has no word for it, as many as there are identifiers
+    topic_alias_maximum         topics that a client may shorten to a number (0x94)
+    outgoing_topic_aliases      topics that the broker shortens, where a client allows it
+    maximum_inflight            publications above QoS 0 on their way to one client; its own receive
+                                maximum may be lower
+    maximum_queued_messages     so many wait for a client that is away or slow; beyond it the newest
+                                is dropped
+    maximum_queued_bytes        the same, in bytes
+    maximum_user_queued_bytes   on the way to all clients of one user together, counted as below;
+                                whoever has no name is a user by itself; beyond it the newest is
+                                dropped
+    maximum_all_queued_bytes    on the way to all clients together, each message once however many
+                                wait for it; at the bound QoS 0 is dropped, of those who have most
+                                waiting; then publications above QoS 0 are refused (0x97), at every
+                                broker of the network
+    maximum_session_expiry_s    so long a session is kept without its client; whoever asks for more
+                                gets this
+    silent_broker_s             a broker that has a session and does not answer for so long counts
+                                as gone, and the session with it: its client, refused (0x88) until
+                                then wherever it asks, begins anew
+    maximum_subscriptions       of one client (0x97)
+    maximum_topic_filters       of one SUBSCRIBE or UNSUBSCRIBE, so that no packet holds the broker
+                                up for 100 ms (0x97); a CONNACK names this and the next two as user
+                                properties, as `$maximum_filter_bytes`
+    maximum_filter_bytes        of the content filters of one SUBSCRIBE, or of those that a CONNECT
+                                advertises (0x97)
+    maximum_filter_tests        the same: their tests in normal form, together; 16 values of a list
+                                are one
+    maximum_retained_messages   of the broker; what is published beyond it is not retained
+    maximum_retained_bytes      the same, in bytes
+    server_keep_alive_s         a longer keep alive than this, or none, is replaced by it in MQTT 5:
+                                whoever vanishes without a word is noticed after one and a half
+                                times as long; 0 takes what the client says
+    connect_timeout_s           whoever connects and says nothing is let go after this
+    maximum_connections         of this broker at once (0x97)
+    maximum_moves_per_hour      how often a client may be sent to another broker, at whichever
+                                brokers it was, by the operator or by a system; a broker that is
+                                drained sends it on all the same
+    statistics_interval_s       how often the `$SYS` topics are published; 0: never
+    queries_in_topic_filters    `topic?attribute=value` in a topic filter; without, a question mark
+                                is like any character
+    """
+
     maximum_packet_size: int = 1_048_576
-    # QoS 2 publications of one client that wait for their PUBREL: an identifier each (0x93).  Of
-    # 3.1.1, which has no word for it, as many as there are identifiers.
     receive_maximum: int = 1_024
-    # Topics that a client may shorten to a number: a string each (0x94).
     topic_alias_maximum: int = 64
-    # Topics that the broker shortens, where a client allows it.
     outgoing_topic_aliases: int = 64
-    # Publications above QoS 0 on their way to one client; its own receive maximum may be lower.
     maximum_inflight: int = 1_024
-    # What waits for a client that is away or slow; the newest is dropped beyond either.
     maximum_queued_messages: int = 10_000
     maximum_queued_bytes: int = 64 * 1_048_576
-    # What is on its way to all clients of one user together, counted as below; whoever has no name
-    # is a user by itself.  The newest is dropped beyond it.
     maximum_user_queued_bytes: int = 128 * 1_048_576
-    # What is on its way to all clients together, each message once however many wait for it.  At
-    # the bound QoS 0 is dropped, of those who have most waiting; then publications above QoS 0
-    # are refused (0x97), at every broker of the network (see `backlog`).
     maximum_all_queued_bytes: int = 512 * 1_048_576
-    # How long a session is kept without its client; whoever asks for more gets this.
     maximum_session_expiry_s: int = 7 * 86_400
-    # A broker that has a session and does not answer for so long counts as gone, and the session
-    # with it: its client, refused (0x88) until then wherever it asks, begins anew.
     silent_broker_s: int = 600
-    # Subscriptions of one client (0x97).
     maximum_subscriptions: int = 100_000
-    # What one packet may ask for, so that none holds the broker up for 100 ms: the topic filters of
-    # a SUBSCRIBE or UNSUBSCRIBE; the text of its content filters, or of those that a CONNECT
-    # advertises; and their tests in normal form, together, 16 values of a list as one.  What is
-    # beyond is refused (0x97); a CONNACK names these three as user properties
-    # (`$maximum_filter_bytes`).
     maximum_topic_filters: int = 500
     maximum_filter_bytes: int = 4_096
     maximum_filter_tests: int = 1_000
-    # Retained messages of the broker; what is published beyond either is not retained.
     maximum_retained_messages: int = 1_000_000
     maximum_retained_bytes: int = 512 * 1_048_576
-    # A longer keep alive than this, or none, is replaced by it in MQTT 5: whoever vanishes without
-    # a word is noticed after one and a half times as long.  0 takes what the client says.
     server_keep_alive_s: int = 60
-    # Whoever connects and says nothing is let go after this.
     connect_timeout_s: int = 10
-    # Connections of this broker at once (0x97).
     maximum_connections: int = 100_000
-    # How often a client may be sent to another broker within an hour, at whichever brokers it was,
-    # by the operator or by a system; a broker that is drained sends it on all the same.
     maximum_moves_per_hour: int = 20
-    # How often the $SYS topics are published; 0 for never.
     statistics_interval_s: int = 10
-    # `topic?attribute=value` in a topic filter; without, a question mark is like any character.
     queries_in_topic_filters: bool = True
 
     def __post_init__(self) -> None:

@@ -33,6 +33,8 @@ from shoal.overlays.tid.system import SYSTEM as TID
 from shoal.overlays.tree.system import SYSTEM as TREE
 
 FURTHER = "SHOAL_SYSTEMS"
+# Where the keys of systems' tables are explained.
+PAGE = "docs/reference/systems.md"
 
 
 def _further() -> Iterator[System]:

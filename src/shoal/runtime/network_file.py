@@ -10,7 +10,8 @@ cannot: links to nobody, overlays that are no trees, certificates that are not t
 ('tree', ('B2',))
 >>> parse_network({"name": "two", "brokers": [{"name": "B1", "pears": "127.0.0.1:7001"}]})
 Traceback (most recent call last):
-shoal.typed_toml.TomlError: network: brokers[0].pears: unknown key; did you mean peers?
+shoal.typed_toml.TomlError: network: brokers[0].pears: unknown key; did you mean peers? \
+(docs/reference/network-file.md)
 
 Files that a network file names are relative to its folder; `{broker}` in their names stands for
 the broker that reads it.
@@ -32,6 +33,7 @@ from shoal.model import BrokerId
 from shoal.mqtt.content import Json
 from shoal.mqtt.door.network import travels_in
 from shoal.mqtt.limits import Limits
+from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import TopologyError
 from shoal.runtime.addresses import Address, read_address
@@ -52,18 +54,35 @@ from shoal.runtime.network_sections import (
 from shoal.typed_toml import TomlError
 
 NETWORK = "network"
+# Where its keys are explained.
+PAGE = "docs/reference/network-file.md"
 
 
 class Network(Section, frozen=True, kw_only=True):
-    """The whole file.
+    """One TOML file describes the whole network, and every broker reads the same.
 
+    Files that it names are relative to its folder; `{broker}` in their names stands for the broker
+    that reads it.
+
+    name          the network's; brokers that join bring it
+    brokers       who is there, and where
+    system        how brokers route
+    links         pairs of brokers; systems that say themselves which links there are need none
     seed          starts the brokers' own randomness
     grows         others may join a broker that is alone in its file; it is slower then
     json          which payloads' fields are attributes: "auto", of those that begin as a JSON
                   object, unless their content type is another; "declared", of those whose
                   content type is application/json; or "never"
+    tls           between brokers
     plain_links   links go without TLS also where other machines reach them (a network of their
                   own, as containers have): whoever reaches a broker can claim to be another
+    access        who is let in, and what they may do
+    client_tls    for clients
+    limits        what a broker grants its clients
+    link_limits   bounds of every link
+    storage       what outlasts a stop
+    trace         files of what happens
+    costs         what messages cost
     """
 
     name: Name
@@ -170,7 +189,7 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     """The network in nested dictionaries; every system has a table of its own name in it."""
     data = dict(data)
     if "parameters" in data:
-        raise TomlError(f"{label}: parameters: unknown key; a system's table has its name")
+        raise TomlError(f"{label}: parameters: unknown key; a system's table has its name ({PAGE})")
     given = {name: data.pop(name) for name in SYSTEMS if name in data}
     kind = msgspec.defstruct(
         "Systems",
@@ -178,10 +197,11 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
         frozen=True,
         kw_only=True,
     )
-    systems = typed_toml.convert(given, kind, label)
+    systems = typed_toml.convert(given, kind, label, pages={"": SYSTEMS_PAGE})
     parameters = {name: getattr(systems, name) for name in given}
     own = [key for key in Network.__struct_fields__ if key != "parameters"]
-    network = typed_toml.convert(data, Network, label, known=[*own, *SYSTEMS])
+    known = [*own, *SYSTEMS]
+    network = typed_toml.convert(data, Network, label, known=known, pages={"": PAGE})
     network = msgspec.structs.replace(network, parameters=parameters)
     return network if "links" in data else _with_links(network)
 

@@ -33,8 +33,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class BrokerSection(Section, frozen=True, kw_only=True):
-    """One broker and where it listens; what is not named does not listen.
+    """One broker and where it listens, as HOST:PORT; what is not named does not listen.
 
+    name        what the others call it
     peers       for other brokers; they also dial it
     mqtt        for MQTT clients, over TCP
     mqtts       for MQTT clients, over TLS
@@ -69,7 +70,12 @@ class BrokerSection(Section, frozen=True, kw_only=True):
 
 
 class TlsSection(Section, frozen=True, kw_only=True):
-    """Mutual TLS between brokers, as PEM files; a certificate is made out to its broker's name."""
+    """Mutual TLS between brokers, as PEM files; a certificate is made out to its broker's name.
+
+    authority     the certificate of who signs those of all brokers
+    certificate   this broker's, with `{broker}` in the file's name if one file serves all brokers
+    key           its private key
+    """
 
     authority: Text
     certificate: Text
@@ -77,9 +83,11 @@ class TlsSection(Section, frozen=True, kw_only=True):
 
 
 class RuleSection(Section, frozen=True, kw_only=True):
-    """What a user may do: topic filters, where %u is the user's name and %c the client's.
+    """What a user may do; all rules that fit count together.
 
-    `user` is a name, `*` for everybody, or empty for whoever gave no name.
+    user        a name, `*` for everybody, or empty for whoever gave no name
+    publish     topic filters of what may be published; %u is the user's name, %c the client's
+    subscribe   topic filters of what may be asked for, in the same way
     """
 
     user: str
@@ -96,12 +104,13 @@ class RuleSection(Section, frozen=True, kw_only=True):
 
 
 class AccessSection(Section, frozen=True, kw_only=True):
-    """Who is let in; see `shoal.runtime.doors.access`.  Without users and `anonymous`, nobody.
+    """Who is let in, and what they may do.  Without users and `anonymous`, nobody is let in.
 
     anonymous   clients that do not say who they are
     passwords   a file made by `shoal password`
     origins     where web pages that connect over WebSocket may come from, besides the listener's
                 own host (`https://app.example.org`; `*` is anywhere)
+    rules       what users may do; without any, everything
     """
 
     anonymous: bool = False
@@ -111,7 +120,13 @@ class AccessSection(Section, frozen=True, kw_only=True):
 
 
 class ClientTlsSection(Section, frozen=True, kw_only=True):
-    """For listeners over TLS; with an authority, clients must have certificates that it signed."""
+    """For listeners over TLS.
+
+    certificate   the brokers', as PEM
+    key           its private key
+    authority     if given, clients must have certificates that it signed, and the name in it is
+                  the user's
+    """
 
     certificate: Text
     key: Text
@@ -119,7 +134,18 @@ class ClientTlsSection(Section, frozen=True, kw_only=True):
 
 
 class LinksSection(Section, frozen=True, kw_only=True):
-    """Bounds of every link; see `shoal.broker.links.session.LinkLimits`."""
+    """Bounds of every link.
+
+    window_bytes   sent and not handled; with a round trip of 100 ms, 4 MB allow 40 MB/s
+    high_bytes     kept for the other end: from here on the link is full, and what feeds it waits
+    low_bytes      it is not full any more
+    limit_bytes    more is never kept: the link is given up
+    silence_us     a connection on which nothing came for so long is dead
+    give_up_us     a broker that is away for so long counts as gone; without, as its system says:
+                   60 s, OctopiA 3 s
+    park_us        with `acknowledge = "stored"`: what is for a broker that is away for so long goes
+                   to disk
+    """
 
     window_bytes: Positive = 4 * 2**20
     high_bytes: Positive = 8 * 2**20
@@ -191,8 +217,9 @@ class CostsSection(Section, frozen=True, kw_only=True):
 
 
 class TraceSection(Section, frozen=True, kw_only=True):
-    """Parquet files of what happens, for the pipeline; without a folder none are written.
+    """Parquet files of what happens, for the pipeline.
 
+    folder          where; without it none are written
     rows, seconds   when the next file is begun
     keep            files of each table that are kept, the oldest go
     """

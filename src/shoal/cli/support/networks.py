@@ -11,7 +11,7 @@ from shoal.cli.support.errors import UserError
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import read_address
 from shoal.runtime.links.joining import Join
-from shoal.runtime.network_file import Network, load_network, problems
+from shoal.runtime.network_file import PAGE, Network, load_network, problems
 from shoal.runtime.network_sections import BrokerSection
 from shoal.typed_toml import TomlError
 
@@ -29,7 +29,8 @@ def read_network(path: Path) -> Network:
 def _check(network: Network, where: str, newcomer: str = "") -> None:
     found = problems(network, newcomer)
     if found:
-        raise UserError("\n       ".join(f"{where}: {problem}" for problem in found))
+        lines = [f"{where}: {problem}" for problem in found]
+        raise UserError("\n       ".join([*lines, f"all keys: {PAGE}"]))
 
 
 def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -> Network:

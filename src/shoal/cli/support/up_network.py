@@ -17,12 +17,13 @@ import typer
 from shoal import typed_toml
 from shoal.cli.support.declared_options import (
     DeclaredOption,
+    check_bounds,
     declared_options,
     given,
     with_declared,
 )
 from shoal.cli.support.errors import UserError
-from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.registry import PAGE, SYSTEMS
 from shoal.overlays.shapes import TopologyError
 from shoal.overlays.system import MAX_BROKERS, Layout, Size
 from shoal.typed_toml import TomlError
@@ -59,9 +60,7 @@ class NetworkOptions(NamedTuple):
         """UserError for values out of range, and options that do not go together."""
         if self.system not in SYSTEMS:
             raise UserError(f"--system {self.system}: use one of {', '.join(SYSTEMS)}")
-        for name, option in size_options().items():
-            if option.kind is int and not _is_within(self.sizes[name], option.meta):
-                raise UserError(f"--{name} {self.sizes[name]}: use {_range(option.meta)}")
+        check_bounds(size_options(), self.sizes)
         if self.scenario is not None:
             _check_said_once(context)
             return
@@ -98,7 +97,7 @@ class NetworkOptions(NamedTuple):
         settings = [each.removeprefix(f"{self.system}.") for each in self.settings]
         try:
             overridden = typed_toml.override(data, settings, target)
-            return typed_toml.convert(data, target, self.system, overridden)
+            return typed_toml.convert(data, target, self.system, overridden, pages={"": PAGE})
         except TomlError as error:
             raise UserError(str(error)) from error
 
@@ -139,16 +138,6 @@ class NetworkOptions(NamedTuple):
 def _fields(system: str) -> tuple[str, ...]:
     size: type[Size] = SYSTEMS[system].size
     return size.__struct_fields__
-
-
-def _is_within(value: int, meta: msgspec.Meta) -> bool:
-    assert meta.ge is not None
-    assert meta.le is not None
-    return meta.ge <= value <= meta.le
-
-
-def _range(meta: msgspec.Meta) -> str:
-    return f"{meta.ge} to {meta.le}"
 
 
 def _check_port(port: int, doors: int) -> None:

@@ -17,17 +17,26 @@ Mappings are TOML, read strictly: a key that is not known is an error that names
 ('station', 'wind_m_per_s', 'storm')
 >>> decode_mapping('publisher = ["a"]\\ntimes = 3', "x.toml")
 Traceback (most recent call last):
-shoal.pipeline.sources.declaration.MappingError: x.toml: Object contains unknown field `times`
+shoal.pipeline.sources.declaration.MappingError: x.toml: times: unknown key; did you mean time? \
+(docs/reference/source-declaration.md)
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from shoal import typed_toml
+from shoal.typed_toml import TomlError
+
+# Where the keys of a declaration are explained.
+PAGE = "docs/reference/source-declaration.md"
+
 AttributeType = Literal["string", "integer", "double", "boolean"]
+
+T = TypeVar("T")
 
 # Spark's names of the types that attributes have.
 SPARK_TYPES: dict[AttributeType, str] = {
@@ -44,7 +53,12 @@ class MappingError(ValueError):
 
 
 class ColumnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A column of the file: its type, its name there if it differs, and whether it must be."""
+    """A column of the file; the type alone may stand for the table.
+
+    type       what the attribute is
+    column     its name in the file, if that differs
+    required   a row without it is refused
+    """
 
     type: AttributeType
     column: str | None = None
@@ -52,7 +66,11 @@ class ColumnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DerivedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An attribute computed by a Spark SQL expression."""
+    """An attribute that is computed.
+
+    type         what the attribute is
+    expression   in Spark SQL, over the columns and over `event_time`
+    """
 
     type: AttributeType
     expression: str
@@ -61,8 +79,11 @@ class DerivedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The event time: a column of the file and its format, or an expression over the columns.
 
-    `format` is a Spark datetime pattern, or epoch_s, epoch_ms, epoch_us; a Parquet date or
-    timestamp needs none.  `zone` is the time zone of times that do not tell theirs.
+    column       where it stands
+    format       a Spark datetime pattern such as `yyyy-MM-dd HH:mm`, or epoch_s, epoch_ms,
+                 epoch_us; a Parquet date or timestamp needs none
+    zone         the time zone of times that do not tell theirs
+    expression   instead of a column, in Spark SQL
     """
 
     column: str | None = None
@@ -72,10 +93,16 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How rows become publications.
+    """How the rows of a file become publications.
 
-    The publisher's name is the values of its columns, joined by `separator`.  The empty text is
-    missing, and so is each of `null_values`.  `publish` picks the attributes (default: all).
+    publisher     the columns whose values are the publisher's name
+    time          when a row was published
+    columns       which columns of the file are attributes, by name
+    derived       attributes that are computed, by name
+    publish       which of these attributes are published; without, all
+    separator     stands between the values of a publisher's name
+    delimiter     of CSV files, one character
+    null_values   texts that mean a missing value, beside the empty one
     """
 
     publisher: list[str]
@@ -126,43 +153,53 @@ def decode_mapping(text: str, where: str) -> Mapping:
         table = msgspec.toml.decode(text)
     except msgspec.DecodeError as error:
         raise MappingError(f"{where}: not TOML: {error}") from None
-    for section, rule in (("columns", ColumnRule | AttributeType), ("derived", DerivedRule)):
+    for section, rule in (("columns", ColumnRule), ("derived", DerivedRule)):
         given = table.get(section, {})
         # One by one: msgspec's own message would not say which of them is wrong.
         for name, value in given.items() if isinstance(given, dict) else ():
-            _convert(value, rule, f"{where}: {section}.{name}")
-    mapping: Mapping = _convert(table, Mapping, where)
-    _check(mapping, where)
+            place = f"{where}: {section}.{name}"
+            if section == "columns" and isinstance(value, str):
+                _check_type(value, place)
+            else:
+                _convert(value, rule, place)
+    mapping = _convert(table, Mapping, where)
+    try:
+        _check(mapping)
+    except MappingError as error:
+        raise MappingError(f"{where}: {error} ({PAGE})") from None
     return mapping
 
 
-def _convert(value: Any, kind: Any, where: str) -> Any:
+def _check_type(name: str, where: str) -> None:
+    if name not in SPARK_TYPES:
+        types = ", ".join(SPARK_TYPES)
+        raise MappingError(f"{where}: {name!r} is no type; use one of {types} ({PAGE})")
+
+
+def _convert(value: Any, kind: type[T], where: str) -> T:
     try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise MappingError(f"{where}: {error}") from None
+        return typed_toml.convert(value, kind, where, pages={"": PAGE})
+    except TomlError as error:
+        raise MappingError(str(error)) from None
 
 
-def _check(mapping: Mapping, where: str) -> None:
+def _check(mapping: Mapping) -> None:
     time = mapping.time
     known = [*mapping.columns, *mapping.derived]
     if not mapping.publisher:
-        raise MappingError(f"{where}: publisher: name at least one of the columns")
+        raise MappingError("publisher: name at least one of the columns")
     for name in mapping.publisher:
         if name not in mapping.columns:
-            raise MappingError(
-                f"{where}: publisher: {name!r} is not among the columns; "
-                f"they are {', '.join(mapping.columns)}"
-            )
+            columns = ", ".join(mapping.columns)
+            raise MappingError(f"publisher: {name!r} is not among the columns; they are {columns}")
     if both := sorted(set(mapping.columns) & set(mapping.derived)):
-        raise MappingError(f"{where}: derived: {both[0]!r} is the name of a column too")
+        raise MappingError(f"derived: {both[0]!r} is the name of a column too")
     for name in mapping.publish:
         if name not in known:
             raise MappingError(
-                f"{where}: publish: {name!r} is neither a column nor derived; "
-                f"there are {', '.join(known)}"
+                f"publish: {name!r} is neither a column nor derived; there are {', '.join(known)}"
             )
     if (time.column is None) == (time.expression is None):
-        raise MappingError(f"{where}: time: give either `column` or `expression`")
+        raise MappingError("time: give either `column` or `expression`")
     if len(mapping.delimiter) != 1:
-        raise MappingError(f"{where}: delimiter: {mapping.delimiter!r} is not one character")
+        raise MappingError(f"delimiter: {mapping.delimiter!r} is not one character")

@@ -162,11 +162,12 @@ class Scale(enum.Enum):
 class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When matchers are added and taken away (IV-E; the figures are ours, the paper has none).
 
-    saturated   add when the matchers' mean utilisation is above this for `patience_us`
-    idle        take one away when the others could carry all at a utilisation below this, for
-                `patience_us`; well below `saturated`, so that one does not follow the other
-    settle_us   nothing more is decided so long after a change
-    least       so many matchers stay, however idle
+    saturated     add when the matchers' mean utilisation is above this for `patience_us`
+    idle          take one away when the others could carry all at a utilisation below this, for
+                  `patience_us`; well below `saturated`, so that one does not follow the other
+    patience_us   so long it must be so
+    settle_us     nothing more is decided so long after a change
+    least         so many matchers stay, however idle
     """
 
     saturated: float = 0.85

@@ -1,0 +1,67 @@
+"""The page of metrics, from what a broker's status becomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from prometheus_client.metrics_core import Metric
+
+from shoal.broker.machine import Broker
+from shoal.overlays.registry import strategy_factory
+from shoal.runtime.operations.metrics import Metrics
+from tools.reference.texts import cell
+
+# One of each that has labels, as a broker's status has it.
+_STATUS: dict[str, Any] = {
+    "counts": Counter({"proposals OUTCOME": 1}),
+    "clients": {"moves": {"OUTCOME": 1}},
+    "journal": {"bytes": 0, "is_failing": False},
+    "links": [
+        {
+            "neighbour": "B2", "state": "up", "buffered_bytes": 0, "spooled_bytes": 0,
+            "delay_us": 0, "bytes_in": 0, "bytes_out": 0,
+        }
+    ],
+}  # fmt: skip
+
+
+def metric_page(systems: list[str]) -> list[str]:
+    """Every metric: its name, type, labels and meaning."""
+    lines = [
+        "# Metrics",
+        "",
+        "A broker answers `GET /metrics` at its admin port, as Prometheus reads it. Times are in",
+        "seconds, sizes in bytes. Counters begin at 0 when a broker starts.",
+        "",
+        "| metric | type | labels | |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [_row(family) for family in Metrics(lambda: _STATUS).collect()]
+    lines += [
+        "",
+        "## Tables of a system",
+        "",
+        "How many rows a broker's tables have; which there are depends on its system.",
+        "",
+        "| metric | systems |",
+        "| --- | --- |",
+    ]
+    having: dict[str, list[str]] = {}
+    for name in systems:
+        broker = Broker("B1", (), strategy_factory(name, None, ["B1"]))
+        for table in broker.description:
+            having.setdefault(table, []).append(name)
+    lines += [
+        f"| `shoal_routing_{table}` | {', '.join(f'`{name}`' for name in names)} |"
+        for table, names in having.items()
+    ]
+    return lines
+
+
+def _row(family: Metric) -> str:
+    labels = sorted({label for sample in family.samples for label in sample.labels})
+    name = family.name + ("_total" if family.type == "counter" else "")
+    name += "_info" if family.type == "info" else ""
+    shown = ", ".join(f"`{label}`" for label in labels)
+    return f"| `{name}` | {family.type} | {shown} | {cell(family.documentation)} |"

@@ -1,0 +1,77 @@
+"""The pages of the reference, by file name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.experiments import scenario
+from shoal.overlays.registry import SYSTEMS
+from shoal.pipeline.sources import declaration
+from shoal.runtime import network_file
+from tools.reference.commands import command_page
+from tools.reference.metrics import metric_page
+from tools.reference.tables import Pages, section
+
+MADE = "<!-- Made from the code by `make docs`; a test says when it is stale. -->"
+UNITS = "Keys that end in `_us` are microseconds, in `_s` seconds, in `_bytes` bytes."
+SYSTEM_PAGE = "systems.md"
+
+
+def pages() -> Mapping[str, str]:
+    """Each page's text; systems that come from elsewhere are left out."""
+    own = [
+        name for name, system in SYSTEMS.items() if system.strategy.__module__.startswith("shoal.")
+    ]
+    made = {
+        "network-file.md": _network_file(own),
+        "scenario.md": _scenario(own),
+        "systems.md": _systems(own),
+        "source-declaration.md": _declaration(),
+        "commands.md": command_page(),
+        "metrics.md": metric_page(own),
+    }
+    made["README.md"] = _index(made)
+    return {name: "\n".join([MADE, *lines, ""]) for name, lines in made.items()}
+
+
+def _index(made: Mapping[str, list[str]]) -> list[str]:
+    lines = ["# Reference", "", "These pages are made from the code.", ""]
+    for name, page in made.items():
+        lines.append(f"- [{page[0].removeprefix('# ')}]({name})")
+    return lines
+
+
+def _network_file(systems: list[str]) -> list[str]:
+    kind = network_file.Network
+    lines = section(kind, "", Pages(), "The network file", level=1, without="parameters")
+    return [*lines[:2], UNITS, "", *lines[2:], "", *_links(systems)]
+
+
+def _scenario(systems: list[str]) -> list[str]:
+    kind = scenario.Scenario
+    lines = section(kind, "", Pages(), "Scenarios", level=1, without="sections")
+    return [*lines[:2], UNITS, "", *lines[2:], "", *_links(systems)]
+
+
+def _links(systems: list[str]) -> list[str]:
+    shown = ", ".join(f"[`[{name}]`]({SYSTEM_PAGE}#{name})" for name in systems)
+    return ["## Systems", "", f"A system's table has its name: {shown}."]
+
+
+def _systems(systems: list[str]) -> list[str]:
+    lines = [
+        "# Tables of systems",
+        "",
+        "A network file and a scenario have a table of the system's name. Numbers in brackets",
+        f"are sections of the system's paper; (ours) is not in it. {UNITS}",
+    ]
+    shown = Pages()
+    for name in systems:
+        kind = SYSTEMS[name].parameters
+        shown.places.setdefault(kind, f"#{name}")
+        lines += ["", *section(kind, name, shown, f"`[{name}]`")]
+    return lines
+
+
+def _declaration() -> list[str]:
+    return section(declaration.Mapping, "", Pages(), "Source declarations", level=1)
