@@ -62,7 +62,7 @@ def eager(
         case "tid":
             return TidParameters(renew_us=20_000, most_hops=len(brokers))
         case "dynatops" | "bayeux" | "geops":
-            return DynatopsParameters().for_brokers(brokers)
+            return DynatopsParameters(topic="class").for_brokers(brokers)
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":

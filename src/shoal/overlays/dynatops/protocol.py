@@ -191,7 +191,7 @@ class Dynatops(BaseStrategy):
             self._take(message, out)
 
     def _is_free(self) -> bool:
-        return not (len(self.outbox) or len(self.interests))
+        return not (len(self.outbox) or len(self.interests) or self.clients.advertisements)
 
     def _look(self, now_us: int, out: list[Effect]) -> None:
         """Who is to leave may be free now."""

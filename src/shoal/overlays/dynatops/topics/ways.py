@@ -73,10 +73,12 @@ class Ways:
             self._queued.setdefault(hop, []).append(message)
 
     def linked(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A link has come up, or is gone: what waited for it goes now, or will be said again."""
-        queued = self._queued.pop(neighbour, [])
-        if neighbour in self._membership.linked and neighbour not in self._membership.broken:
-            out.extend(Send(neighbour, message) for message in queued)
+        """A link has come up: what waited for it goes now.  What waits for a broken one is over."""
+        membership = self._membership
+        if neighbour in membership.broken:
+            self._queued.pop(neighbour, None)
+        elif neighbour in membership.linked:
+            out.extend(Send(neighbour, each) for each in self._queued.pop(neighbour, ()))
 
     # --- receiving ----------------------------------------------------------------------------
 
