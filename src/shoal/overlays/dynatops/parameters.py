@@ -26,7 +26,7 @@ class Order(enum.Enum):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ValueError names the one that is out of bounds.
+    """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
 
     brokers      who stands at which position at first, in the order of positions; those of a
                  network that names none stand by the hash of their names
