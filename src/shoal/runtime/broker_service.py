@@ -156,7 +156,7 @@ class BrokerService:
             network.no_joiners,
         )
         self.operator = Operator(self.door, self.leaving)
-        questions = Questions(self.door).by_name
+        questions = Questions(self.door, network.json).by_name
         self.admin = AdminServer(self.status, self.missing, self.operator.orders, questions)
 
     async def start(self) -> None:
