@@ -349,6 +349,10 @@ class BrokerService:
                 "deliveries": statistics.deliveries,
                 "dropped": self.door.clients.dropped,
                 "refused": statistics.publications_refused,
+                "refusals": [
+                    {"what": what, "reason": reason, "count": count}
+                    for (what, reason), count in statistics.notices.refusals.items()
+                ],
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },
