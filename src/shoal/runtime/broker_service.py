@@ -91,8 +91,8 @@ class BrokerService:
         self._is_new = join is not None and join_once(
             overlay, network.neighbours(name), join, clock.now_us()
         )
-        neighbours = overlay.neighbours(network.neighbours(name))
-        machine = Broker(name, (), network.factory, network.seed, neighbours)
+        expected = overlay.expected(network.neighbours(name))
+        machine = Broker(name, (), network.factory, network.seed, expected)
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)

@@ -252,6 +252,10 @@ class TreeRouting(BaseStrategy):
         """A neighbour's link is up again, and it is not known yet whether it stays one."""
         self._exchange.began_anew(neighbour)
 
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """There is a link to this broker, too, of which nothing was known as this one started."""
+        self._exchange.expect(neighbour, now_us, out)
+
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Wait no more for a broker that was expected, and is no neighbour after all."""
         self._exchange.dismiss(neighbour, out)

@@ -103,7 +103,8 @@ class PeerLinks:
         )
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
-            self._start_link(neighbour)
+            if neighbour not in self._links:  # the machine has not opened it as it started
+                self._start_link(neighbour)
         self._ticking = loop.call_later(TICK_S, self._tick)
         return Address(listen.host, port)
 
@@ -190,8 +191,11 @@ class PeerLinks:
 
     def _agree(self, link: Link, opened_us: int | None) -> None:
         """The other end has the link last since then, if it does: so it lasts here."""
-        row = self.overlay.links.get(link.session.neighbour)
-        if opened_us and not link.is_gone and (row is None or opened_us > row.opened_us):
+        neighbour = link.session.neighbour
+        row = self.overlay.links.get(neighbour)
+        if not opened_us or link.is_gone or self.overlay.is_over(neighbour, opened_us):
+            return
+        if row is None or opened_us > row.opened_us:
             self._make_last(link, opened_us, "" if row is None else row.address)
 
     def end(self, neighbour: BrokerId) -> None:
