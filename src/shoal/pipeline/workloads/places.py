@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.frames.spelling import did_you_mean
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file
