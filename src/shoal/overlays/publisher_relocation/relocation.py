@@ -140,6 +140,7 @@ class Relocation(BaseStrategy):
                     self.tracer.changed(client, out)
             case Subscribe() | Unsubscribe():
                 self.tree.request(client, request, now_us, out)
+                self.tracer.wants(client, out)
             case _:
                 self.tracer.request(client, request, now_us, out)
 
