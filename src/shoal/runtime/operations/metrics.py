@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -74,6 +74,7 @@ class Metrics(Collector):
             yield GaugeMetricFamily(name, text, value=float(mqtt.get(key, 0)))
         for key, (name, text) in _MQTT_COUNTERS.items():
             yield CounterMetricFamily(name, text, value=mqtt.get(key, 0))
+        yield _refusals(mqtt.get("refusals", ()))
         yield from _move_metrics(status.get("clients") or {})
         journal = status.get("journal")
         if journal:
@@ -88,6 +89,16 @@ def _record_metrics(system: str, counts: Mapping[str, int]) -> Iterator[Metric]:
     for table, row in {**own, **SHARED_RECORDS}.items():
         text = (row.__doc__ or "").partition("\n")[0]
         yield CounterMetricFamily(f"shoal_{table}", text, value=counts.get(row.__name__, 0))
+
+
+def _refusals(rows: Iterable[Mapping[str, Any]]) -> CounterMetricFamily:
+    """What clients were refused."""
+    family = CounterMetricFamily(
+        "shoal_refusals", "What clients were refused, and why.", labels=["what", "reason"]
+    )
+    for row in rows:
+        family.add_metric([row["what"], row["reason"]], row["count"])
+    return family
 
 
 def _proposals(counts: Mapping[str, int]) -> CounterMetricFamily:
