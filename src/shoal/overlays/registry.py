@@ -27,7 +27,7 @@ FURTHER = "SHOAL_SYSTEMS"
 # Where the keys of systems' tables are explained.
 PAGE = "docs/reference/systems.md"
 
-# Where each system's `SYSTEM` is.  A broker loads the one that it runs.
+# Where each system is; its module's `SYSTEM`, unless it says.  A broker loads the one that it runs.
 MODULES = {
     "tree": "shoal.overlays.tree.system",
     "grape": "shoal.overlays.publisher_relocation.grape.system",
@@ -36,6 +36,9 @@ MODULES = {
     "octopia": "shoal.overlays.octopia.system",
     "tid": "shoal.overlays.tid.system",
     "self_organising": "shoal.overlays.self_organising.system",
+    "dynatops": "shoal.overlays.dynatops.system",
+    "bayeux": "shoal.overlays.dynatops.system:BAYEUX",
+    "geops": "shoal.overlays.dynatops.system:GEOPS",
 }
 
 
@@ -50,7 +53,8 @@ class _Systems(Mapping[str, System]):
     def __getitem__(self, name: str) -> System:
         found = self._loaded.get(name)
         if found is None:
-            found = importlib.import_module(self._modules[name]).SYSTEM
+            module, _, attribute = self._modules[name].partition(":")
+            found = getattr(importlib.import_module(module), attribute or "SYSTEM")
             self._loaded[name] = found
         return found
 

@@ -17,6 +17,8 @@ from prometheus_client.registry import Collector
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.trace_rows import SHARED_RECORDS
 
+# What brokers refuse each other or clients' libraries is apart from what clients are refused.
+_TABLES = {"refusals": "protocol_refusals"}
 # Name and help of counters, by what a node counts.
 _COUNTERS = {
     "publications_in": ("shoal_publications_received", "Publications handled by this broker."),
@@ -88,7 +90,8 @@ def _record_metrics(system: str, counts: Mapping[str, int]) -> Iterator[Metric]:
     own = SYSTEMS[system].records if system in SYSTEMS else {}
     for table, row in {**own, **SHARED_RECORDS}.items():
         text = (row.__doc__ or "").partition("\n")[0]
-        yield CounterMetricFamily(f"shoal_{table}", text, value=counts.get(row.__name__, 0))
+        name = f"shoal_{_TABLES.get(table, table)}"
+        yield CounterMetricFamily(name, text, value=counts.get(row.__name__, 0))
 
 
 def _refusals(rows: Iterable[Mapping[str, Any]]) -> CounterMetricFamily:
