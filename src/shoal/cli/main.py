@@ -38,6 +38,7 @@ COMMANDS = {
     "why": "Say why a client of a live network gets a message, or does not.",
     "password": "Set a user's password in a password file of brokers.",
     "publish": "Publish to a live network.",
+    "bridge": "Carry messages between a live network and another MQTT broker.",
     "record": "Record what a running MQTT broker carries, as tables.",
     "replay": "Replay a workload through a live network, predicted and measured.",
     "subscribe": "Print what matches, as it comes from a live network.",

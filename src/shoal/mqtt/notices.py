@@ -35,6 +35,7 @@ class Notice(NamedTuple):
     who: Party
     where: str
     why: str
+    is_refusal: bool = False
 
 
 class Notices:
@@ -54,12 +55,15 @@ class Notices:
         """A client was refused something."""
         words = ReasonCode(code).name.lower().replace("_", " ")
         self.refusals[what, words] += 1
-        self.note(what, who, where, why or words)
+        self._keep(Notice(what, who, where, why or words, is_refusal=True))
 
     def note(self, what: str, who: Party, where: str, why: str) -> None:
         """Something happened to a client."""
+        self._keep(Notice(what, who, where, why))
+
+    def _keep(self, notice: Notice) -> None:
         if len(self._waiting) < MOST_WAITING:
-            self._waiting.append(Notice(what, who, where, why))
+            self._waiting.append(notice)
         else:
             self.beyond += 1
 

@@ -73,7 +73,8 @@ class Audit:
             if left_out := bucket.left_out + self._all.left_out:
                 extra["left_out"] = str(left_out)
                 bucket.left_out = self._all.left_out = 0
-            _log.warning(notice.what, extra=extra)
+            level = logging.WARNING if notice.is_refusal else logging.INFO
+            _log.log(level, notice.what, extra=extra)
 
     def _bucket(self, notice: Notice, now_us: int) -> Bucket:
         key = notice.what, notice.who.user or source_of(notice.who.address)
