@@ -156,7 +156,7 @@ class BrokerService:
             network.no_joiners,
         )
         self.operator = Operator(self.door, self.leaving)
-        questions = Questions(self.door).by_name
+        questions = Questions(self.door, network.json).by_name
         self.admin = AdminServer(self.status, self.missing, self.operator.orders, questions)
 
     async def start(self) -> None:
@@ -349,6 +349,10 @@ class BrokerService:
                 "deliveries": statistics.deliveries,
                 "dropped": self.door.clients.dropped,
                 "refused": statistics.publications_refused,
+                "refusals": [
+                    {"what": what, "reason": reason, "count": count}
+                    for (what, reason), count in statistics.notices.refusals.items()
+                ],
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },

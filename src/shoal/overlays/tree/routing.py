@@ -35,6 +35,7 @@ from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, un
 from shoal.model import (
     Advertisement,
     AdvertisementId,
+    Attributes,
     BrokerId,
     ClientId,
     Subscription,
@@ -101,6 +102,9 @@ class TreeRouting(BaseStrategy):
     def keeps_order(self) -> bool:
         """There is one path between two brokers, and links keep their order."""
         return True
+
+    def next_hops(self, attributes: Attributes) -> Collection[BrokerId]:
+        return self._route(attributes).neighbours
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)

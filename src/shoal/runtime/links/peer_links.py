@@ -395,6 +395,7 @@ class PeerLinks:
             raise
         link.connections += 1
         link.problem = ""
+        self._note_up(link, hello)
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)
@@ -404,6 +405,16 @@ class PeerLinks:
         self._changed(link, changes)
         self._handing.see_to_room()
         self._node.schedule_flush()
+
+    def _note_up(self, link: Link, hello: Hello) -> None:
+        """For the log: the link is up, and whether the broker there is another process by now."""
+        incarnation = hello.session[0]
+        extra = {"neighbour": hello.broker, "connections": link.connections}
+        if link.incarnation not in (None, incarnation):
+            _log.warning("broker restarted", extra=extra)
+        else:
+            _log.info("link up", extra=extra)
+        link.incarnation = incarnation
 
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""
@@ -451,6 +462,8 @@ class PeerLinks:
         link = self._by_connection.pop(connection, None)
         if link is not None:
             link.connection = link.since_us = None
+            if link.session.state is State.UP:
+                _log.warning("link down", extra={"neighbour": link.session.neighbour})
             link.session.lost(self._node.clock.now_us())
             connection.abort()
             self._dialling.see_to(link)
