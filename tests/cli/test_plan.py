@@ -1,4 +1,4 @@
-"""`shoal plan`: its files, its errors, and that what it prints is a network file's section."""
+"""`shoal plan octopia`: its files, its errors, and that it prints a network file's section."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.commands.plan import plan
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.surveys import read_survey
 from shoal.overlays.octopia.parameters import Parameters
+from tests.cli.planning import plan, problem_of
 
 TRIPS = "from,to,ms\nA,B,4\nA,C,10\nA,D,12\nB,C,8\nD,B,9\nC,D,2\n"
 
@@ -24,7 +24,7 @@ def file(folder: Path, name: str, text: str) -> Path:
 def test_it_prints_a_section_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trips = file(tmp_path, "rtt.csv", TRIPS)
     rates = file(tmp_path, "rates.csv", "from,to,per_second\nA,B,5\nC,D,100\n")
-    plan("octopia", trips, rates, most_links=2)
+    plan("octopia", "--rtt", trips, "--rates", rates, "--most-links", 2)
     printed = capsys.readouterr().out
     section = tomllib.loads(printed)["octopia"]
     rows = tuple(map(tuple, section.pop("rows")))
@@ -70,13 +70,18 @@ def test_errors_say_where_and_what(
         read_survey(path, other, None)
 
 
-def test_what_cannot_be_planned_says_why(tmp_path: Path) -> None:
+def test_what_cannot_be_planned_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trips = file(tmp_path, "rtt.csv", TRIPS)
-    with pytest.raises(UserError, match="tree: there is no planner; there is one for octopia"):
-        plan("tree", trips)
-    with pytest.raises(UserError, match="add --sites"):
-        plan("octopia", trips, apart=True)
-    with pytest.raises(UserError, match="no overlay: 4 brokers make no full rows of 5 or more"):
-        plan("octopia", trips, survive=4)
-    with pytest.raises(UserError, match=r"none.csv: No such file"):
-        plan("octopia", tmp_path / "none.csv")
+    for words, problem in (
+        (("tree", "--rtt", trips), "tree: there is no planner; there is one for octopia, dynatops"),
+        (("octopia",), "--rtt: octopia is planned by round trips"),
+        (("octopia", "--rtt", trips, "--apart"), "add --sites"),
+        (("octopia", "--rtt", trips, "--survive", 4), "no plan: 4 brokers make no full rows of 5"),
+        (("octopia", "--rtt", trips, "--survive", -1), "--survive -1: use 0 or more"),
+        (("octopia", "--rtt", tmp_path / "none.csv"), "none.csv: No such file"),
+        (("octopia", "--rtt", trips, "--most-swaps", 3), "--most-swaps is not for octopia"),
+        (("dynatops", "--rtt", trips, "--most-links", 3), "--most-links is not for dynatops"),
+    ):
+        assert problem in problem_of(capsys, *words)

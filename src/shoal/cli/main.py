@@ -37,6 +37,7 @@ COMMANDS = {
     "status": "Ask the brokers of a live network what they are doing.",
     "password": "Set a user's password in a password file of brokers.",
     "publish": "Publish to a live network.",
+    "record": "Record what a running MQTT broker carries, as tables.",
     "replay": "Replay a workload through a live network, predicted and measured.",
     "subscribe": "Print what matches, as it comes from a live network.",
     "demo": "The tour: real flights, an adaptive broker tree, a report.",

@@ -47,6 +47,7 @@ from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operator import Operator
+from shoal.runtime.questions import Questions
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
@@ -155,7 +156,8 @@ class BrokerService:
             network.no_joiners,
         )
         self.operator = Operator(self.door, self.leaving)
-        self.admin = AdminServer(self.status, self.missing, self.operator.orders)
+        questions = Questions(self.door).by_name
+        self.admin = AdminServer(self.status, self.missing, self.operator.orders, questions)
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""

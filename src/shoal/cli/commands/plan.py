@@ -1,80 +1,229 @@
-"""`shoal plan`: which overlay suits some brokers, by round trips and rates."""
+"""`shoal plan`: which overlay suits some brokers, and who should be elsewhere on topic trees."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
 
+from shoal.cli.support.declared_options import (
+    check_bounds,
+    declared_options,
+    given,
+    option_name,
+    with_declared,
+)
 from shoal.cli.support.errors import UserError
+from shoal.overlays.planning import PlanError, Planner, Wishes
+from shoal.overlays.registry import SYSTEMS
+
+TOPIC_TREES = "dynatops"
+PLANNERS = {name: each.planner for name, each in SYSTEMS.items() if each.planner is not None}
 
 
-def plan(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Of which system: octopia.")],
-    rtt: Annotated[
-        Path,
-        typer.Option(help="Round trips between brokers, or sites, as CSV: from,to,ms."),
+class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an overlay must be like."""
+
+    survive: Annotated[
+        int,
+        msgspec.Meta(ge=0, description="So many brokers may die anywhere without harm to others."),
+    ] = 1
+    apart: Annotated[bool, msgspec.Meta(description="All brokers of one site may die, too.")] = (
+        False
+    )
+    most_links: Annotated[
+        int, msgspec.Meta(ge=1, description="So many links a broker may have.")
+    ] = 8
+    hop_ms: Annotated[
+        float, msgspec.Meta(ge=0, description="What a link takes beside half its round trip.")
+    ] = 1.0
+
+
+class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What moves and swaps must be like."""
+
+    users: Annotated[
+        Path | None,
+        msgspec.Meta(description="Who wants what and is where, as CSV: user,broker,topic."),
+    ] = None
+    brokers: Annotated[
+        Path | None,
+        msgspec.Meta(
+            description="All brokers, as CSV: broker, and if need be position, region (none leaves "
+            "it), room (subscriptions it can hold), capacity (messages it handles a second)."
+        ),
+    ] = None
+    hours: Annotated[
+        float, msgspec.Meta(ge=0.01, le=100_000, description="In how many hours it must pay.")
+    ] = 10.0
+    most_swaps: Annotated[
+        int | None, msgspec.Meta(ge=0, description="So many swaps of brokers at most.")
+    ] = None
+    most_moves: Annotated[
+        int | None, msgspec.Meta(ge=0, description="So many moves of users at most.")
+    ] = None
+    least_gain: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0, le=1_000_000, description="So many messages each must save beyond its price."
+        ),
+    ] = 0.0
+    pin: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description="A broker that stays where it stands; repeatable.", title="NAME"),
+    ] = ()
+    pin_user: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description="A user that stays where it is; repeatable.", title="NAME"),
+    ] = ()
+    load_weight: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0, le=1_000_000, description="What a broker's load counts beside similarity."
+        ),
+    ] = 1.0
+    delay_weight: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0, le=1_000_000, description="What a hop to who wants it counts beside a message."
+        ),
+    ] = 1.0
+    price: Annotated[
+        Literal["predicted", "bound"],
+        msgspec.Meta(description="Of swaps: messages as predicted, or the paper's bound."),
+    ] = "predicted"
+    json: Annotated[bool, msgspec.Meta(description="Print JSON.")] = False
+    dry_run: Annotated[
+        bool, msgspec.Meta(description="Touch nothing. `shoal plan` never does.")
+    ] = False
+
+
+BY_SYSTEM: Mapping[str, type[msgspec.Struct]] = {
+    **dict.fromkeys(PLANNERS, OverlayOptions),
+    TOPIC_TREES: TopicOptions,
+}
+OPTIONS = declared_options(BY_SYSTEM)
+
+
+def _plan(
+    context: typer.Context,
+    *,
+    system: Annotated[
+        str, typer.Argument(metavar="SYSTEM", help=f"Of which system: {', '.join(BY_SYSTEM)}.")
     ],
+    rtt: Annotated[
+        Path | None,
+        typer.Option(
+            help="Round trips between brokers, or sites, as CSV: from,to,ms. dynatops does without."
+        ),
+    ] = None,
     rates: Annotated[
         Path | None,
         typer.Option(
-            help="Publications a second from publishers' brokers to subscribers', as CSV: "
-            "from,to,per_second; without, all alike."
+            help="Publications a second, as CSV: from publishers' brokers to subscribers', "
+            "from,to,per_second; dynatops: topic,per_second. Without, all alike, once."
         ),
     ] = None,
     sites: Annotated[
         Path | None, typer.Option(help="Where brokers stand, as CSV: broker,site.")
     ] = None,
-    survive: Annotated[
-        int, typer.Option(min=0, help="So many brokers may die anywhere without harm to others.")
-    ] = 1,
-    apart: Annotated[
-        bool, typer.Option("--apart", help="All brokers of one site may die, too.")
-    ] = False,
-    most_links: Annotated[int, typer.Option(min=1, help="So many links a broker may have.")] = 8,
-    hop_ms: Annotated[
-        float, typer.Option(min=0, help="What a link takes beside half its round trip.")
-    ] = 1.0,
+    said: dict[str, Any],
 ) -> None:
-    """Print the section of a network file that places brokers best: who sits where, and which tree.
+    """Say who should be where in an overlay.  Nothing is touched.
 
-    Best is the least mean delay of a delivery over shortest ways, nothing congested.  Comments say
-    what was compared.
+    `octopia`: print the section of a network file that places brokers best: who sits where, and
+    which tree.  Best is the least mean delay of a delivery over shortest ways, nothing congested.
+    Comments say what was compared.
+
+    `dynatops`: say which users should move to other brokers, and which brokers should change places
+    on the ring, each with what it saves and costs, and only if it pays.
     """
-    import msgspec
+    if system not in BY_SYSTEM:
+        raise UserError(f"{system}: there is no planner; there is one for {', '.join(BY_SYSTEM)}")
+    options = BY_SYSTEM[system]
+    for name in given(context, OPTIONS):
+        if name not in options.__struct_fields__:
+            raise UserError(f"{option_name(name)} is not for {system}; see `shoal plan --help`")
+    check_bounds(OPTIONS, said)
+    chosen = {name: said[name] for name in options.__struct_fields__ if said[name] is not None}
+    try:
+        if system == TOPIC_TREES:
+            _advise(rtt, rates, sites, TopicOptions(**chosen))
+        else:
+            _place(system, PLANNERS[system], rtt, rates, sites, OverlayOptions(**chosen))
+    except PlanError as error:
+        raise UserError(f"no plan: {error}") from error
 
+
+plan = with_declared(_plan, "said", OPTIONS)
+
+
+def _place(
+    system: str,
+    planner: Planner,
+    rtt: Path | None,
+    rates: Path | None,
+    sites: Path | None,
+    options: OverlayOptions,
+) -> None:
     from shoal.cli.support.surveys import read_survey
-    from shoal.overlays.planning import PlanError, Wishes
-    from shoal.overlays.registry import SYSTEMS
 
-    planned = [name for name, each in SYSTEMS.items() if each.planner is not None]
-    planner = SYSTEMS[system].planner if system in SYSTEMS else None
-    if planner is None:
-        raise UserError(f"{system}: there is no planner; there is one for {', '.join(planned)}")
-    if apart and sites is None:
+    if rtt is None:
+        raise UserError(f"--rtt: {system} is planned by round trips; give a file of them")
+    if options.apart and sites is None:
         raise UserError("--apart: where brokers stand is not known; add --sites")
     survey = read_survey(rtt, rates, sites)
-    try:
-        found = planner(survey, Wishes(survive, apart, most_links, hop_ms))
-    except PlanError as error:
-        raise UserError(f"no overlay: {error}") from error
+    found = planner(
+        survey, Wishes(options.survive, options.apart, options.most_links, options.hop_ms)
+    )
     print(f"# a delivery takes {found.mean_ms:.2f} ms on average, when nothing is congested; of")
     for reason in found.reasons:
         print(f"#   {reason}")
-    given = msgspec.to_builtins(found.parameters)
+    given_parameters = msgspec.to_builtins(found.parameters)
     defaults = msgspec.to_builtins(type(found.parameters)())
     print(f"[{system}]")
-    for key, value in given.items():
+    for key, value in given_parameters.items():
         if value != defaults[key]:
             print(_toml(key, value))
 
 
 def _toml(key: str, value: object) -> str:
     """One key; rows of names stand each in a line."""
-    import msgspec
-
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], (list, tuple)):
         rows = "".join(f"  {msgspec.json.encode(row).decode()},\n" for row in value)
         return f"{key} = [\n{rows}]"
     return msgspec.toml.encode({key: value}).decode().rstrip()
+
+
+def _advise(
+    rtt: Path | None, rates: Path | None, sites: Path | None, options: TopicOptions
+) -> None:
+    from shoal.cli.support.topic_plans import in_words
+    from shoal.cli.support.topic_surveys import read_topic_survey
+    from shoal.overlays.dynatops.planning.advice import Wishes as TopicWishes
+    from shoal.overlays.dynatops.planning.advice import advise
+
+    if options.users is None:
+        raise UserError(f"--users: {TOPIC_TREES} is planned by who wants what; give a file of it")
+    survey = read_topic_survey(options.users, options.brokers, rates, rtt, sites)
+    found = advise(
+        survey,
+        TopicWishes(
+            hours=options.hours,
+            most_swaps=options.most_swaps,
+            most_moves=options.most_moves,
+            least_gain=options.least_gain,
+            pinned=frozenset(options.pin),
+            pinned_users=frozenset(options.pin_user),
+            load_weight=options.load_weight,
+            delay_weight=options.delay_weight,
+            price=options.price,
+        ),
+    )
+    if options.json:
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+    else:
+        print("\n".join(in_words(found)))

@@ -1,7 +1,8 @@
 """Options of a command that others declare: structs, by the names of those that they belong to.
 
 `shoal up` has what each system says of a network's size, `shoal reproduce` what each study can be
-told.  A field is an option; its `msgspec.Meta` describes it, a tuple can be given several times.
+told, `shoal plan` what each planner can.  A field is an option; its `msgspec.Meta` describes it and
+says the least and the greatest value, a tuple can be given several times.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import msgspec
 import typer
+
+from shoal.cli.support.errors import UserError
 
 
 class DeclaredOption(NamedTuple):
@@ -73,7 +76,10 @@ def _parameter(name: str, option: DeclaredOption, short: Mapping[str, str]) -> i
     letters = [short[name]] if name in short else []
     # Not `--name/--no-name`, as typer would have it.
     info = typer.Option(
-        f"--{name}", *letters, metavar=option.meta.title, help=f"{option.meta.description} ({whom})"
+        option_name(name),
+        *letters,
+        metavar=option.meta.title,
+        help=f"{option.meta.description} ({whom})",
     )
     kind = list[str] | None if option.is_repeatable else option.kind
     return inspect.Parameter(
@@ -82,6 +88,27 @@ def _parameter(name: str, option: DeclaredOption, short: Mapping[str, str]) -> i
         default=None if option.is_repeatable else option.default,
         annotation=Annotated[kind, info],
     )
+
+
+def option_name(field: str) -> str:
+    """
+    >>> option_name("most_links")
+    '--most-links'
+    """
+    return f"--{field.replace('_', '-')}"
+
+
+def check_bounds(options: Mapping[str, DeclaredOption], values: Mapping[str, Any]) -> None:
+    """UserError for a number that is below the least or above the greatest value."""
+    for name, option in options.items():
+        value, least, greatest = values[name], option.meta.ge, option.meta.le
+        if not isinstance(value, (int, float)):
+            continue
+        # What is no number is within no bounds.
+        is_low = least is not None and not value >= least
+        if is_low or (greatest is not None and not value <= greatest):
+            use = f"{least} to {greatest}" if greatest is not None else f"{least} or more"
+            raise UserError(f"{option_name(name)} {value}: use {use}")
 
 
 def given(context: typer.Context, names: Iterable[str]) -> Iterator[str]:

@@ -8,18 +8,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shoal.cli.support.errors import UserError
+from shoal.model import BrokerId
 from shoal.overlays.planning import Pair, Survey
 
 
-def read_survey(rtt: Path, rates: Path | None, sites: Path | None) -> Survey:
-    """The survey in these files.
+def read_survey(
+    rtt: Path,
+    rates: Path | None,
+    sites: Path | None,
+    brokers: tuple[BrokerId, ...] | None = None,
+) -> Survey:
+    """The survey in these files; of all brokers that they name, or just these.
 
     With sites round trips may be between sites; within one they are 0 unless they are said.
     """
     measured = _pairs(rtt, ("from", "to", "ms"))
     standing = _sites(sites) if sites is not None else {}
-    places = dict.fromkeys(end for pair in measured for end in pair)
-    brokers = tuple(standing or places)
+    if brokers is None:
+        places = dict.fromkeys(end for pair in measured for end in pair)
+        brokers = tuple(standing or places)
     if len(brokers) < 2:
         raise UserError(f"{rtt}: names {len(brokers)} brokers; an overlay has two or more")
     found: dict[Pair, float] = {}
@@ -50,15 +57,31 @@ def _round_trip(
     raise UserError(f"{path}: has no round trip {names}; measure it and add a line")
 
 
+def read_amounts(path: Path, columns: Sequence[str]) -> dict[str, float]:
+    """How much of each: a file of a name and a number from 0 on in each line."""
+    found: dict[str, float] = {}
+    for line, (name, text) in read_rows(path, columns):
+        if name in found:
+            raise UserError(f"{path}:{line}: {columns[0]} {name!r} stands there twice")
+        found[name] = read_amount(path, line, columns[1], text)
+    return found
+
+
+def read_amount(path: Path, line: int, column: str, text: str) -> float:
+    """The number in a column; UserError unless it is one from 0 on."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise UserError(f"{path}:{line}: {column}: {text!r} is no number from 0 on")
+    return number
+
+
 def _pairs(path: Path, columns: Sequence[str]) -> dict[Pair, float]:
     found: dict[Pair, float] = {}
-    for line, (source, target, text) in _rows(path, columns):
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and number >= 0):
-            raise UserError(f"{path}:{line}: {columns[2]}: {text!r} is no number from 0 on")
+    for line, (source, target, text) in read_rows(path, columns):
+        number = read_amount(path, line, columns[2], text)
         if source == target:
             raise UserError(f"{path}:{line}: from {source!r} to itself")
         if (source, target) in found:
@@ -69,28 +92,38 @@ def _pairs(path: Path, columns: Sequence[str]) -> dict[Pair, float]:
 
 def _sites(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line, (broker, site) in _rows(path, ("broker", "site")):
+    for line, (broker, site) in read_rows(path, ("broker", "site")):
         if broker in found:
             raise UserError(f"{path}:{line}: broker {broker!r} stands there twice")
         found[broker] = site
     return found
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a file with these columns, each with its number."""
+def read_rows(
+    path: Path, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a file with these columns, in this order, each with its number.
+
+    Optional columns may be missing, come in any order, and be empty; they are empty then.
+    """
     header = ",".join(columns)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file)
-            if [name.strip() for name in next(lines, [])] != list(columns):
-                raise UserError(f"{path}:1: the first line is {header}")
+            names = [name.strip() for name in next(lines, [])]
+            further = names[len(columns) :]
+            is_known = len(set(further)) == len(further) and set(further) <= set(optional)
+            if names[: len(columns)] != list(columns) or not is_known:
+                more = f", then any of {','.join(optional)}" if optional else ""
+                raise UserError(f"{path}:1: the first line is {header}{more}")
             for number, row in enumerate(lines, 2):
                 cells = [cell.strip() for cell in row]
                 if not any(cells):
                     continue
-                if len(cells) != len(columns) or not all(cells):
-                    raise UserError(f"{path}:{number}: {','.join(row)!r} is not {header}")
-                yield number, cells
+                if len(cells) != len(names) or not all(cells[: len(columns)]):
+                    raise UserError(f"{path}:{number}: {','.join(row)!r} is not {','.join(names)}")
+                said = dict(zip(further, cells[len(columns) :], strict=True))
+                yield number, [*cells[: len(columns)], *(said.get(one, "") for one in optional)]
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:

@@ -17,6 +17,7 @@ import typer
 from shoal import typed_toml
 from shoal.cli.support.declared_options import (
     DeclaredOption,
+    check_bounds,
     declared_options,
     given,
     with_declared,
@@ -59,9 +60,7 @@ class NetworkOptions(NamedTuple):
         """UserError for values out of range, and options that do not go together."""
         if self.system not in SYSTEMS:
             raise UserError(f"--system {self.system}: use one of {', '.join(SYSTEMS)}")
-        for name, option in size_options().items():
-            if option.kind is int and not _is_within(self.sizes[name], option.meta):
-                raise UserError(f"--{name} {self.sizes[name]}: use {_range(option.meta)}")
+        check_bounds(size_options(), self.sizes)
         if self.scenario is not None:
             _check_said_once(context)
             return
@@ -139,16 +138,6 @@ class NetworkOptions(NamedTuple):
 def _fields(system: str) -> tuple[str, ...]:
     size: type[Size] = SYSTEMS[system].size
     return size.__struct_fields__
-
-
-def _is_within(value: int, meta: msgspec.Meta) -> bool:
-    assert meta.ge is not None
-    assert meta.le is not None
-    return meta.ge <= value <= meta.le
-
-
-def _range(meta: msgspec.Meta) -> str:
-    return f"{meta.ge} to {meta.le}"
 
 
 def _check_port(port: int, doors: int) -> None:

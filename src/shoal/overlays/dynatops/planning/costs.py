@@ -54,6 +54,16 @@ class Standing(NamedTuple):
         """C of Eq. 5."""
         return self.relays + delay_weight * self.delay
 
+    def copied(self) -> Standing:
+        """The same in arrays of its own, as `after_swap` uses up what it is given."""
+        return Standing(
+            self.brokers.copy(),
+            self.is_member.copy(),
+            self.below.copy(),
+            self.relaying.copy(),
+            self.waiting.copy(),
+        )
+
 
 def standing(problem: Problem, mapping: Mapping) -> Standing:
     trees, brokers = problem.trees, np.array(inverse(mapping), np.int32)

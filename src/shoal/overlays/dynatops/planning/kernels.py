@@ -209,6 +209,41 @@ def _is_on_way(root: int, parents: Numbers, start: int, position: int) -> bool:
 
 
 @kernel
+def turn(
+    of: Numbers,
+    roots: Numbers,
+    parents: Numbers,
+    below: Numbers,
+    is_member: Flags,
+    topic: int,
+    position: int,
+) -> int:
+    """Who stands there subscribes to a topic, or no longer does; how many hops its tree gains."""
+    root = roots[of[topic]]
+    change = _turn(root, parents[of[topic]], below[topic], is_member[topic], position)
+    if position == root:
+        return change
+    # There is a hop to each position of a tree but its root: to relays, and to who subscribes.
+    return change + (1 if is_member[topic, position] else -1)
+
+
+@kernel
+def handled(
+    of: Numbers, roots: Numbers, parents: Numbers, below: Numbers, publications: Amounts
+) -> Amounts:
+    """(positions): how many messages come to each, or go from it."""
+    found = np.zeros(below.shape[1])
+    for topic in range(len(of)):
+        row = of[topic]
+        found[roots[row]] += publications[topic]
+        for position in range(below.shape[1]):
+            if below[topic, position] and position != roots[row]:
+                found[position] += publications[topic]
+                found[parents[row, position]] += publications[topic]
+    return found
+
+
+@kernel
 def flows(of: Numbers, parents: Numbers, below: Numbers, publications: Amounts) -> Amounts:
     """(positions, positions): how much of what is waited for passes from one to the other."""
     found = np.zeros((parents.shape[1], parents.shape[1]))

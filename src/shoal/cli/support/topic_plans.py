@@ -1,0 +1,77 @@
+"""A plan for topic trees in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal.overlays.dynatops.planning.advice import Advice, State
+
+
+def in_words(advice: Advice) -> Iterator[str]:
+    """The lines that say it."""
+    yield f"over {advice.hours:g} h; gains and prices in messages"
+    yield from _moves(advice)
+    yield from _swaps(advice)
+    if advice.moves or advice.swaps:
+        yield f"in all: saves {_number(advice.gain)}, costs {_number(advice.price)}"
+        if advice.swaps:
+            yield (
+                f"  every broker hears of a swap, once: {_number(advice.fixed)}; the paper's bound "
+                f"for all of them is {_number(advice.bound)}"
+            )
+        yield f"  {'':<43} {'before':>8} {'after':>8}"
+        before, after = _figures(advice.before), _figures(advice.after)
+        names = (
+            "messages of a publication",
+            "  of them to brokers that only relay",
+            "brokers that subscribe to a topic",
+            f"delay of a delivery, {advice.delay_unit}",
+            "most subscriptions at a broker, by the mean",
+        )
+        for name, old, new in zip(names, before, after, strict=True):
+            yield f"  {name:<43} {old:>8} {new:>8}"
+    for warning in advice.warnings:
+        yield f"warning: {warning}"
+
+
+def _moves(advice: Advice) -> Iterator[str]:
+    if not advice.moves:
+        yield "no user should move"
+        return
+    yield f"users that should move: {len(advice.moves)}"
+    for move in advice.moves:
+        yield (
+            f"  {move.user}: {move.source} -> {move.target}, saves {_number(move.gain)}, "
+            f"costs {_number(move.price)}: {move.why}"
+        )
+
+
+def _swaps(advice: Advice) -> Iterator[str]:
+    if not advice.swaps:
+        yield "no brokers should change places"
+    else:
+        yield f"brokers that should change places, in this order: {len(advice.swaps)} times"
+    for swap in advice.swaps:
+        (one, other), (here, there) = swap.brokers, swap.positions
+        yield (
+            f"  {one} (at {here}) <-> {other} (at {there}), saves {_number(swap.gain)} "
+            f"(relays {_number(swap.relays)}, delay {_number(swap.delay)}), "
+            f"costs {_number(swap.price)}"
+        )
+    if advice.pays_from is None:
+        yield "  none that is allowed makes anything better"
+    else:
+        yield f"  some pay from {advice.pays_from:.3g} times these publications on"
+
+
+def _figures(state: State) -> list[str]:
+    figures = (state.messages, state.relays, state.brokers, state.delay, state.load)
+    return [f"{each:.2f}" for each in figures]
+
+
+def _number(value: float) -> str:
+    """
+    >>> _number(1234.5), _number(0.25), _number(-3.0)
+    ('1,234', '0.25', '-3')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"

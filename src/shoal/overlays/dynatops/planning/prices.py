@@ -1,0 +1,99 @@
+"""What a reconfiguration costs in messages: by the paper's bound, or as its steps will send them.
+
+A price has a part that is due as soon as any broker moves, as all hear of it, and a part for each
+broker that moves, which depends on where to.
+
+>>> from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+>>> from shoal.overlays.dynatops.structures.chord import Chord
+>>> wanted = np.array([[True, False], [False, True], [True, True], [False, False]])
+>>> problem = Problem(trees_of(Chord(4), [0, 2]), wanted, np.ones(2))
+>>> bounds = bounded_prices(problem, range(4))
+>>> bounds.of([1, 0, 2, 3]), bounds.of(range(4))
+(20.0, 0.0)
+>>> predicted_prices(Chord(4), problem, range(4)).of([1, 0, 2, 3])
+55.0
+
+Source: DYNATOPS, section 5.1.2 and Eq. 7; what is predicted is ours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.overlays.dynatops.planning.costs import reconfiguration_cost
+from shoal.overlays.dynatops.planning.problem import Amounts, Mapping, Problem, inverse, trees_of
+from shoal.overlays.dynatops.structures.structure import Structure
+
+# The manager says four things to each broker, and each acknowledges: the second plane begins, its
+# trees are to be mended, it is used, the first one goes.
+_TO_ALL = 8
+# To who moves besides, and back: where it stands now.
+_TO_WHO_MOVES = 2
+
+
+class Prices(NamedTuple):
+    """What it costs that brokers stand elsewhere than at `start`.
+
+    fixed   once any of them does
+    moving  (brokers, positions) that a broker moves there; 0 where it stands
+    start   where each stands
+    """
+
+    fixed: float
+    moving: Amounts
+    start: Mapping
+
+    def of(self, mapping: Mapping) -> float:
+        """The price of this mapping."""
+        if list(mapping) == list(self.start):
+            return 0.0
+        return self.fixed + float(self.moving[np.arange(len(mapping)), list(mapping)].sum())
+
+
+def no_prices(mapping: Mapping) -> Prices:
+    """Brokers move for nothing."""
+    return Prices(0.0, np.zeros((len(mapping), len(mapping))), mapping)
+
+
+def bounded_prices(problem: Problem, start: Mapping) -> Prices:
+    """Cst of Eq. 7, as its steps have it: every broker that moves costs the same."""
+    size = problem.brokers
+    fixed = float(size)
+    each = reconfiguration_cost(size, problem.topics, 1) - fixed
+    return Prices(fixed, _but_none_at(np.full((size, size), each), start), start)
+
+
+def predicted_prices(structure: Structure, problem: Problem, start: Mapping) -> Prices:
+    """The messages that the steps of 5.1.2 send.
+
+    Who moves to a position is told to it by those that have it in their tables, and tells those in
+    its own; it hands its trees over to who stands now where it stood; and for each topic that it
+    wants and the broker before it did not, or the reverse, a message goes to the topic's root and
+    down the tree.
+    """
+    size = structure.size
+    # (from, to) in hops.
+    hops = trees_of(structure, range(size)).depths
+    linked = np.zeros(size)
+    for position in range(size):
+        beside = list(structure.neighbours(position))
+        linked[position] += len(beside)
+        linked[beside] += 1
+    roots = problem.trees.roots[problem.trees.of]
+    # (positions, topics): to the root, and down again.
+    ways = hops[:, roots] + hops[roots, :].T
+    wanted = problem.wanted.astype(float)
+    before = wanted[inverse(start)]
+    # Who wants a topic that the other does not: both sums, less twice what they have in common.
+    mended = wanted @ ways.T + (before * ways).sum(axis=1) - 2 * wanted @ (before * ways).T
+    # (brokers, positions): from the new position to the old one.
+    handed_over = hops[:, list(start)].T
+    moving = _TO_WHO_MOVES + linked + handed_over + mended
+    return Prices(float(_TO_ALL * size), _but_none_at(moving, start), start)
+
+
+def _but_none_at(moving: Amounts, start: Mapping) -> Amounts:
+    moving[np.arange(len(moving)), list(start)] = 0.0
+    return moving
