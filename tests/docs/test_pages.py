@@ -27,8 +27,16 @@ SPARK_PAGES = ("docs/own-data.md", "docs/spark.md")
 ONLY_OPTIONS = {
     "docs/evaluations.md": {"shoal reproduce": "minutes to hours"},
     "docs/systems.md": {"shoal up": "twelve processes; tests/contract has its overlay"},
+    "docs/own-data.md": {
+        "shoal record": "an hour at a broker that is not there",
+        "shoal workload home": "made of that hour",
+        "shoal up": "tests/cli/test_replay.py does that to a workload",
+        "shoal replay": "the same",
+        "shoal report work/baseline work/load --replay": "the same",
+    },
     "docs/operations.md": {
         "shoal move": "for a client that follows; tests/live/test_moved_clients.py",
+        "shoal subscribe": "at a broker with a certificate; tests/client/test_endpoints.py",
     },
 }
 # Another shell, and what is this test itself.
@@ -48,6 +56,9 @@ def make_files(folder: Path) -> None:
     """What a page takes for given."""
     (folder / "rtt.csv").write_text("from,to,ms\nB1,B2,3\nB1,B3,5\nB2,B3,9\n")
     (folder / "rates.csv").write_text("from,to,per_second\nB1,B2,3\n")
+    (folder / "users.csv").write_text("user,broker,topic\nu1,B1,a\nu2,B2,a\nu3,B3,b\n")
+    (folder / "brokers.csv").write_text("broker\nB1\nB2\nB3\nB4\n")
+    (folder / "topics.csv").write_text("topic,per_second\na,3\nb,1\n")
     filters = pa.table({"id": ["late"], "filter": ["dep_delay > 30"]})
     pq.write_table(filters, folder / "subscriptions.parquet")
     events = pa.table({"id": ["p1", "p2"], "dep_delay": [45, 2]})

@@ -11,7 +11,7 @@ from pyarrow import parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.docs.reader import Networks, reading
-from tests.docs.test_pages import HERE, SPARK_PAGES
+from tests.docs.test_pages import HERE, ONLY_OPTIONS, SPARK_PAGES
 from tests.pipeline.conftest import spark
 
 __all__ = ["spark"]
@@ -44,7 +44,7 @@ def test_every_example_of_a_page_runs(
     }
     with reading(tmp_path, networks, names, spark=True) as reader:
         for block in HERE[page]:
-            reader.read(block, {})
+            reader.read(block, ONLY_OPTIONS.get(page, {}))
     for table in ("pairs", "spread-pairs", "stream-pairs"):
         if page == "docs/spark.md":
             assert pq.read_table(tmp_path / table).num_rows == 3
