@@ -16,6 +16,7 @@ import pytest
 from pyarrow import csv
 from pyarrow import parquet as pq
 
+from shoal.client.bridge_file import parse_bridge
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.network_file import parse_network
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
@@ -36,12 +37,15 @@ ONLY_OPTIONS = {
     },
     "docs/operations.md": {
         "shoal move": "for a client that follows; tests/live/test_moved_clients.py",
+        "shoal why": "of a client that is connected; tests/cli/test_why.py",
         "shoal subscribe": "at a broker with a certificate; tests/client/test_endpoints.py",
     },
 }
 # Another shell, and what is this test itself.
 ELSEWHERE = ("make", "export", ".venv/bin/pytest", "pytest")
 
+# What `make docs` writes.
+MADE = [str(page.relative_to(ROOT)) for page in (ROOT / "docs/reference").glob("*.md")]
 HERE = {str(page.relative_to(ROOT)): list(blocks(page)) for page in PAGES}
 
 
@@ -94,7 +98,7 @@ def test_make_and_paths(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", HERE)
-def test_toml_that_is_no_file_is_part_of_a_network_file(page: str) -> None:
+def test_toml_that_is_no_file_is_a_bridge_or_part_of_a_network_file(page: str) -> None:
     base = {
         "name": "n",
         "brokers": [
@@ -104,6 +108,9 @@ def test_toml_that_is_no_file_is_part_of_a_network_file(page: str) -> None:
     for block in HERE[page]:
         if block.language == "toml" and not block.file:
             table = msgspec.toml.decode(block.text)
+            if "there" in table:
+                assert parse_bridge(table, block.place).outgoing
+                continue
             found = parse_network({**base, **table}, block.place)
             assert set(table) & {*SYSTEMS, *found.__struct_fields__} == set(table)
 
@@ -115,7 +122,7 @@ def test_what_is_not_run_is_there() -> None:
             assert any(text.startswith(start) for text in texts), f"{page}: {start}"
 
 
-@pytest.mark.parametrize("page", HERE)
+@pytest.mark.parametrize("page", [*HERE, *MADE])
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
