@@ -145,19 +145,6 @@ def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Stan
     return found
 
 
-def worst_position(problem: Problem, found: Standing) -> int:
-    """Where the broker stands that costs most, Eq. 12; of several, the first broker."""
-    return first_of(-_by_position(problem, found), found.brokers)
-
-
-def first_of(amounts: Amounts, brokers: Numbers) -> int:
-    """The position with the least amount; of several, that of the first broker."""
-    least = amounts.min()
-    # Sums of floats differ by their order.
-    (among,) = np.nonzero(amounts <= least + LEAST * abs(least))
-    return int(among[brokers[among].argmin()])
-
-
 def reconfiguration_cost(brokers: int, topics: int, moved: int) -> float:
     """Cst of Eq. 7 in messages, as its steps have it (5.1.2): all hear of it, who moves rejoins."""
     if not moved:
