@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -87,7 +88,7 @@ def test_what_falls_and_rises() -> None:
     assert falling["cluster"][0] == "missed"
 
 
-def planned(pattern: str, brokers: int, topics: int, **values: float) -> Planned:
+def planned(pattern: str, brokers: int, topics: int, **values: Any) -> Planned:
     judge = "all" if "regret" in values else ""
     case = Case(brokers=brokers, topics=topics, pattern=pattern, seed=1, judge=judge)  # type: ignore[arg-type]
     given = {"before": 100.0, "after": 90.0, "seconds": 1.0} | values
@@ -100,15 +101,17 @@ def test_plans() -> None:
         [
             planned("uniform", 1_000, 100),
             planned("multimodal", 1_000, 100, after=80.0, seconds=3.0),
-            planned("uniform", 8, 50, regret=0.02, any_swap=0.01),
-            planned("uniform", 8, 50, regret=0.08, any_swap=0.0),
-            planned("uniform", 8, 50, regret=0.03, any_swap=0.0),
+            planned("uniform", 8, 50, regret=0.02, others={"next": 0.01}),
+            planned("uniform", 8, 50, regret=0.08, others={"next": 0.0}),
+            planned("uniform", 8, 50, regret=0.03, others={"next": 0.0}),
         ],
     )
     assert found["chash"] == ("met", "10 % to 20 %")
     assert found["skewed"] == ("met", "1 of 1 sizes")
     assert found["seconds"] == ("beaten", "3 s (beaten by 97 %)")
     assert found["million"][0] == "not run"
+    assert found["regret-next"] == ("met", "0.0 %, at most 1.0 % (3 cases)")
+    assert found["regret-pairs"][0] == "not run"
     assert found["regret"] == ("met", "3.0 %, at most 8.0 % (3 cases)")
 
 

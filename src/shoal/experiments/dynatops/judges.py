@@ -302,9 +302,11 @@ def seconds(brokers: int, topics: int) -> Judge:
     return judge
 
 
-def regret_of(judge: str, *, any_swap: bool = False) -> Judge:
+def regret_of(judge: str, other: str = "") -> Judge:
+    """How far the greedy plan, or another one, is above the best that is known."""
+
     def found(evidence: Evidence) -> Outcome | None:
-        values = evidence.regrets(judge, lambda one: one.any_swap if any_swap else one.regret)
+        values = evidence.regrets(judge, lambda one: one.others.get(other) if other else one.regret)
         if not values:
             return None
         text = f"{percent(statistics.median(values))}, at most {percent(values[-1])}"

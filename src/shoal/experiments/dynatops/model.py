@@ -20,11 +20,14 @@ import numpy.typing as npt
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, Setting
 from shoal.experiments.dynatops.tco import TopicConnected
 from shoal.experiments.dynatops.users import Change, Crowd
-from shoal.overlays.dynatops.planning import kernels
-from shoal.overlays.dynatops.planning.costs import reconfiguration_cost, standing
+from shoal.overlays.dynatops.planning.costs import (
+    distances,
+    reconfiguration_cost,
+    standing,
+)
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
-from shoal.overlays.dynatops.planning.problem import Amounts, Problem, Trees, trees_of
+from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
@@ -261,16 +264,9 @@ class Model:
         in_tree = found.below > 0
         roots = self._trees.roots[self._trees.of]
         edges = in_tree.sum(axis=1) - in_tree[np.arange(len(roots)), roots]
-        apart = distances(problem, self._trees, found.brokers)[self._trees.of]
+        apart = distances(problem, found.brokers)[self._trees.of]
         waiting = (apart * self.users[found.brokers].T).sum(axis=1)
         return slot._replace(messages=float(rates @ edges), waiting=float(rates @ waiting))
-
-
-def distances(problem: Problem, trees: Trees, brokers: Counts) -> Amounts:
-    """(rows, positions): how far each is from its root."""
-    if problem.round_trips is None:
-        return trees.depths
-    return kernels.distances(trees.parents, trees.order, problem.round_trips, brokers)
 
 
 def _structure(

@@ -164,8 +164,14 @@ def _by_position(problem: Problem, found: Standing) -> Amounts:
     return found.relaying + problem.delay_weight * found.waiting
 
 
+def distances(problem: Problem, brokers: Numbers) -> Amounts:
+    """(rows, positions): how far each is from its root, by who stands where."""
+    trees, round_trips = problem.trees, problem.round_trips
+    if round_trips is None:
+        return trees.depths
+    return kernels.distances(trees.parents, trees.order, round_trips, brokers)
+
+
 def _waiting(problem: Problem, brokers: Numbers, is_member: Flags) -> Amounts:
-    trees, apart = problem.trees, problem.trees.depths
-    if problem.round_trips is not None:
-        apart = kernels.distances(trees.parents, trees.order, problem.round_trips, brokers)
-    return kernels.delay_costs(trees.of, apart, is_member, problem.publications)
+    apart = distances(problem, brokers)
+    return kernels.delay_costs(problem.trees.of, apart, is_member, problem.publications)
