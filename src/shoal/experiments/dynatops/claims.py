@@ -68,7 +68,7 @@ CLAIMS: Sequence[Claim[Evidence]] = (
           "Placing by similarity alone unbalances load; weighting load mends it (6b)",
           "both", weight_mends, always(), _FRIENDS,
           "deviation of loads, as a part of their mean"),
-    Claim("handovers", _PLACE, "Handovers, against GeoPS (6c)", "80 % fewer",
+    Claim("handovers", _PLACE, "Handovers due to mobility, against GeoPS (6c)", "80 % fewer",
           less(handovers, "geops"), cut_by(0.80), _FRIENDS),
     Claim("delay-bayeux", _PLACE, "Delay, against Bayeux (6d)", "over 60 % less",
           less(delay, "bayeux"), cut_by(0.60), _FRIENDS),
