@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.overlays.publisher_relocation.grape.naive_planner import naive_select
 from tests.overlays.publisher_relocation.grape.sessions import random_session
 
-from shoal.overlays.publisher_relocation.grape.planner import Priority, Snapshot, select
+from shoal.overlays.publisher_relocation.choosing import Priority
+from shoal.overlays.publisher_relocation.grape.planner import Snapshot, select
 
 BROKERS = 10_000
 TWIN_BROKERS = 1_000

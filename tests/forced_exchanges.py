@@ -10,8 +10,8 @@ from shoal.broker.effects import Effect, LinkState, Measured, Record, Started, T
 from shoal.broker.messages import Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
-from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.self_organising.exchanges import LinkExchange

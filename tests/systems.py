@@ -10,9 +10,10 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.dynatops.parameters import Parameters as DynatopsParameters
 from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.overlays.publisher_relocation.grape.planner import Priority
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.self_organising.parameters import Mode, Publishers
@@ -60,6 +61,8 @@ def eager(
             return OctopiaParameters().for_brokers(brokers) if brokers else None
         case "tid":
             return TidParameters(renew_us=20_000, most_hops=len(brokers))
+        case "dynatops" | "bayeux" | "geops":
+            return DynatopsParameters(topic="class").for_brokers(brokers)
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":
@@ -106,7 +109,7 @@ def calm(system: str) -> msgspec.Struct | None:
 def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec.Struct | None:
     """Eager parameters, each within its bounds; as many draws for every system."""
     publications, weight = random.randint(3, 25), random.randint(0, 100)
-    priority = random.choice(list(Priority))
+    priority = random.choice((Priority.LOAD, Priority.DELAY))
     match system:
         case "grape":
             return GrapeParameters(

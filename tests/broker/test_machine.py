@@ -51,16 +51,17 @@ from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.departure import DepartureMessage, Meet, Met
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
+    SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationAnswer,
     RelocationRequest,
     TraceResult,
 )
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.self_organising.links.healing import HealingMessage
 from shoal.overlays.self_organising.moves.reserved_paths import PathMessage
@@ -178,6 +179,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Rejected: st.builds(Rejected, NAMES),
     TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
     TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
+    SessionTraces: st.builds(SessionTraces, IDS, BROKERS, tuples(TRACES)),
     MigrationUpdate: st.builds(
         MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
     ),

@@ -35,8 +35,8 @@ from shoal.model import (
     Subscription,
     predicate,
 )
-from shoal.overlays.publisher_relocation.grape.messages import TraceInformationAnswer
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.grape.messages import SessionTraces, TraceInformationAnswer
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.links import Frame
 from tests.broker.test_machine import IDS, MESSAGES, NAMES, ROUTED, tuples
@@ -49,26 +49,28 @@ SYSTEMS_MESSAGES: Vocabulary = tuple(
 EVERY: Vocabulary = COMMON + CLIENTS_MESSAGES + SYSTEMS_MESSAGES
 CODEC = Codec(EVERY)
 FIGURES = st.integers(0, 2**63 - 1)
+TRACES = tuples(
+    st.builds(
+        BrokerTrace,
+        broker=NAMES,
+        neighbours=tuples(NAMES),
+        bits=st.one_of(st.integers(0, 2**65_536 - 1), st.integers(0, 2**70)),
+        deliveries=FIGURES,
+        input_queue_us=FIGURES,
+        matching_us=FIGURES,
+        output_queue_us=tuples(st.tuples(NAMES, FIGURES)),
+        client_output_us=FIGURES,
+    )
+)
 # Strategies for a machine's test make figures that no broker writes; these are all that one does.
 WRITTEN: dict[type[Message], st.SearchStrategy[Message]] = MESSAGES | {
     PublicationBatch: st.builds(PublicationBatch, tuples(ROUTED), st.integers(0, 2**31 - 1)),
     TraceInformationAnswer: st.builds(
         TraceInformationAnswer,
         IDS,
-        tuples(
-            st.builds(
-                BrokerTrace,
-                broker=NAMES,
-                neighbours=tuples(NAMES),
-                bits=st.one_of(st.integers(0, 2**65_536 - 1), st.integers(0, 2**70)),
-                deliveries=FIGURES,
-                input_queue_us=FIGURES,
-                matching_us=FIGURES,
-                output_queue_us=tuples(st.tuples(NAMES, FIGURES)),
-                client_output_us=FIGURES,
-            )
-        ),
+        TRACES,
     ),
+    SessionTraces: st.builds(SessionTraces, IDS, NAMES, TRACES),
 }
 
 

@@ -24,6 +24,7 @@ from shoal.broker.effects import (
     LinkChanged,
     LinkState,
     Measured,
+    MoveClient,
     Notify,
     Received,
     Record,
@@ -58,6 +59,7 @@ from shoal.clients.messages import (
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription, Value
 from shoal.overlays.publisher_relocation.grape.messages import (
+    SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
 )
@@ -196,6 +198,8 @@ class Stage:
                 self.timers.pop((broker, key), None)
             case Record(record):
                 self.records.append(record)
+            case MoveClient(client, target):
+                self.said.append(f"{broker} => {client}: to {target}")
             case ResetLink():
                 raise AssertionError("a broker by itself closes no link")
 
@@ -265,6 +269,9 @@ def describe(message: Message) -> str:
             return f"{name} {session}"
         case TraceInformationAnswer(session, traces):
             return f"{name} {session} {_list([trace.broker for trace in traces])}"
+        case SessionTraces(session, entry, traces):
+            brokers = _list([trace.broker for trace in traces])
+            return f"{name} {session} at {entry} {brokers}"
         case MigrationUpdate(publisher, _, _, retracted):
             return f"{name} {publisher} retracted {_list(retracted)}"
         case MigrationComplete(publisher, _, _, whole):

@@ -53,6 +53,14 @@ MATCH = "match --engine spark --subscriptions S.jsonl --publications"
         ("ingest quotes none --out out", "none does not exist"),
         ("workload none --brokers 3 --out out", "none does not exist"),
         ("workload there --brokers none.csv --out out", "none.csv does not exist"),
+        (
+            "workload there --brokers 3 --subscriptions none.csv --out out",
+            "--subscriptions none.csv: is no number, and no such file exists",
+        ),
+        (
+            "workload there --brokers 3 --publishers 0 --out out",
+            "--publishers 0: must be at least 1",
+        ),
         ("truth none --out out", "none is not a folder; make one with `shoal workload`"),
         ("summarise run --truth none --out out", "none does not exist"),
         (

@@ -24,7 +24,7 @@ from shoal.experiments.scenario import (
     load_scenario,
     parse_scenario,
 )
-from shoal.overlays.publisher_relocation.grape.planner import Priority
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.registry import SYSTEMS
 from shoal.simulation.service import ServiceCosts
 from shoal.typed_toml import TomlError

@@ -39,7 +39,7 @@ LOAD = [
     ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000),
     ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000),
 ]
-SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None)]
+SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, None)]
 MIGRATIONS = [("P", "B1", "B2", 1, 13 * SECOND_US, 13 * SECOND_US + 70_000)]
 
 RUN = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from shoal.clients.records import SubscriberMoveRecord
+from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
 from shoal.simulation.checkers import TimedSubscription
@@ -23,8 +24,16 @@ MOVES = 8
 class RandomMoves(RandomNetwork):
     """One seed's network; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, *, system: str, kills: int = 0, lossy: bool = False) -> None:
-        super().__init__(seed, system=system, lossy=lossy, patient=kills > 0)
+    def __init__(
+        self,
+        seed: int,
+        *,
+        system: str,
+        kills: int = 0,
+        lossy: bool = False,
+        moves: Moves | None = None,
+    ) -> None:
+        super().__init__(seed, system=system, lossy=lossy, patient=kills > 0, moves=moves)
         chance = Random(f"moves/{seed}")
         clients = sorted({interest.subscription.client for interest, _ in self.interests})
         self.starts = [(name, self.world.publisher_broker(name)) for name in self.publishers]

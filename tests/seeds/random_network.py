@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
+
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Attributes, Publication, Subscription
+from shoal.overlays.publisher_relocation.choosing import Priority
+from shoal.overlays.publisher_relocation.grape.parameters import Moves, Parameters
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
 from shoal.simulation.checkers import TimedSubscription, check_deliveries
@@ -49,8 +53,12 @@ class RandomNetwork:
         lossy: bool = False,
         patient: bool = False,
         interval_us: int = 400_000,
+        moves: Moves | None = None,
     ) -> None:
-        """Publishers publish in at most this interval, on average.  One seed in four covers."""
+        """Publishers publish in at most this interval, on average.  One seed in four covers.
+
+        With GRAPE it may be said who moves; one seed in three then finds its weight.
+        """
         self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
         size = random.randint(2, 14)
@@ -62,6 +70,12 @@ class RandomNetwork:
         self.links = with_cycles(system, self.brokers, self.links)
         self.system = system
         self.parameters = drawn(system, random, tuple(self.brokers))
+        if moves is not None:
+            assert isinstance(self.parameters, Parameters)
+            priority = Priority.KNEE if seed % 3 == 2 else self.parameters.priority
+            self.parameters = msgspec.structs.replace(
+                self.parameters, moves=moves, priority=priority
+            )
         if seed % 4 == 3:
             self.parameters = covering(system, self.parameters)
         self.world = World(

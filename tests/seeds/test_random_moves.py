@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from shoal.clients.subscriber import Subscriber
+from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from tests.seeds.random_moves import RandomMoves
 from tests.seeds.test_random_networks import CHOSEN, _seeds
 
@@ -18,10 +19,17 @@ SOAK = range(300)
 SYSTEMS = pytest.mark.parametrize("system", ["tree", "grape", "bluedove", "octopia", "tid"])
 
 
-def _run(seeds: Iterable[int], system: str, *, kills: int = 0, lossy: bool = False) -> None:
+def _run(
+    seeds: Iterable[int],
+    system: str,
+    *,
+    kills: int = 0,
+    lossy: bool = False,
+    moves: Moves | None = None,
+) -> None:
     required = moved = 0
     for seed in _seeds(seeds):
-        network = RandomMoves(seed, system=system, kills=kills, lossy=lossy)
+        network = RandomMoves(seed, system=system, kills=kills, lossy=lossy, moves=moves)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
         required += network.required
@@ -41,6 +49,21 @@ def test_clients_move_while_brokers_are_killed(system: str) -> None:
 
 def test_clients_move_over_links_that_lose_and_reorder() -> None:
     _run(QUICK, "tree", lossy=True)
+
+
+@pytest.mark.parametrize("moves", [Moves.SUBSCRIBERS, Moves.BOTH])
+def test_clients_move_where_subscribers_relocate(moves: Moves) -> None:
+    _run(QUICK, "grape", moves=moves)
+
+
+def test_clients_move_where_all_relocate_and_brokers_are_killed() -> None:
+    _run(QUICK, "grape", moves=Moves.BOTH, kills=4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [0, 4])
+def test_many_clients_move_where_all_relocate(kills: int) -> None:
+    _run(SOAK, "grape", moves=Moves.BOTH, kills=kills)
 
 
 @pytest.mark.soak

@@ -22,6 +22,8 @@ from typing import Any
 
 from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
+from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError
+from shoal.client.endpoint import Tls, read_endpoint
 from shoal.client.session import (
     Arrived,
     ClientSession,
@@ -34,17 +36,16 @@ from shoal.client.session import (
     State,
 )
 from shoal.client.subscription import Message, Subscription
+from shoal.client.terms import VERSIONS, ClientError, Keep, Version, make_connect
 from shoal.language import parse
 from shoal.matching.topics.filters import check_topic
 from shoal.model import Value, check_attributes
 from shoal.mqtt.codec.packet_readers import check_topic_filter
-from shoal.mqtt.codec.packets import Connect, Publish, SubscriptionRequest
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1
+from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.connecting import FOLLOW
-from shoal.mqtt.content import ADVERTISE
 
-CONNECT_TIMEOUT_S = 10.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 # Brokers that send a client on and on have lost their way.
@@ -53,25 +54,25 @@ MAX_REDIRECTIONS = 8
 SETTLED_S = 10.0
 # Messages that wait to be read, over all subscriptions; then nothing more is read.
 MAX_UNREAD = 1_000
-SESSION_EXPIRY_S = 300
 
 _FAILED = 0x80
 _log = logging.getLogger(__name__)
 
 
-class ClientError(Exception):
-    """What a broker refused, or what became of the connection."""
-
-
 class Client:
     """One client; `async with` connects and disconnects.
 
-    address       host:port of a broker's MQTT listener
+    address       where a broker listens: host:port, or mqtts://, ws://, wss:// before it
+    tls           with mqtts and wss: whom to trust, and the client's own certificate; ValueError
+                  names a file that cannot be used
+    version       of MQTT; 3.1.1 has no filters on content and no attributes but those in JSON
     client_id     its name in the network; without one the broker gives it one
     advertise     filters in SQL, one of which each publication matches: the network then carries
                   subscriptions only where they can concern this client, and may move its
                   publisher; FilterSyntaxError when one does not parse
-    follow        go where the publisher goes; else its first broker passes everything on
+    follow        go where the publisher goes; else its first broker passes everything on.  Over
+                  TLS and WebSocket it stays: brokers name each other's plain listeners only
+    keep          its session outlives it; without, the broker forgets it when the client ends
     """
 
     def __init__(
@@ -83,26 +84,34 @@ class Client:
         follow: bool = True,
         username: str | None = None,
         password: str | None = None,
+        tls: Tls | None = None,
+        version: Version = "5",
         keep_alive_s: int = 30,
+        keep: Keep | None = None,
     ) -> None:
-        for promise in advertise:
-            parse(promise)
-        said = tuple((ADVERTISE, promise) for promise in advertise)
+        endpoint = read_endpoint(address)
         self.client_id = client_id
         self.address = address
         self.redirections = 0
-        connect = Connect(
+        self._dialler = Dialler(endpoint, tls or Tls())
+        connect = make_connect(
             client_id,
-            keep_alive_s=keep_alive_s,
+            VERSIONS[version],
             username=username,
-            password=None if password is None else password.encode(),
-            properties=Properties(
-                session_expiry_interval_s=SESSION_EXPIRY_S,
-                user_properties=(*said, (FOLLOW, "")) if follow else said,
-            ),
+            password=password,
+            advertise=advertise,
+            follows=follow and endpoint.scheme == "mqtt",
+            keep_alive_s=keep_alive_s,
+            keep=keep,
         )
-        self._first_address = address
+        self._keep = keep
+        # Connections that there were, and how often the broker knew nothing of the session then.
+        self.connections = self.forgotten = 0
+        self._first_address, self._first = address, endpoint
         self._session = ClientSession(connect)
+        if keep is not None:
+            size = keep.maximum_packet_size
+            self._session = ClientSession(connect, is_held=True, maximum_packet_size=size)
         self._keep_alive_s = keep_alive_s
         self._requests: dict[int, asyncio.Future[None]] = {}
         self._subscriptions: dict[int, Subscription] = {}
@@ -110,6 +119,9 @@ class Client:
         self._socket: ClientSocket | None = None
         self._running: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
+        # Whether a broker has ever let it in, and else what has kept it out.
+        self._has_been_up = False
+        self._problem = ""
         self._ended: asyncio.Future[None] | None = None
         self._random = Random()  # only for pauses between attempts
 
@@ -125,9 +137,8 @@ class Client:
                 await _first(up, self._ended)
         except TimeoutError:
             await self._stop()
-            raise ClientError(
-                f"{self.address}: no broker answers; is one listening there?"
-            ) from None
+            problem = self._problem or "is one listening there?"
+            raise ClientError(f"{self.address}: no broker answers; {problem}") from None
         finally:
             up.cancel()
         if self._ended.done():
@@ -141,7 +152,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._session.disconnect()
+        self._session.disconnect(is_kept=self._keep is not None)
         self.flush()
         await self._stop()
 
@@ -170,7 +181,8 @@ class Client:
 
     async def _run(self) -> None:
         pause_s, hops = FIRST_PAUSE_S, 0
-        while True:
+        assert self._ended is not None
+        while not self._ended.done():
             socket = await self._connect()
             if socket is not None:
                 try:
@@ -178,12 +190,14 @@ class Client:
                 except RefusedError as error:
                     self._fail(ClientError(f"{self.address}: {error}"))
                     return
-                except (SessionError, OSError):
-                    pass
+                except (SessionError, OSError) as error:
+                    self._problem = str(error)
                 if socket.was_up:
                     pause_s = FIRST_PAUSE_S
+                elif not self._has_been_up:
+                    await self._check(socket)
                 hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
-                if socket.elsewhere:
+                if socket.elsewhere and self._first.scheme == "mqtt":
                     if hops > MAX_REDIRECTIONS and not self._session.stay():
                         self._fail(ClientError(f"sent on {hops} times, last to {socket.elsewhere}"))
                         return
@@ -200,19 +214,33 @@ class Client:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _connect(self) -> ClientSocket | None:
-        host, _, port = self.address.rpartition(":")
-        loop = asyncio.get_running_loop()
+        """A connection; None when there is none for now."""
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, socket = await loop.create_connection(
-                    lambda: ClientSocket(self), host.strip("[]"), int(port)
-                )
+            socket = await self._dialler.connect(self, self.address)
+        except MismatchError as error:
+            self._does_not_fit(error)
+            return None
         except (OSError, TimeoutError):
             return None
         self._socket = socket
         self._session.opened()
         self.flush()
         return socket
+
+    async def _check(self, socket: ClientSocket) -> None:
+        """A connection has ended before the broker had let anybody in."""
+        try:
+            await self._dialler.check(socket, self.address)
+        except MismatchError as error:
+            self._does_not_fit(error)
+
+    def _does_not_fit(self, error: MismatchError) -> None:
+        """That ends a client that was never in; later it may be mended."""
+        if not self._has_been_up:
+            self._fail(ClientError(f"{self.address}: {error}"))
+        elif str(error) != self._problem:
+            _log.warning("%s: %s", self.address, error)
+        self._problem = str(error)
 
     # --- what the application asks ------------------------------------------------------------
 
@@ -234,33 +262,66 @@ class Client:
         """
         check_topic(topic)
         check_attributes(attributes or {})
+        if attributes and self._session.version == MQTT_3_1_1:
+            raise ValueError("MQTT 3.1.1 has no attributes; publish them as JSON, or use 5")
         properties = Properties(
             content_type=content_type,
             user_properties=tuple(
                 (name, plain_text(value)) for name, value in (attributes or {}).items()
             ),
         )
+        answer = await self.hand_in(Publish(topic, payload, qos, retain, properties=properties))
+        if answer is not None:
+            await answer
+
+    async def hand_in(self, packet: Publish) -> asyncio.Future[None] | None:
+        """Publish a packet, behind those before it; what says when the broker has it (QoS 0: None).
+
+        Waits while more is on its way than can be written.
+        """
         await self._writable()
-        packet = Publish(topic, payload, qos, retain, properties=properties)
         number = self._session.publish(packet)
         self.flush()
-        if number is not None:
-            await self._answer(number)
+        return None if number is None else self._answer(number)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a broker hears now what it says."""
+        return self._session.state is State.UP
+
+    def acknowledge(self, message: Message) -> None:
+        """With `keep`: a message of QoS 1 need not come again; if its connection is gone, it does.
+
+        Of a message that came to several subscriptions that is said once.
+        """
+        if message.connection == self.connections:
+            self._session.acknowledge(message.packet.packet_id)
+            self.flush()
 
     def subscribe(
-        self, topic_filter: str, where: str | None = None, *, qos: int = 1
+        self,
+        topic_filter: str,
+        where: str | None = None,
+        *,
+        qos: int = 1,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        identifier: int | None = None,
     ) -> Subscription:
         """Subscribe to topics, and with `where` (SQL) to what their content must be.
 
         FilterSyntaxError when it does not parse, TopicError for a topic filter that cannot be;
-        `granted` or the first message says whether
-        the broker grants it.
+        `granted` or the first message says whether the broker grants it.  The options are MQTT 5's;
+        `identifier` is what the broker calls it, the same for every client that goes on with a
+        session.
         """
         check_topic_filter(topic_filter)
         if where is not None:
             parse(where)
-        request = SubscriptionRequest(topic_filter, qos)
-        number = self._session.subscribe(request, where)
+            if self._session.version == MQTT_3_1_1:
+                raise ValueError("MQTT 3.1.1 has no filters on content; use 5")
+        request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published)
+        number = self._session.subscribe(request, where, identifier)
         subscription = Subscription(self, number, self._answer(number))
         self._subscriptions[number] = subscription
         self.flush()
@@ -333,9 +394,12 @@ class Client:
 
     def _handle(self, event: Event, socket: ClientSocket) -> None:
         match event:
-            case Connected(client_id, keep_alive_s):
+            case Connected(client_id, keep_alive_s, session_present):
                 self.client_id = client_id
+                self.connections += 1
+                self.forgotten += not session_present
                 self._up.set()
+                self._has_been_up = True
                 socket.was_up = True
                 socket.keep_alive(keep_alive_s)
             case Arrived(packet, numbers):
@@ -343,7 +407,7 @@ class Client:
             case Done(number, code, reason):
                 self._done(number, code, reason)
             case Elsewhere(server):
-                socket.elsewhere = server
+                socket.elsewhere = _plain_address(server)
                 socket.close()
 
     def _deliver(self, packet: Publish, numbers: tuple[int, ...], socket: ClientSocket) -> None:
@@ -355,6 +419,9 @@ class Client:
             packet.retain,
             dict(properties.user_properties),
             properties.content_type,
+            packet,
+            self.connections,
+            len(numbers),
         )
         for number in numbers:
             subscription = self._subscriptions.get(number)
@@ -362,6 +429,8 @@ class Client:
                 subscription.messages.append(message)
                 subscription.changed.set()
                 self._unread += 1
+        if not numbers and self._keep is not None and packet.qos == 1:
+            self.acknowledge(message)  # a subscription of a client before this one
         if self._unread > MAX_UNREAD:
             socket.hold_reading(True)
 
@@ -375,6 +444,14 @@ class Client:
             future.exception()
         else:
             future.set_result(None)
+
+
+def _plain_address(text: str) -> str:
+    """Where a broker sends a client, if it says so as host:port."""
+    try:
+        return text if read_endpoint(text).scheme == "mqtt" else ""
+    except ValueError:
+        return ""
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:

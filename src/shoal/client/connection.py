@@ -7,6 +7,7 @@ import contextlib
 from typing import Protocol, cast
 
 from shoal.client.session import SessionError
+from shoal.client.wires import Wire
 
 
 class Owner(Protocol):
@@ -23,15 +24,20 @@ class Owner(Protocol):
 
 
 class ClientSocket(asyncio.Protocol):
-    """One connection; `ended` says what ended it, `elsewhere` where the broker sends the client."""
+    """One connection; `ended` says what ended it, `elsewhere` where the broker sends the client.
 
-    def __init__(self, client: Owner) -> None:
+    `problem` is what the network, or TLS, has said.
+    """
+
+    def __init__(self, client: Owner, wire: Wire) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.elsewhere: str | None = None
         self.was_up = False
+        self.problem: Exception | None = None
         self.writable = asyncio.Event()
         self.writable.set()
         self._client = client
+        self._wire = wire
         self._pinging: asyncio.TimerHandle | None = None
         self._opened_s = asyncio.get_running_loop().time()
 
@@ -42,10 +48,16 @@ class ClientSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if opening := self._wire.opening():
+            self._transport.write(opening)
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._client.received(self, data)
+            came, answer = self._wire.unwrap(data)
+            if answer and not self._transport.is_closing():
+                self._transport.write(answer)
+            if came:
+                self._client.received(self, came)
         except SessionError as error:
             self._end(error)
             self._transport.close()
@@ -53,6 +65,7 @@ class ClientSocket(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._pinging is not None:
             self._pinging.cancel()
+        self.problem = error
         self.writable.set()
         self._client.lost(self)
         self._end(None)
@@ -72,8 +85,8 @@ class ClientSocket(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         # What is written to a connection that ends is lost; the session keeps what matters.
-        if not self._transport.is_closing():
-            self._transport.write(data)
+        if not self._transport.is_closing() and (wrapped := self._wire.wrap(data)):
+            self._transport.write(wrapped)
 
     def close(self) -> None:
         self._transport.close()

@@ -1,8 +1,9 @@
-"""A client's side of MQTT 5, sans-IO: what is under way, what is subscribed, what to say next.
+"""A client's side of MQTT, sans-IO: what is under way, what is subscribed, what to say next.
 
 It outlives its connections: what was published and not acknowledged is sent again, what was
 subscribed is subscribed again when the broker has forgotten it, and nothing that QoS 1 or 2
-promises is lost or, at QoS 2, doubled.
+promises is lost or, at QoS 2, doubled.  It speaks 5 or 3.1.1, which has no words for filters on
+content, nor for why something is refused.
 
 | connection | what is published | what comes |
 | --- | --- | --- |
@@ -21,9 +22,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.mqtt.codec.decoder import Decoder
+from shoal.matching.topics.filters import topic_matches
+from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES, Decoder
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
@@ -57,6 +59,8 @@ _PASSING = (
     ReasonCode.QUOTA_EXCEEDED,
     ReasonCode.CONNECTION_RATE_EXCEEDED,
 )
+# How an answer of 3.1.1 to a CONNECT begins: one of 5 is longer.
+_OLD_CONNACK = b"\x20\x02"
 _GO_ELSEWHERE = (ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED)
 
 
@@ -73,10 +77,15 @@ class Connected(NamedTuple):
 
     client_id: str
     keep_alive_s: int
+    session_present: bool = False
 
 
 class Arrived(NamedTuple):
-    """A message for these subscriptions (their numbers)."""
+    """A message for these subscriptions (their numbers).
+
+    Brokers of 3.1.1, and others that do not know such numbers, say none: those whose topic filters
+    it matches.
+    """
 
     packet: Publish
     subscriptions: tuple[int, ...]
@@ -116,10 +125,21 @@ class _Request(msgspec.Struct):
 class ClientSession:
     """One client; `connect` is what it says of itself, with its session expiry."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        is_held: bool = False,
+        maximum_packet_size: int = MAX_PACKET_BYTES,
+    ) -> None:
+        """`is_held`: what arrives at QoS 1 is acknowledged by `acknowledge`, else at once."""
         self.state = State.DOWN
+        self.version = connect.version
         self._connect = connect
-        self._decoder = Decoder(MQTT_5)
+        self._is_held = is_held
+        self._knows_numbers = connect.version == MQTT_5
+        self._maximum_packet_size = maximum_packet_size
+        self._decoder = Decoder(self.version, maximum_packet_size)
         self._out: list[bytes] = []
         self._numbers = 0
         self._last_id = 0
@@ -128,6 +148,8 @@ class ClientSession:
         self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
         self._received: set[int] = set()  # identifiers at QoS 2 that are not released
         self._subscriptions: dict[int, Subscribe] = {}
+        # What brokers call subscriptions, to which these are.
+        self._by_identifier: dict[int, int] = {}
 
     # --- the application's side ---------------------------------------------------------------
 
@@ -139,11 +161,18 @@ class ClientSession:
             return None
         return self._ask(packet)
 
-    def subscribe(self, request: SubscriptionRequest, where: str | None) -> int:
-        """Subscribe; the number that `Done` and `Arrived` will name."""
+    def subscribe(
+        self, request: SubscriptionRequest, where: str | None, identifier: int | None = None
+    ) -> int:
+        """Subscribe; the number that `Done` and `Arrived` will name.
+
+        `identifier` is what the broker is to call it, in a session that outlives this one.
+        """
         number = self._numbers + 1
+        named = number if identifier is None else identifier
+        self._by_identifier[named] = number
         properties = Properties(
-            subscription_identifiers=(number,),
+            subscription_identifiers=(named,) if self._knows_numbers else (),
             user_properties=() if where is None else ((WHERE, where),),
         )
         packet = Subscribe(0, (request,), properties)
@@ -157,10 +186,16 @@ class ClientSession:
             return None
         return self._ask(Unsubscribe(0, (packet.requests[0].topic_filter,)))
 
-    def disconnect(self) -> None:
-        """Say goodbye: the broker forgets the session."""
+    def acknowledge(self, packet_id: int) -> None:
+        """What has arrived by this identifier over the present connection need not come again."""
         if self.state is State.UP:
-            self._send(Disconnect(properties=Properties(session_expiry_interval_s=0)))
+            self._send(Puback(packet_id))
+
+    def disconnect(self, *, is_kept: bool = False) -> None:
+        """Say goodbye: the broker forgets the session, unless it is kept."""
+        if self.state is State.UP:
+            forget = Properties(session_expiry_interval_s=0)
+            self._send(Disconnect() if is_kept else Disconnect(properties=forget))
 
     def ping(self) -> None:
         if self.state is State.UP:
@@ -180,8 +215,8 @@ class ClientSession:
 
     def opened(self) -> None:
         """A connection is there: say hello on it."""
-        self._decoder = Decoder(MQTT_5)
-        self._out = [encode(self._connect, MQTT_5)]
+        self._decoder = Decoder(self.version, self._maximum_packet_size)
+        self._out = [encode(self._connect, self.version)]
         self.state = State.CONNECTING
 
     def lost(self) -> None:
@@ -197,6 +232,8 @@ class ClientSession:
 
     def receive(self, data: bytes) -> list[Event]:
         """Bytes of the connection; SessionError when it must end."""
+        if self.state is State.CONNECTING:
+            self._check_greeting(data)
         events: list[Event] = []
         for packet in self._decoder.feed(data):
             self._handle(packet, events)
@@ -204,10 +241,17 @@ class ClientSession:
             raise SessionError(f"the broker breaks the protocol: {self._decoder.failure}")
         return events
 
+    def _check_greeting(self, data: bytes) -> None:
+        """Whether what answers a CONNECT is a broker of this version at all."""
+        if data.startswith(b"HTTP/"):
+            raise RefusedError("answers as a web server; use ws:// or wss://")
+        if self.version == MQTT_5 and data.startswith(_OLD_CONNACK):
+            raise RefusedError("speaks MQTT 3.1.1 only")
+
     # --- what goes out ------------------------------------------------------------------------
 
     def _send(self, packet: Packet) -> None:
-        self._out.append(encode(packet, MQTT_5))
+        self._out.append(encode(packet, self.version))
 
     def _ask(self, packet: Publish | Subscribe | Unsubscribe) -> int:
         self._numbers += 1
@@ -272,16 +316,21 @@ class ClientSession:
         if code >= _FAILED:
             raise RefusedError(_said(code, properties))
         self.state = State.UP
+        if properties.subscription_identifier_available == 0:
+            self._knows_numbers = False
         client_id = properties.assigned_client_identifier or self._connect.client_id
         keep_alive_s = properties.server_keep_alive_s
         if keep_alive_s is None:
             keep_alive_s = self._connect.keep_alive_s
         self._connect = msgspec.structs.replace(
-            self._connect, client_id=client_id, clean_start=False
+            self._connect,
+            client_id=client_id,
+            # In 3.1.1 a session that outlives its connection is one that nothing ends.
+            clean_start=self.version == MQTT_3_1_1 and self._connect.clean_start,
         )
         self._window = properties.receive_maximum or _LAST_ID
         self._go_on(packet.session_present)
-        events.append(Connected(client_id, keep_alive_s))
+        events.append(Connected(client_id, keep_alive_s, packet.session_present))
         self._pump()
 
     def _go_on(self, session_present: bool) -> None:
@@ -307,13 +356,26 @@ class ClientSession:
 
     def _arrived(self, packet: Publish, events: list[Event]) -> None:
         if packet.qos == 1:
-            self._send(Puback(packet.packet_id))
+            if not self._is_held:
+                self._send(Puback(packet.packet_id))
         elif packet.qos:
             self._send(Pubrec(packet.packet_id))
             if packet.packet_id in self._received:
                 return
             self._received.add(packet.packet_id)
-        events.append(Arrived(packet, packet.properties.subscription_identifiers))
+        named = packet.properties.subscription_identifiers
+        known = (self._by_identifier.get(each) for each in named)
+        numbers = tuple(each for each in known if each in self._subscriptions and each is not None)
+        events.append(Arrived(packet, numbers if named else self._matching(packet.topic)))
+
+    def _matching(self, topic: str) -> tuple[int, ...]:
+        """The subscriptions that ask for a topic; all, if it is more than topics they ask for."""
+        numbers = tuple(
+            number
+            for number, subscribe in self._subscriptions.items()
+            if topic_matches(subscribe.requests[0].topic_filter, topic)
+        )
+        return numbers or tuple(self._subscriptions)
 
     def _done(
         self, packet_id: int, code: ReasonCode, properties: Properties, events: list[Event]

@@ -43,15 +43,15 @@ import msgspec
 
 from shoal.broker.effects import Record
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does, to
-from shoal.broker.messages import Advertise, Goodbye, Message, Ping, Pong, Publish, Unadvertise
+from shoal.broker.messages import Advertise, Goodbye, Message, Pong, Publish, Unadvertise
 from shoal.clients.messages import (
     MigrationAdvertisement,
     Paused,
     PingRequest,
-    PingTimes,
     Relocate,
     Resume,
 )
+from shoal.clients.pings import Pings
 from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.model import Advertisement, AdvertisementId, BrokerId, ClientId, MessageId
 
@@ -127,7 +127,7 @@ class Publisher:
         self._attempt: _Attempt | None = None  # while moving
         self._paused_us = 0
         self._held_back: deque[Message] = deque()
-        self._pings: _Pings | None = None
+        self._pings: Pings | None = None
 
     @property
     def gone(self) -> bool:
@@ -268,20 +268,16 @@ class Publisher:
 
     def _ping(self, request: PingRequest, now_us: int) -> list[PublisherEffect]:
         """Pings sent."""
-        self._pings = _Pings(request.session, request.brokers, now_us)
-        return [ToBroker(candidate, Ping(request.session)) for candidate in request.brokers]
+        self._pings = Pings(request, now_us)
+        return [ToBroker(candidate, ping) for candidate, ping in self._pings.asks]
 
     def _pong(self, broker: BrokerId, session: MessageId, now_us: int) -> list[PublisherEffect]:
         """Times told, at the last."""
-        pings = self._pings
-        if pings is None or pings.session != session or broker not in pings.waiting:
-            return []
-        pings.waiting.discard(broker)
-        pings.round_trip_us[broker] = now_us - pings.sent_us
-        if pings.waiting:
+        times = None if self._pings is None else self._pings.answered(broker, session, now_us)
+        if times is None:
             return []
         self._pings = None
-        return [ToBroker(self.broker, PingTimes(session, pings.round_trip_us))]
+        return [ToBroker(self.broker, times)]
 
     def _pause(self, path: Path, now_us: int) -> list[PublisherEffect]:
         """Goes there."""
@@ -385,14 +381,6 @@ class _Attempt:
         self.path = path
         self.ends = (path[0], path[-1])
         self.until_us = until_us
-
-
-class _Pings:
-    def __init__(self, session: MessageId, brokers: tuple[BrokerId, ...], now_us: int) -> None:
-        self.session = session
-        self.waiting = set(brokers)
-        self.round_trip_us: dict[BrokerId, int] = {}
-        self.sent_us = now_us
 
 
 def _join_publications(requests: deque[Message]) -> list[Message]:

@@ -15,13 +15,14 @@ its session, which moves instead.
 | SPREAD_US over | | forgets what it had | takes from there, tells the old → here |
 | its broker delivers | dropped | handed over, unless it had it | handed over, and remembered |
 | the new one delivers | | | held back, but for what comes early |
-| its broker is lost | | | takes from the new → here |
+| its broker is lost | | | takes from the new, tells the old → here |
 | the new one is lost | | | stays → here |
 | a broker came back | | subscribes again | subscribes again |
 | go | | tells its broker → away | tells both → away |
 | come | subscribes there → here | | |
 
-Each subscription is such a machine by itself; a client may have them at several brokers.
+Each subscription is such a machine by itself; a client may have them at several brokers.  All of
+them together answer requests for ping times.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from collections.abc import Iterator
 import msgspec
 
 from shoal.broker.effects import Record
-from shoal.broker.messages import Subscribe, Unsubscribe
+from shoal.broker.messages import Message, Pong, Subscribe, Unsubscribe
+from shoal.clients.messages import PingRequest
+from shoal.clients.pings import Pings
 from shoal.clients.publisher import ToBroker, WakeUp
 from shoal.clients.records import SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, Publication, Subscription, SubscriptionId
@@ -91,6 +94,9 @@ class Subscriber:
     def __init__(self, client: ClientId) -> None:
         self.client = client
         self._places: dict[SubscriptionId, _Place] = {}
+        # Who wants to know how far brokers are.
+        self._asker: BrokerId = ""
+        self._pings: Pings | None = None
 
     def __iter__(self) -> Iterator[tuple[Subscription, BrokerId]]:
         """What it has subscribed to, as its brokers know it, and where; not what is away."""
@@ -169,6 +175,19 @@ class Subscriber:
                 place.held.append(handed)
         return effects
 
+    def notified(self, broker: BrokerId, message: Message, now_us: int) -> list[SubscriberEffect]:
+        """A broker tells: PingRequest or Pong.  Others are the application's."""
+        match message:
+            case PingRequest():
+                self._asker, self._pings = broker, Pings(message, now_us)
+                return [ToBroker(each, ping) for each, ping in self._pings.asks]
+            case Pong(session) if self._pings is not None:
+                times = self._pings.answered(broker, session, now_us)
+                if times is not None:
+                    self._pings = None
+                    return [ToBroker(self._asker, times)]
+        return []
+
     def woken(self, now_us: int) -> list[SubscriberEffect]:
         """The time of a `WakeUp` has come."""
         effects: list[SubscriberEffect] = []
@@ -176,8 +195,7 @@ class Subscriber:
             if place.target is None and now_us >= place.forgets_us:
                 place.had.clear()
             elif place.target is not None and now_us >= place.asked_us + SPREAD_US:
-                old = ToBroker(place.broker or "", Unsubscribe(place.at.id))
-                effects += [*self._arrive(place, now_us), old]
+                effects += self._arrive(place, now_us)
         return effects
 
     def lost(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
@@ -206,7 +224,15 @@ class Subscriber:
         """From now on it takes what the new broker delivers."""
         assert place.target is not None
         assert place.broker is not None
-        new = [each for each in place.held if each.publication.key not in place.had]
+        newest: dict[ClientId, int] = {}
+        for publisher, sequence in place.had:
+            newest[publisher] = max(sequence, newest.get(publisher, sequence))
+        # What it has not had, and what the old one has missed by a fault: that would come late.
+        new = [
+            each
+            for each in place.held
+            if each.publication.sequence > newest.get(each.publication.publisher, -1)
+        ]
         record = SubscriberMoveRecord(
             client=self.client,
             subscription=place.subscription.id,
@@ -215,10 +241,12 @@ class Subscriber:
             asked_us=place.asked_us,
             moved_us=now_us,
         )
+        # One that is lost may have come back since.
+        old = ToBroker(place.broker, Unsubscribe(place.at.id))
         place.broker, place.at = place.target, place.there
         place.stay()
         place.forgets_us = now_us + SPREAD_US
-        return [*new, Record(record), WakeUp(place.forgets_us)]
+        return [*new, Record(record), WakeUp(place.forgets_us), old]
 
     def _stay(self, place: _Place) -> list[SubscriberEffect]:
         """It does not go after all; where it was to go may yet have heard of it."""

@@ -25,7 +25,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
-from shoal.overlays.trace_tables import TRACE_TABLES, OverlayLink
+from shoal.overlays.trace_rows import OverlayLink
+from shoal.overlays.trace_tables import TRACE_TABLES
 from shoal.pipeline.checks.provenance import write_note
 from shoal.runtime.operations.trace_files import schema_of
 
@@ -70,6 +71,16 @@ class SubscriptionRow(TableRow, frozen=True, kw_only=True):
     filter: str
     # The broker beside which the subscriber stands; without one, the broker it subscribes at.
     place: BrokerId = ""
+    # When it comes and goes, in the replay's time; without one, it is there from the beginning,
+    # and to the end.
+    from_us: int | None = None
+    to_us: int | None = None
+
+    def waits_for(self, replay_us: int) -> bool:
+        """Whether what is published then is for it, if it matches."""
+        return (self.from_us is None or self.from_us <= replay_us) and (
+            self.to_us is None or replay_us < self.to_us
+        )
 
 
 class Event(NamedTuple):
@@ -141,6 +152,18 @@ class Workload(NamedTuple):
     subscriptions: list[SubscriptionRow]
     events: Events
     links: list[OverlayLink] | None
+
+    def at_speed(self, speed: float) -> Workload:
+        """The same, replayed so many times as fast."""
+
+        def sooner(time_us: int | None) -> int | None:
+            return None if time_us is None else int(time_us / speed)
+
+        subscriptions = [
+            msgspec.structs.replace(row, from_us=sooner(row.from_us), to_us=sooner(row.to_us))
+            for row in self.subscriptions
+        ]
+        return self._replace(subscriptions=subscriptions, events=self.events.at_speed(speed))
 
 
 def read_workload(path: Path) -> Workload:

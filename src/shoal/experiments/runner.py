@@ -1,7 +1,9 @@
 """One scenario, run in the simulator: workload in, trace tables and first checks out.
 
 Clients start one after the other, advertisements first, then subscriptions; when all has
-settled, the events are replayed at their times.  Faults happen at the times the scenario gives,
+settled, the events are replayed at their times.  A subscription that comes later is made ahead of
+its time, and one that goes is taken back after it, by as much as all is given to settle; what
+they get beyond their time does not count.  Faults happen at the times the scenario gives,
 counted from the start of the run like everything else.
 """
 
@@ -14,7 +16,13 @@ import msgspec
 
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import Strategy
-from shoal.experiments.run_files import Event, RunFileError, Workload, read_workload
+from shoal.experiments.run_files import (
+    Event,
+    RunFileError,
+    SubscriptionRow,
+    Workload,
+    read_workload,
+)
 from shoal.experiments.scenario import Scenario, check_faults
 from shoal.experiments.topologies import scenario_links
 from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
@@ -68,6 +76,7 @@ def run_workload(
     world = _build_world(scenario, workload, links)
     subscriptions = _start_clients(world, workload, scenario)
     settled_us = world.queue.last_us + scenario.run.settle_us
+    _come_and_go(world, workload, subscriptions, settled_us, scenario.run.settle_us)
     _Replay(world, iter(workload.events), settled_us).start()
     for crash in scenario.faults.crashes:
         world.crash(crash.at_us, crash.broker)
@@ -84,6 +93,7 @@ def run_workload(
             observe([node.machine.strategy for node in world.brokers.values()])
 
     world.run(end_us + scenario.run.drain_us, tick)
+    _leave_out_of_time(world, workload, settled_us)
     tables = trace_tables(world, workload, links)
     return RunResult(tables=tables, checks=check_counts(world, subscriptions, scenario.seed))
 
@@ -142,12 +152,57 @@ def _start_clients(world: World, workload: Workload, scenario: Scenario) -> dict
             interest.filter, path, "subscriptions", interest.subscription
         )
         world.add_subscriber(interest.client, interest.place or interest.broker)
-        subscription = Subscription(
-            id=interest.subscription, client=interest.client, filter=filters[interest.subscription]
-        )
-        world.subscribe(at_us, interest.broker, subscription)
+        if _comes_later(interest, scenario.run.settle_us):
+            continue
+        world.subscribe(at_us, interest.broker, _subscription(interest, filters))
         at_us += spacing_us
     return filters
+
+
+def _subscription(row: SubscriptionRow, filters: Mapping[str, Filter]) -> Subscription:
+    return Subscription(id=row.subscription, client=row.client, filter=filters[row.subscription])
+
+
+def _comes_later(row: SubscriptionRow, settle_us: int) -> bool:
+    return row.from_us is not None and row.from_us > settle_us
+
+
+def _come_and_go(
+    world: World,
+    workload: Workload,
+    filters: Mapping[str, Filter],
+    start_us: int,
+    settle_us: int,
+) -> None:
+    """Schedule what happens to subscriptions while events are replayed."""
+    for row in workload.subscriptions:
+        subscription = _subscription(row, filters)
+        if row.from_us is not None and _comes_later(row, settle_us):
+            world.subscribe(start_us + row.from_us - settle_us, row.broker, subscription)
+        if row.to_us is not None:
+            world.unsubscribe(start_us + row.to_us + settle_us, row.broker, subscription)
+
+
+def _leave_out_of_time(world: World, workload: Workload, start_us: int) -> None:
+    """Forget deliveries to subscriptions that had not come yet, or had gone."""
+    guests = {
+        row.subscription: row
+        for row in workload.subscriptions
+        if row.from_us is not None or row.to_us is not None
+    }
+    if not guests:
+        return
+    kept = []
+    for delivery in world.trace.deliveries:
+        replay_us = delivery.publication.published_us - start_us
+        waiting = tuple(
+            name
+            for name in delivery.subscriptions
+            if name not in guests or guests[name].waits_for(replay_us)
+        )
+        if waiting:
+            kept.append(msgspec.structs.replace(delivery, subscriptions=waiting))
+    world.trace.deliveries[:] = kept
 
 
 def _parse(text: str, path: Path, table: str, name: str) -> Filter:

@@ -51,6 +51,11 @@ SUBSCRIPTIONS = _table(
     "subscription string, client string, broker string, publisher string, rate_class string, "
     "aimed_selectivity double, measured_selectivity double, filter string"
 )
+# Of subscriptions that come and go, in the replay's time; null is from the beginning, to the end.
+COMING_AND_GOING = _table(
+    ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in SUBSCRIPTIONS)
+    + ", from_us bigint, to_us bigint"
+)
 TRUTH = _table("publisher string, sequence bigint, subscription string")
 
 # Of traces, declared where they are written.

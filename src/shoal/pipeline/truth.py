@@ -15,7 +15,13 @@ from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
 from shoal.pipeline.checks.provenance import write_note
 from shoal.pipeline.matching.matching_job import matching_pairs
-from shoal.pipeline.schemas import ATTRIBUTES, PUBLICATION_KEY, SUBSCRIPTIONS, TRUTH
+from shoal.pipeline.schemas import (
+    ATTRIBUTES,
+    COMING_AND_GOING,
+    PUBLICATION_KEY,
+    SUBSCRIPTIONS,
+    TRUTH,
+)
 from shoal.pipeline.tables import read_table, write_table
 
 # Each filter becomes a condition in Spark's plan, so their texts are needed where it is made.
@@ -62,13 +68,29 @@ def expected_deliveries(events: DataFrame, subscriptions: DataFrame) -> DataFram
             f"more than {MAX_SUBSCRIPTIONS} subscriptions; judge them in several parts"
         )
     pairs = matching_pairs(events, texts, key_columns=PUBLICATION_KEY, attributes=ATTRIBUTES)
+    if "from_us" in subscriptions.columns:
+        pairs = _in_time(pairs, events, subscriptions)
     return pairs.select(*TRUTH.names)
+
+
+def _in_time(pairs: DataFrame, events: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    """Of the pairs those that were published while the subscription was there."""
+    times = events.select(*PUBLICATION_KEY, "replay_us")
+    stays = subscriptions.select("subscription", "from_us", "to_us")
+    return (
+        pairs.join(times, [*PUBLICATION_KEY])
+        .join(stays, "subscription")
+        .where("(from_us IS NULL OR from_us <= replay_us) AND (to_us IS NULL OR replay_us < to_us)")
+    )
 
 
 def _read(spark: SparkSession, workload: Path) -> tuple[DataFrame, DataFrame]:
     if not workload.is_dir():
         raise TableError(f"{workload} is not a folder; make one with `shoal workload`")
-    subscriptions = read_table(spark, workload / "subscriptions.parquet", SUBSCRIPTIONS)
+    file = workload / "subscriptions.parquet"
+    subscriptions = read_table(spark, file, SUBSCRIPTIONS)
+    if "from_us" in spark.read.parquet(str(file)).columns:
+        subscriptions = read_table(spark, file, COMING_AND_GOING)
     path = workload / EVENTS
     if not path.exists():
         raise TableError(f"{path} does not exist")

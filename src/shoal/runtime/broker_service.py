@@ -47,6 +47,7 @@ from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.operator import Operator
+from shoal.runtime.questions import Questions
 from shoal.runtime.storage.journal_files import JournalFiles
 from shoal.runtime.storage.overlay_file import Overlay
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, waits_for
@@ -90,8 +91,8 @@ class BrokerService:
         self._is_new = join is not None and join_once(
             overlay, network.neighbours(name), join, clock.now_us()
         )
-        neighbours = overlay.neighbours(network.neighbours(name))
-        machine = Broker(name, (), network.factory, network.seed, neighbours)
+        expected = overlay.expected(network.neighbours(name))
+        machine = Broker(name, (), network.factory, network.seed, expected)
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
@@ -155,7 +156,8 @@ class BrokerService:
             network.no_joiners,
         )
         self.operator = Operator(self.door, self.leaving)
-        self.admin = AdminServer(self.status, self.missing, self.operator.orders)
+        questions = Questions(self.door, network.json).by_name
+        self.admin = AdminServer(self.status, self.missing, self.operator.orders, questions)
 
     async def start(self) -> None:
         """Listen everywhere; OSError, naming the listener, where that cannot be."""
@@ -347,6 +349,10 @@ class BrokerService:
                 "deliveries": statistics.deliveries,
                 "dropped": self.door.clients.dropped,
                 "refused": statistics.publications_refused,
+                "refusals": [
+                    {"what": what, "reason": reason, "count": count}
+                    for (what, reason), count in statistics.notices.refusals.items()
+                ],
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },

@@ -363,6 +363,8 @@ class BrokerNode:
         publisher = self._publishers.get(client)
         if publisher is not None:
             self._queue.push(at_us, publisher.notified, (self.id, message))
+        elif client in self._subscribers:
+            self._queue.push(at_us, self._subscribers.notified, (client, self.id, message))
 
 
 class PublisherNode:

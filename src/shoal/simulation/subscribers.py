@@ -72,6 +72,11 @@ class Subscribers:
         )
         self._carry_out(client, effects, now_us)
 
+    def notified(self, now_us: int, argument: tuple[ClientId, BrokerId, Message]) -> None:
+        client, broker, message = argument
+        effects = self._subscribers[client].notified(broker, message, now_us)
+        self._carry_out(client, effects, now_us)
+
     def lost(self, now_us: int, broker: BrokerId) -> None:
         for client, subscriber in self._subscribers.items():
             self._carry_out(client, subscriber.lost(broker, now_us), now_us)

@@ -71,6 +71,9 @@ class Guide:
     def request(self, client: str, request: Message, now_us: int, out: list[Effect]) -> None:
         raise unexpected(request, f"client {client}")
 
+    def wants(self, client: str, out: list[Effect]) -> None:
+        """Subscribers stay."""
+
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         self.told.append("timer")
 

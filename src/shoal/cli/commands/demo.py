@@ -203,9 +203,10 @@ def _prepare(
     steps: Steps, spark: SparkSession, out: Path, month: int, brokers: int, seed: int
 ) -> int:
     """Publications, workload and truth; how many deliveries are expected."""
+    from shoal.frames.times import instant
     from shoal.pipeline.ingest import ingest_flights
     from shoal.pipeline.truth import write_truth
-    from shoal.pipeline.workloads.windows import Window, instant
+    from shoal.pipeline.workloads.windows import Window
     from shoal.pipeline.workloads.windows import month as month_window
     from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
 

@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.support.clients import (
+    Authority,
+    Broker,
+    Certificate,
+    KeyFile,
+    Password,
+    ServerName,
+    Username,
+    read_connecting,
+)
 from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,19 +43,20 @@ def publish(
     json_payload: Annotated[
         bool, typer.Option("--json", help="The payload is JSON; its fields are attributes, too.")
     ] = False,
-    broker: Annotated[str, typer.Option(help="host:port of a broker.")] = "127.0.0.1:1883",
+    broker: Broker = "127.0.0.1:1883",
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
     retain: Annotated[
         bool, typer.Option("--retain", help="Keep it for later subscribers.")
     ] = False,
-    username: Annotated[str | None, typer.Option(help="Who you are.")] = None,
-    password: Annotated[
-        str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how you prove it.")
-    ] = None,
+    username: Username = None,
+    password: Password = None,
+    authority: Authority = "",
+    certificate: Certificate = "",
+    key: KeyFile = "",
+    server_name: ServerName = "",
 ) -> None:
     """Publish to a live network, with any broker's MQTT address."""
-    from shoal.cli.support.networks import read_broker_address
-    from shoal.client import Client, ClientError
+    from shoal.client import ClientError
 
     read = dict(_attribute(each) for each in attributes or ())
     payloads: Iterable[str] = (payload,)
@@ -53,10 +64,12 @@ def publish(
         payloads = (line.rstrip("\n") for line in sys.stdin)
     elif json_payload:
         _check_json(payload)
-    address = read_broker_address(broker)
+    connecting = read_connecting(
+        broker, username, password, authority, certificate, key, server_name
+    )
 
     async def run() -> None:
-        async with Client(address, username=username, password=password) as client:
+        async with connecting.client() as client:
             for batch in _batches(payloads):
                 if json_payload:
                     for each in batch:

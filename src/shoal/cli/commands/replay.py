@@ -10,6 +10,15 @@ import msgspec
 import typer
 from rich.console import Console
 
+from shoal.cli.support.clients import (
+    Authority,
+    Certificate,
+    KeyFile,
+    Password,
+    ServerName,
+    Username,
+    read_tls,
+)
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
@@ -43,7 +52,7 @@ class Events(NamedTuple):
         if not len(events):
             when = "" if self.seconds is None else f" in {self.seconds} s"
             raise UserError(f"{self.path}: no events{when}")
-        return workload._replace(events=events.at_speed(self.speed))
+        return workload._replace(events=events).at_speed(self.speed)
 
     def expected(self, workload: Workload) -> tuple[set[Key], str]:
         """What must be delivered, and who says so."""
@@ -75,10 +84,15 @@ def replay(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A JSON file for `shoal report --replay`.")
     ] = None,
-    username: Annotated[str | None, typer.Option(help="Who the clients are.")] = None,
-    password: Annotated[
-        str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how they prove it.")
-    ] = None,
+    username: Username = None,
+    password: Password = None,
+    over_tls: Annotated[
+        bool, typer.Option("--tls", help="To listeners over TLS; so with the options below.")
+    ] = False,
+    authority: Authority = "",
+    certificate: Certificate = "",
+    key: KeyFile = "",
+    server_name: ServerName = "",
 ) -> None:
     """Replay a workload through a running network, and say what became of every publication.
 
@@ -95,10 +109,13 @@ def replay(
     from shoal.runtime.serving import StoppedError
 
     network = read_network(network_file)
+    tls = None
+    if over_tls or any((authority, certificate, server_name)):
+        tls = read_tls(authority, certificate, key, server_name)
     name = network.system if out is None else out.stem
     try:
         events = Events(workload, truth, speed, seconds)
-        result = _compare(events, network, name, Credentials(username, password))
+        result = _compare(events, network, name, Credentials(username, password, tls))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_bytes(msgspec.json.encode(result))

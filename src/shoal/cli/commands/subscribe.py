@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.support.clients import (
+    Authority,
+    Broker,
+    Certificate,
+    KeyFile,
+    Password,
+    ServerName,
+    Username,
+    read_connecting,
+)
 from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,20 +34,21 @@ def subscribe(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line: topic, payload, attributes.")
     ] = False,
-    broker: Annotated[str, typer.Option(help="host:port of a broker.")] = "127.0.0.1:1883",
+    broker: Broker = "127.0.0.1:1883",
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
-    username: Annotated[str | None, typer.Option(help="Who you are.")] = None,
-    password: Annotated[
-        str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how you prove it.")
-    ] = None,
+    username: Username = None,
+    password: Password = None,
+    authority: Authority = "",
+    certificate: Certificate = "",
+    key: KeyFile = "",
+    server_name: ServerName = "",
 ) -> None:
     """Subscribe at a live broker and print what arrives, one line each, until Ctrl-C."""
-    from shoal.cli.support.networks import read_broker_address
-    from shoal.client import Client, ClientError
+    from shoal.client import ClientError
     from shoal.language import FilterSyntaxError, parse
 
     async def run() -> None:
-        async with Client(address, username=username, password=password) as client:
+        async with connecting.client() as client:
             left = count
             async with client.subscribe(topic, where or None, qos=qos) as subscription:
                 print(f"subscribed at {client.address}", file=sys.stderr, flush=True)
@@ -47,7 +58,9 @@ def subscribe(
                     if left == 0:
                         return
 
-    address = read_broker_address(broker)
+    connecting = read_connecting(
+        broker, username, password, authority, certificate, key, server_name
+    )
     try:
         if where:
             parse(where)

@@ -31,10 +31,10 @@ AIRPORTS = "airports:"
 def workload(
     publications: Annotated[Path, typer.Argument(help="What `shoal ingest` wrote.")],
     out: OutOption,
-    brokers: Annotated[
-        str, typer.Option(help="A number, airports:NUMBER (flights), or a CSV file.")
-    ],
-    subscriptions: Annotated[int, typer.Option(min=1, help="Per publisher.")] = 20,
+    brokers: Annotated[str, typer.Option(help="A number, airports:NUMBER (flights), or a file.")],
+    subscriptions: Annotated[
+        str, typer.Option(help="How many per publisher, or a file with your own.")
+    ] = "20",
     distribution: Annotated[
         Literal["random", "clustered"], typer.Option(help="The relocation paper's, section 5.1.")
     ] = "random",
@@ -46,7 +46,8 @@ def workload(
         ),
     ] = None,
     publishers: Annotated[
-        int | None, typer.Option(min=1, help="Only the busiest; all by default.")
+        str | None,
+        typer.Option(help="So many, the busiest, or a file with your own; all by default."),
     ] = None,
     home: Annotated[
         str | None, typer.Option(help="The attribute that names a publisher's first broker.")
@@ -69,7 +70,14 @@ def workload(
     master: MasterOption = LOCAL_MASTER,
     memory: MemoryOption = LOCAL_MEMORY,
 ) -> None:
-    """Derive publishers, advertisements and subscriptions from publications."""
+    """Derive publishers, advertisements and subscriptions from publications, or take your own.
+
+    A file of subscriptions (Parquet, CSV or JSON lines) has the columns id and filter, and may
+    have broker, client, from and to: when they come and go, in the publications' time.  One of
+    publishers has publisher, and may have broker and advertisement.
+    """
+    how_many, own_subscriptions = _number_or_file("--subscriptions", subscriptions)
+    busiest, own_publishers = _number_or_file("--publishers", publishers)
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
     check_exist(publications)
@@ -83,12 +91,14 @@ def workload(
 
         options = WorkloadOptions(
             brokers=brokers,
-            subscriptions=subscriptions,
+            subscriptions=how_many or 1,
+            own_subscriptions=own_subscriptions,
+            own_publishers=own_publishers,
             distribution=distribution,
             spread=spread,
             seed=seed,
             home=home,
-            publishers=publishers,
+            publishers=busiest,
             aim_at=tuple(aim_at or ()),
             window=_window(month, from_time, to_time),
             duration_us=None if duration_s is None else round(duration_s * US_PER_S),
@@ -98,15 +108,30 @@ def workload(
     _print(f"{publications} -> {out}", counts)
 
 
+def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | None]:
+    """What an option gives: so many, or those in a file."""
+    if text is None:
+        return None, None
+    if not text.lstrip("-").isdigit():
+        path = Path(text)
+        if not path.exists():
+            raise UserError(f"{option} {text}: is no number, and no such file exists")
+        return None, path
+    if int(text) < 1:
+        raise UserError(f"{option} {text}: must be at least 1")
+    return int(text), None
+
+
 def _window(month: str | None, from_time: str | None, to_time: str | None) -> Window:
     """When events count."""
+    from shoal.frames.times import instant
     from shoal.pipeline.workloads import windows
 
     if month is not None:
         return windows.month(month)
     return windows.Window(
-        windows.instant(from_time) if from_time is not None else None,
-        windows.instant(to_time) if to_time is not None else None,
+        instant(from_time) if from_time is not None else None,
+        instant(to_time) if to_time is not None else None,
     )
 
 
@@ -118,6 +143,7 @@ def _print(title: str, counts: WorkloadCounts) -> None:
             "publishers": counts.publishers,
             "subscriptions": counts.subscriptions,
             "brokers": counts.brokers,
+            **({"subscriptions at other times": counts.left_out} if counts.left_out else {}),
             **{
                 f"mean selectivity, {rate_class}": f"{mean:.1%}"
                 for rate_class, mean in counts.selectivity.items()

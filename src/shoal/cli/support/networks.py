@@ -69,11 +69,3 @@ def read_join(network: Network, text: str) -> Join:
         return Join(name, read_address(address if given else known[name]))
     except ValueError as error:
         raise UserError(f"--join: {error}") from error
-
-
-def read_broker_address(text: str) -> str:
-    """The address of a broker's MQTT port, which is 1883 unless said; else a UserError."""
-    try:
-        return str(read_address(text if ":" in text else f"{text}:1883"))
-    except ValueError as error:
-        raise UserError(f"--broker: {error}") from error

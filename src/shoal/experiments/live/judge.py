@@ -99,13 +99,13 @@ def expected_by_filters(workload: Workload, path: Path) -> set[Key]:
     filters = []
     for row in workload.subscriptions:
         try:
-            filters.append((row.subscription, parse(row.filter)))
+            filters.append((row, parse(row.filter)))
         except FilterSyntaxError as error:
             place = f"{path}/subscriptions.parquet: filter of {row.subscription!r}"
             raise RunFileError(f"{place}: {error}") from None
     return {
-        (subscription, event.publisher, event.sequence)
+        (row.subscription, event.publisher, event.sequence)
         for event in workload.events
-        for subscription, filter in filters
-        if matches(filter, event.attributes)
+        for row, filter in filters
+        if row.waits_for(event.replay_us) and matches(filter, event.attributes)
     }

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.client import Client, ClientError, Message, Subscription
+from shoal.client import Client, ClientError, Message, Subscription, Tls
 from shoal.experiments.live.admission import Admission
 from shoal.experiments.live.judge import Judge
 from shoal.experiments.run_files import Event, PublisherRow, SubscriptionRow, Workload
@@ -33,6 +33,9 @@ UNDER_WAY = 64
 MAX_LATE = 1_000
 # When nothing has come for so long, it may be time to stop waiting.
 PATIENCE_S = 2.0
+# A subscription that comes during the replay is made so long before its time, and one that goes is
+# taken back so long after it; what it gets beyond its time does not count.
+AHEAD_S = 3.0
 
 # Told what goes on, and how much of it is done.
 Progress = Callable[[str, float], None]
@@ -49,10 +52,11 @@ class ReplayError(Exception):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """With which clients connect."""
+    """With which clients connect; with `tls` to listeners over TLS."""
 
     username: str | None = None
     password: str | None = None
+    tls: Tls | None = None
 
 
 ANONYMOUS = Credentials()
@@ -76,12 +80,16 @@ class Players:
         # What kept parts of the workload from being replayed, in words.
         self.unfinished: list[str] = []
         self._workload = workload
-        self._doors = doors(workload, network)
+        self._doors = doors(workload, network, is_over_tls=credentials.tls is not None)
         self._judge = judge
         self._credentials = credentials
         self._publishers: dict[ClientId, Client] = {}
         self._reading: list[asyncio.Task[None]] = []
         self._sent_s: dict[tuple[ClientId, int], float] = {}
+        self._replay_us: dict[tuple[ClientId, int], int] = {}
+        # Subscriptions that come or go during the replay, with their clients.
+        self._guests: list[tuple[SubscriptionRow, Client]] = []
+        self._subscribed: dict[SubscriptionId, Subscription] = {}
         self._delays_s: list[float] = []
         self._change = asyncio.Event()
 
@@ -138,11 +146,16 @@ class Players:
             )
             if client is None:
                 return
+            if row.from_us is not None or row.to_us is not None:
+                self._guests.append((row, client))
+            if row.from_us is not None and row.from_us > AHEAD_S * 1e6:
+                admission.done()
+                return
             subscription = await admission.subscribe(
                 name, lambda: client.subscribe(self.topic, row.filter)
             )
             if subscription is not None:
-                self._reading.append(asyncio.create_task(self._read(name, subscription)))
+                self._begin_to_read(row, subscription)
                 admission.done()
 
         async with AsyncExitStack() as stack:
@@ -172,19 +185,27 @@ class Players:
             advertise=advertised,
             username=credentials.username,
             password=credentials.password,
+            tls=credentials.tls,
         )
         return await stack.enter_async_context(client)
 
-    async def _read(self, name: SubscriptionId, subscription: Subscription) -> None:
+    def _begin_to_read(self, row: SubscriptionRow, subscription: Subscription) -> None:
+        self._subscribed[row.subscription] = subscription
+        self._reading.append(asyncio.create_task(self._read(row, subscription)))
+
+    async def _read(self, row: SubscriptionRow, subscription: Subscription) -> None:
         try:
             while True:
-                self._arrived(name, await subscription.get())
+                self._arrived(row, await subscription.get())
         except ClientError as error:
-            self.unfinished.append(f"subscriber {name} heard no more: {error}")
+            if not subscription.is_closed:
+                self.unfinished.append(f"subscriber {row.subscription} heard no more: {error}")
 
-    def _arrived(self, name: SubscriptionId, message: Message) -> None:
+    def _arrived(self, row: SubscriptionRow, message: Message) -> None:
         publisher, sequence = _PAYLOAD.decode(message.payload)
-        self._judge.arrived(name, publisher, sequence)
+        if not row.waits_for(self._replay_us[publisher, sequence]):
+            return
+        self._judge.arrived(row.subscription, publisher, sequence)
         self._delays_s.append(time.perf_counter() - self._sent_s[publisher, sequence])
         self._change.set()
 
@@ -200,6 +221,8 @@ class Players:
         async with _group() as group:
             for name, queue in queues.items():
                 group.create_task(self._publish_all(self._publishers[name], queue))
+            for row, client in self._guests:
+                group.create_task(self._come_and_go(row, client, started_s, end_us))
             for event in events:
                 due_s = started_s + event.replay_us / 1e6
                 if due_s > loop.time():
@@ -212,6 +235,21 @@ class Players:
         self.seconds = loop.time() - started_s
         progress(1.0)
 
+    async def _come_and_go(
+        self, row: SubscriptionRow, client: Client, started_s: float, end_us: int
+    ) -> None:
+        """Subscribe, and take it back, at its time."""
+        loop = asyncio.get_running_loop()
+        if row.subscription not in self._subscribed:
+            assert row.from_us is not None
+            await asyncio.sleep(started_s + row.from_us / 1e6 - AHEAD_S - loop.time())
+            subscription = client.subscribe(self.topic, row.filter)
+            await subscription.granted()
+            self._begin_to_read(row, subscription)
+        if row.to_us is not None and row.to_us < end_us:
+            await asyncio.sleep(started_s + row.to_us / 1e6 + AHEAD_S - loop.time())
+            await self._subscribed[row.subscription].close()
+
     async def _publish_all(self, client: Client, queue: asyncio.Queue[Event | None]) -> None:
         room = asyncio.Semaphore(UNDER_WAY)
         async with _group() as group:
@@ -223,6 +261,7 @@ class Players:
     async def _publish(self, client: Client, event: Event) -> None:
         key = event.publisher, event.sequence
         self._sent_s[key] = time.perf_counter()
+        self._replay_us[key] = event.replay_us
         self.published[event.publisher].append(event.sequence)
         try:
             payload = msgspec.json.encode(key)
@@ -245,19 +284,28 @@ class Players:
                     return
 
 
-def doors(workload: Workload, network: Network) -> Mapping[BrokerId, str]:
+# How clients reach listeners, by their keys in a network file.
+_PLAIN = {"mqtt": "", "websocket": "ws://"}
+_OVER_TLS = {"mqtts": "mqtts://", "wss": "wss://"}
+
+
+def doors(
+    workload: Workload, network: Network, *, is_over_tls: bool = False
+) -> Mapping[BrokerId, str]:
     """Where each broker of the workload takes clients; ReplayError when one does not."""
+    ways = _OVER_TLS if is_over_tls else _PLAIN
     found = {
-        broker.name: str(address)
+        broker.name: f"{scheme}{broker.address(key)}"
         for broker in network.brokers
-        if (address := broker.address("mqtt")) is not None
+        for key, scheme in reversed(ways.items())
+        if broker.address(key) is not None
     }
     used = {row.broker for row in workload.publishers}
     used |= {row.broker for row in workload.subscriptions}
     for broker in sorted(used - found.keys()):
         raise ReplayError(
-            f"the network has no broker {broker!r} with an MQTT address; it has "
-            f"{', '.join(sorted(found)) or 'none'}"
+            f"the network has no broker {broker!r} with an MQTT address ({' or '.join(ways)}); "
+            f"it has {', '.join(sorted(found)) or 'none'}"
         )
     return found
 

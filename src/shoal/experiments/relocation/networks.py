@@ -29,17 +29,14 @@ from shoal.experiments.scenario import Service
 from shoal.experiments.studies.runs import Run, run_key
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import (
     Parameters as GrapeParameters,
 )
-from shoal.overlays.publisher_relocation.grape.planner import (
-    BrokerTrace,
-    Priority,
-    Snapshot,
-    select,
-)
+from shoal.overlays.publisher_relocation.grape.planner import Snapshot, select
 from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
 from shoal.overlays.publisher_relocation.records import SelectionRecord
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.shapes import balanced_tree
 from shoal.simulation.underlay import ConstantUnderlay

@@ -12,7 +12,8 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Rates are messages per trace session, summed over the brokers; delays the estimated mean
     delivery delay; both for the publisher where it is and at the chosen target.  None where
-    the decision did not need them.
+    the decision did not need them.  The weight is the one that was found at the knee, if that was
+    asked for.
     """
 
     publisher: ClientId
@@ -27,3 +28,24 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     rate_target: float | None = None
     delay_now_us: float | None = None
     delay_target_us: float | None = None
+    weight: int | None = None
+
+
+class SubscriberSelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision where a subscriber belongs, taken at its broker.
+
+    Of the publications it was taken by: `rate` is how many brokers handle one for it alone, the
+    delay the estimated mean; both where it is and at the chosen target.  The weight is as above.
+    """
+
+    subscriber: ClientId
+    broker: BrokerId
+    decided_us: int
+    publications: int
+    candidates: int
+    target: BrokerId
+    rate_now: float
+    rate_target: float
+    delay_now_us: float
+    delay_target_us: float
+    weight: int | None = None

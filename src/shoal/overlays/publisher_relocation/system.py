@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ def relocating(
     parameters: type[msgspec.Struct],
     messages: Vocabulary,
     decides_after: str,
+    records: Mapping[str, type[msgspec.Struct]] | None = None,
 ) -> System:
     """The system that moves publishers where this tracer says; the arguments are `System`'s.
 
@@ -45,7 +47,7 @@ def relocating(
         parameters=parameters,
         messages=(*TREE_MESSAGES, *MESSAGES, *messages),
         stand_in=stand_in,
-        records={"selections": SelectionRecord},
+        records={"selections": SelectionRecord, **(records or {})},
         decides_after=decides_after,
         oracle=table_problems,
     )

@@ -88,6 +88,11 @@ class Tracer(Protocol):
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
         """One that was elsewhere has left the network."""
 
+    # --- what became of a subscriber ----------------------------------------------------------
+
+    def wants(self, client: ClientId, out: list[Effect]) -> None:
+        """A local client changes what it subscribes to."""
+
 
 TracerFactory = Callable[[BrokerContext, Any, SendAway], Tracer]
 """Builds a tracer at a broker, with its system's parameters."""

@@ -15,12 +15,14 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from shoal.frames.reading import read_table_file
 from shoal.frames.spelling import did_you_mean
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file
@@ -37,7 +39,12 @@ def numbered_brokers(count: int) -> list[BrokerPlace]:
 
 
 def listed_brokers(file: Path) -> list[BrokerPlace]:
-    """The brokers in a CSV file with the column broker and, if known, latitude, longitude, name."""
+    """The brokers in a file with the column broker and, if known, latitude, longitude, name.
+
+    It is CSV, or Parquet.
+    """
+    if file.suffix == ".parquet":
+        return _listed_rows(file, read_table_file(file, inside=file.name).to_pylist())
     if not file.is_file():
         raise SourceError(f"{file} does not exist")
     with file.open(encoding="utf-8-sig", newline="") as opened:
@@ -50,6 +57,18 @@ def listed_brokers(file: Path) -> list[BrokerPlace]:
         if "broker" not in header:
             raise SourceError(f"{file}: the header has no column 'broker'")
         brokers = [_listed(row, f"{file}, line {reader.line_num}") for row in reader]
+    return _distinct(file, brokers)
+
+
+def _listed_rows(file: Path, rows: list[dict[str, Any]]) -> list[BrokerPlace]:
+    found = []
+    for number, row in enumerate(rows, 1):
+        texts = {name: "" if row.get(name) is None else str(row[name]) for name in BROKER_COLUMNS}
+        found.append(_listed(texts, f"{file}, row {number}"))
+    return _distinct(file, found)
+
+
+def _distinct(file: Path, brokers: list[BrokerPlace]) -> list[BrokerPlace]:
     _check_count(len(brokers))
     names = [broker.broker for broker in brokers]
     for name in names:

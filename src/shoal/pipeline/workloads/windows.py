@@ -13,13 +13,12 @@ True
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 
 import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from shoal.frames.times import instant
 
 
 class WindowError(ValueError):
@@ -47,18 +46,6 @@ def month(text: str) -> Window:
     return Window(instant(f"{text}-01"), instant(following))
 
 
-def instant(text: str) -> int:
-    """A date or time of ISO 8601 (UTC unless it tells its offset) in microseconds since 1970."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise WindowError(
-            f"{text!r} is not a time; write it as 2013-01-31 or 2013-01-31T17:00"
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
 def events_within(publications: DataFrame, window: Window) -> DataFrame:
     """The publications in the window."""
     if window.from_us is not None:
@@ -66,6 +53,25 @@ def events_within(publications: DataFrame, window: Window) -> DataFrame:
     if window.to_us is not None:
         publications = publications.where(F.col("time_us") < window.to_us)
     return publications
+
+
+def bounds(events: DataFrame, window: Window) -> tuple[int, int]:
+    """Where the replay of the events begins and ends, in event time."""
+    found = events.agg(F.min("time_us"), F.max("time_us") + 1).first()
+    assert found is not None
+    low = window.from_us if window.from_us is not None else found[0]
+    high = window.to_us if window.to_us is not None else found[1]
+    return low, high
+
+
+def replay_time(time_us: int, ends: tuple[int, int], duration_us: int | None) -> int:
+    """A time's place in a replay; before it or after it, too.
+
+    >>> replay_time(150, (100, 200), 10), replay_time(150, (100, 200), None)
+    (5, 50)
+    """
+    low, high = ends
+    return time_us - low if duration_us is None else (time_us - low) * duration_us // (high - low)
 
 
 def with_replay_time(events: DataFrame, window: Window, duration_us: int | None) -> DataFrame:

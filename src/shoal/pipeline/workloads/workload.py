@@ -33,7 +33,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
@@ -43,6 +43,7 @@ from shoal.pipeline.schemas import (
     SUBSCRIPTIONS,
 )
 from shoal.pipeline.tables import read_table, write_small_table, write_table
+from shoal.pipeline.workloads.own_clients import OwnClients
 from shoal.pipeline.workloads.places import (
     airport_brokers,
     listed_brokers,
@@ -50,7 +51,7 @@ from shoal.pipeline.workloads.places import (
 )
 from shoal.pipeline.workloads.publisher_workload import NUMERIC_TYPES, Derivation
 from shoal.pipeline.workloads.windows import Window as TimeWindow
-from shoal.pipeline.workloads.windows import events_within, with_replay_time
+from shoal.pipeline.workloads.windows import bounds, events_within, with_replay_time
 
 Distribution = Literal["random", "clustered"]
 
@@ -81,6 +82,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
                     no broker has that name, the first broker is random
     publishers      only this many publishers, those with most events
     aim_at          the attributes for thresholds; all numeric ones if empty
+    own_...         files with the user's own, see `shoal.frames.own_clients`
     duration_us     virtual time that the window's events take; None: as long as in reality
     """
 
@@ -92,18 +94,24 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     home: str | None = None
     publishers: int | None = None
     aim_at: tuple[str, ...] = ()
+    own_subscriptions: Path | None = None
+    own_publishers: Path | None = None
     window: TimeWindow = TimeWindow()
     duration_us: int | None = None
 
 
 class WorkloadCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written; `selectivity` is the mean measured one of each class."""
+    """What was written; `selectivity` is the mean measured one of each class.
+
+    `left_out` are own subscriptions that come and go outside the events' time.
+    """
 
     events: int
     publishers: int
     subscriptions: int
     brokers: int
     selectivity: dict[str, float]
+    left_out: int = 0
 
 
 def class_counts(distribution: Distribution, subscriptions: int) -> dict[str, int]:
@@ -128,8 +136,10 @@ def write_workload(
 ) -> WorkloadCounts:
     """Make the workload folder `out` from a publications table (or the folder that holds one)."""
     _check_options(options)
+    own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
     every = _read_publications(spark, publications_table(publications))
     events = _of_busiest(events_within(every, options.window), options.publishers)
+    events = own.of_publishers(events)
     events.persist()
     try:
         if events.isEmpty():
@@ -139,15 +149,21 @@ def write_workload(
         with new_folder(out, overwrite=overwrite) as folder:
             derivation = _derivation(events, constants, places, options)
             brokers = [(*msgspec.structs.astuple(place), i) for i, place in enumerate(places)]
+            names = [place.broker for place in places]
+            publishers = own.publisher_table(publisher_table(events, derivation), places)
+            ends = bounds(events, options.window)
+            subscriptions = own.subscription_table(spark, names, ends, options.duration_us)
+            if subscriptions is None:
+                subscriptions = subscription_table(events, derivation)
             for name, table, key in (
                 ("brokers", spark.createDataFrame(brokers, BROKERS), "rank"),
-                ("publishers", publisher_table(events, derivation), "publisher"),
-                ("subscriptions", subscription_table(events, derivation), "subscription"),
+                ("publishers", publishers, "publisher"),
+                ("subscriptions", subscriptions, "subscription"),
             ):
                 write_small_table(table, folder / f"{name}.parquet", key)
             replayed = with_replay_time(events, options.window, options.duration_us)
             write_table(replayed.orderBy("replay_us", "publisher", "sequence"), folder / EVENTS)
-            return _counts(spark, folder)
+            return msgspec.structs.replace(_counts(spark, folder), left_out=own.left_out)
     finally:
         events.unpersist()
 
@@ -304,5 +320,7 @@ def _counts(spark: SparkSession, folder: Path) -> WorkloadCounts:
         publishers=spark.read.parquet(str(folder / "publishers.parquet")).count(),
         subscriptions=sum(row["count"] for row in per_class),
         brokers=spark.read.parquet(str(folder / "brokers.parquet")).count(),
-        selectivity={row["rate_class"]: row["mean"] for row in per_class},
+        selectivity={
+            row["rate_class"]: row["mean"] for row in per_class if row["mean"] is not None
+        },
     )

@@ -6,6 +6,8 @@
 | /ready | 200 when its links are up and it takes clients in, else 503 and what is missing |
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
+| /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
+| /why | what the broker knows of a publication and a client that may get it |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
 | /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
@@ -37,14 +39,21 @@ from shoal.runtime.operations.metrics import render
 Status = Callable[[], Mapping[str, Any]]
 # What is missing until the broker is ready; nothing when it is.
 Missing = Callable[[], list[str]]
+# A page of the answer to a question, by the query.
+Page = Callable[[Mapping[str, str]], Mapping[str, Any]]
 # Does what the operator asks for, by the query; why not, or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 # What still holds a connection when the broker stops is left to the system after this.
 STOP_TIMEOUT_S = 1
 
 
-def admin_app(status: Status, missing: Missing, orders: Mapping[str, Order]) -> Starlette:
-    """The application behind the admin port; `orders` by the names of their paths."""
+def admin_app(
+    status: Status,
+    missing: Missing,
+    orders: Mapping[str, Order],
+    questions: Mapping[str, Page],
+) -> Starlette:
+    """The application behind the admin port; `orders` and `questions` by their paths' names."""
 
     async def health(request: Request) -> Response:
         return JSONResponse({"alive": True})
@@ -63,6 +72,13 @@ def admin_app(status: Status, missing: Missing, orders: Mapping[str, Order]) -> 
         problem = await orders[name](request.query_params)
         return JSONResponse({"problem": problem}, 409 if problem else 202)
 
+    async def answer(request: Request) -> Response:
+        try:
+            page = questions[request.url.path.removeprefix("/")](request.query_params)
+        except ValueError as error:
+            return JSONResponse({"problem": str(error)}, 400)
+        return JSONResponse(dict(page))
+
     async def metrics(request: Request) -> Response:
         return Response(render(status), media_type=CONTENT_TYPE_LATEST)
 
@@ -73,6 +89,7 @@ def admin_app(status: Status, missing: Missing, orders: Mapping[str, Order]) -> 
             Route("/status", show_status),
             Route("/metrics", metrics),
             *(Route(f"/{name}", follow_order, methods=["POST"]) for name in orders),
+            *(Route(f"/{name}", answer) for name in questions),
         ]
     )
 
@@ -88,9 +105,15 @@ class _Server(uvicorn.Server):
 class AdminServer:
     """Serves the admin port within the broker's loop."""
 
-    def __init__(self, status: Status, missing: Missing, orders: Mapping[str, Order]) -> None:
+    def __init__(
+        self,
+        status: Status,
+        missing: Missing,
+        orders: Mapping[str, Order],
+        questions: Mapping[str, Page],
+    ) -> None:
         self._config = uvicorn.Config(
-            admin_app(status, missing, orders),
+            admin_app(status, missing, orders, questions),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -99,8 +99,8 @@ def test_delays_are_those_of_what_was_published_late(workload: Workload) -> None
 def test_selections_and_migrations(workload: Workload) -> None:
     rows = tables(
         selections=[
-            ("P", "B1", 0, 1_000, 3_000, 8_000, 4, "B2", 9.0, 5.0, 70.0, 50.0),
-            ("P", "B2", 0, 1_000, 2_000, 2_000, 4, "B2", 5.0, 5.0, None, None),
+            ("P", "B1", 0, 1_000, 3_000, 8_000, 4, "B2", 9.0, 5.0, 70.0, 50.0, None),
+            ("P", "B2", 0, 1_000, 2_000, 2_000, 4, "B2", 5.0, 5.0, None, None, None),
         ],
         migrations=[("P", "B1", "B2", 3, 8_500, 9_500)],
     )

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from shoal.model import BrokerId
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Priority, Snapshot
+from shoal.overlays.publisher_relocation.choosing import Priority
+from shoal.overlays.publisher_relocation.grape.planner import Snapshot
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 Traces = Mapping[BrokerId, BrokerTrace]
 
@@ -84,4 +86,26 @@ def naive_select(
     delays = {broker: naive_delay(traces, broker, ping_us[broker]) for broker in traces}
     first, second = (rates, delays) if priority is Priority.LOAD else (delays, rates)
     hops = naive_hops(traces, snapshot.current)
+    if priority is Priority.KNEE:
+        points = {broker: (Fraction(rates[broker]), Fraction(delays[broker])) for broker in traces}
+        given_up = naive_knee(points)
+        return min(given_up, key=lambda broker: (given_up[broker], hops[broker], broker))
     return min(_keep(first, weight), key=lambda broker: (second[broker], hops[broker], broker))
+
+
+def naive_knee(points: Mapping[BrokerId, tuple[Fraction, Fraction]]) -> dict[BrokerId, Fraction]:
+    """Of those that no other beats: what they give up of either figure, both from 0 to 1, added."""
+    front = {
+        broker: point
+        for broker, point in points.items()
+        if not any(
+            other != point and other[0] <= point[0] and other[1] <= point[1]
+            for other in points.values()
+        )
+    }
+    shares = []
+    for figure in (0, 1):
+        least = min(point[figure] for point in front.values())
+        spread = max(point[figure] for point in front.values()) - least
+        shares.append({name: (at[figure] - least) / (spread or 1) for name, at in front.items()})
+    return {broker: shares[0][broker] + shares[1][broker] for broker in front}

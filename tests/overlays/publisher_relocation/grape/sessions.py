@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Snapshot
+from shoal.overlays.publisher_relocation.grape.planner import Snapshot
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 
 def random_session(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
-from shoal.overlays.publisher_relocation.grape.planner import Priority
 
 
 def test_defaults_are_the_papers() -> None:

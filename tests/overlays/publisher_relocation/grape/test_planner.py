@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.planner import (
-    BrokerTrace,
-    Priority,
     Snapshot,
     average_delays,
     choose,
@@ -18,6 +17,7 @@ from shoal.overlays.publisher_relocation.grape.planner import (
     select,
     shortlist,
 )
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from tests.examples import examples
 from tests.overlays.publisher_relocation.grape.naive_planner import (
     naive_delay,
@@ -131,6 +131,21 @@ def test_ties_stay_then_go_near_then_to_the_smaller_identifier() -> None:
     around = line("C", {"A": 0, "B": 1, "C": 0, "D": 1})
     unreachable_current = {"B": 1_000, "D": 1_000}
     assert select(around, Priority.LOAD, 100, unreachable_current).target == "B"
+
+
+def test_the_knee_gives_up_least_and_says_which_weight_of_load_it_is() -> None:
+    # Rates 310, 210, 110, 210, 200; 210 at B5 saves half of what B6 does, and nearly all the delay.
+    snapshot = first_figure()
+    pings = {"B1": 0, "B5": 1_000, "B6": 90_000, "B7": 90_000, "B8": 90_000}
+    decision = select(snapshot, Priority.KNEE, 0, pings)
+    assert (decision.target, decision.weight) == ("B5", 50)
+    assert select(snapshot, Priority.LOAD, 50, pings).target == "B5"
+    assert select(snapshot, Priority.LOAD, 51, pings).target == "B6"
+    # Where one broker is best in both figures there is nothing to give up.
+    near = {**pings, "B6": 0}
+    assert (select(snapshot, Priority.KNEE, 0, near).target) == "B6"
+    assert select(snapshot, Priority.KNEE, 0, near).weight == 100
+    assert select(snapshot, Priority.LOAD, 100, near).weight is None
 
 
 @settings(max_examples=examples(60))

@@ -8,13 +8,14 @@ from shoal.broker.effects import Measured
 from shoal.broker.messages import Advertise, PublicationBatch, Subscribe, Unadvertise
 from shoal.clients.messages import MigrationAdvertisement, Paused, PingRequest, PingTimes, Relocate
 from shoal.model import MessageId
+from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace, Priority
 from shoal.overlays.publisher_relocation.records import SelectionRecord
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 
 #  B1 - B2 - B3      P publishes at B1, C subscribes at B3

@@ -13,8 +13,8 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from tests.broker.transcript import publication
 
 M212 = MessageId("B1", "P", 212)

@@ -1,6 +1,7 @@
 """What brokers say to each other to trace a publisher's session (relocation paper, 4.1).
 
-Names are the paper's, spelled out: trace information request and answer (TIR, TIA).
+Names are the paper's, spelled out: trace information request and answer (TIR, TIA).  The third
+message is ours, for subscribers that move.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Form, Vocabulary
 from shoal.model import BrokerId, MessageId
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 
 class TraceInformationRequest(Message, frozen=True):
@@ -24,6 +25,14 @@ class TraceInformationAnswer(Message, frozen=True):
     """Upstream: what the sender and all brokers below it know of the session."""
 
     session: MessageId
+    traces: tuple[BrokerTrace, ...]
+
+
+class SessionTraces(Message, frozen=True):
+    """Downstream: all that is known of the session, and the broker where publications enter now."""
+
+    session: MessageId
+    entry: BrokerId
     traces: tuple[BrokerTrace, ...]
 
 
@@ -48,26 +57,44 @@ class _WrittenAnswer(msgspec.Struct, frozen=True, array_like=True, tag="TraceInf
     traces: tuple[_WrittenTrace, ...]
 
 
+class _WrittenSession(msgspec.Struct, frozen=True, array_like=True, tag="SessionTraces"):
+    session: MessageId
+    entry: BrokerId
+    traces: tuple[_WrittenTrace, ...]
+
+
+def _write_trace(trace: BrokerTrace) -> _WrittenTrace:
+    fields = msgspec.structs.asdict(trace)
+    length = (trace.bits.bit_length() + 7) // 8
+    return _WrittenTrace(**fields | {"bits": trace.bits.to_bytes(length, "little")})
+
+
+def _read_trace(trace: _WrittenTrace) -> BrokerTrace:
+    if len(trace.bits) > MAX_TRACE_SESSION_LENGTH // 8:
+        raise ValueError(f"the trace of {trace.broker!r} has {len(trace.bits)} bytes of bits")
+    fields = msgspec.structs.asdict(trace)
+    return BrokerTrace(**fields | {"bits": int.from_bytes(trace.bits, "little")})
+
+
 def _write(answer: TraceInformationAnswer) -> _WrittenAnswer:
-    traces = []
-    for trace in answer.traces:
-        fields = msgspec.structs.asdict(trace)
-        length = (trace.bits.bit_length() + 7) // 8
-        traces.append(_WrittenTrace(**fields | {"bits": trace.bits.to_bytes(length, "little")}))
-    return _WrittenAnswer(answer.session, tuple(traces))
+    return _WrittenAnswer(answer.session, tuple(map(_write_trace, answer.traces)))
 
 
 def _read(written: _WrittenAnswer) -> TraceInformationAnswer:
-    traces = []
-    for trace in written.traces:
-        if len(trace.bits) > MAX_TRACE_SESSION_LENGTH // 8:
-            raise ValueError(f"the trace of {trace.broker!r} has {len(trace.bits)} bytes of bits")
-        fields = msgspec.structs.asdict(trace)
-        traces.append(BrokerTrace(**fields | {"bits": int.from_bytes(trace.bits, "little")}))
-    return TraceInformationAnswer(written.session, tuple(traces))
+    return TraceInformationAnswer(written.session, tuple(map(_read_trace, written.traces)))
+
+
+def _write_session(told: SessionTraces) -> _WrittenSession:
+    return _WrittenSession(told.session, told.entry, tuple(map(_write_trace, told.traces)))
+
+
+def _read_session(written: _WrittenSession) -> SessionTraces:
+    traces = tuple(map(_read_trace, written.traces))
+    return SessionTraces(written.session, written.entry, traces)
 
 
 MESSAGES: Vocabulary = (
     TraceInformationRequest,
     Form(TraceInformationAnswer, _WrittenAnswer, _write, _read),
+    Form(SessionTraces, _WrittenSession, _write_session, _read_session),
 )

@@ -16,9 +16,11 @@ Source: Cheung and Jacobsen, publisher relocation, sections 4.1 and 4.2.
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
-from shoal.overlays.publisher_relocation.grape.planner import FULL_WEIGHT, Priority
+from shoal.overlays.publisher_relocation.choosing import FULL_WEIGHT, Priority
 
 # Every broker on the way keeps a bit vector this long per traced publisher, and answers with it.
 MAX_TRACE_SESSION_LENGTH = 65_536
@@ -26,27 +28,45 @@ MAX_TRACE_SESSION_LENGTH = 65_536
 MAX_TIMEOUT_US = 3_600_000_000
 
 
+class Moves(enum.Enum):
+    """Which clients move."""
+
+    PUBLISHERS = "publishers"
+    SUBSCRIBERS = "subscribers"
+    BOTH = "both"
+
+
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of publisher relocation; ValueError names the one that is out of bounds.
 
     trace_session_length   publications traced before each selection (4.1, G_threshold): 100
     priority               the figure that decides first, load or delay (4.2); the paper has no
-                           default, ours is load
+                           default, ours is load.  knee: neither, the weight is found (ours)
     weight                 how strongly, 0 to 100 percent (4.2): 100
+    moves                  who moves: publishers, as in the paper, subscribers, or both (ours)
     least_gain_percent     how much lower rate or delay must be at the target to move there (ours;
                            the paper moves for any gain): 2, about what the estimates are off by
     answer_timeout_us      how long a broker waits for trace answers from downstream (ours): 10 s
-    ping_timeout_us        how long it waits for the publisher's ping times (ours): 5 s
+    ping_timeout_us        how long it waits for a client's ping times (ours): 5 s
     covering               neighbours are told no subscription that another covers (PADRES): no
     """
 
     trace_session_length: int = 100
     priority: Priority = Priority.LOAD
     weight: int = FULL_WEIGHT
+    moves: Moves = Moves.PUBLISHERS
     least_gain_percent: int = 2
     answer_timeout_us: int = 10_000_000
     ping_timeout_us: int = 5_000_000
     covering: bool = False
+
+    @property
+    def publishers_move(self) -> bool:
+        return self.moves is not Moves.SUBSCRIBERS
+
+    @property
+    def subscribers_move(self) -> bool:
+        return self.moves is not Moves.PUBLISHERS
 
     def __post_init__(self) -> None:
         _check("trace_session_length", self.trace_session_length, 1, MAX_TRACE_SESSION_LENGTH)

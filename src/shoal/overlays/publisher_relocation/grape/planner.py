@@ -36,46 +36,19 @@ the smaller identifier; a gain too small to be worth a move is not taken.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from shoal.model import BrokerId
-
-FULL_WEIGHT = 100
-
-
-class Priority(enum.Enum):
-    """Which figure decides first."""
-
-    LOAD = "load"
-    DELAY = "delay"
-
-
-class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """What one broker answers about one trace session: the seven payload fields of 4.1.
-
-    Bit d of `bits` says that publication M+d was delivered to a local subscriber; `deliveries`
-    counts local deliveries, several per publication where several subscribers match.  A message
-    for `neighbour` waits `input_queue_us + matching_us + output_queue_us[neighbour]`, the last
-    including transmission and the link; one for a local subscriber ends with `client_output_us`.
-    """
-
-    broker: BrokerId
-    neighbours: tuple[BrokerId, ...]
-    bits: int
-    deliveries: int
-    input_queue_us: int
-    matching_us: int
-    output_queue_us: tuple[tuple[BrokerId, int], ...]
-    client_output_us: int
-
-    def __post_init__(self) -> None:
-        figures = (self.bits, self.deliveries, self.input_queue_us, self.matching_us)
-        outputs = [output_us for _, output_us in self.output_queue_us]
-        if min(*figures, self.client_output_us, *outputs) < 0:
-            raise ValueError(f"the trace of {self.broker!r} has a negative figure")
+from shoal.overlays.publisher_relocation.choosing import (
+    FULL_WEIGHT,
+    Priority,
+    weigh,
+    weight_of,
+    within,
+)
+from shoal.overlays.publisher_relocation.traces import BrokerTrace, TraceTree
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +77,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `path` runs from the current broker to the target, both included (one broker: stay).  Rates
     are broker messages per trace session, system wide; delays are averages in microseconds,
-    None when no ping time was known for that broker.
+    None when no ping time was known for that broker.  `weight` is the one of LOAD that leads there,
+    where KNEE has found it.
     """
 
     target: BrokerId
@@ -114,6 +88,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rate_target: int
     delay_now_us: float | None
     delay_target_us: float | None
+    weight: int | None = None
 
 
 def message_rates(traces: Sequence[BrokerTrace]) -> dict[BrokerId, int]:
@@ -121,7 +96,7 @@ def message_rates(traces: Sequence[BrokerTrace]) -> dict[BrokerId, int]:
 
     A broker handles the publications that it, or anything behind it, delivers.
     """
-    return _message_rates(_Tree(traces, traces[0].broker)) if traces else {}
+    return _message_rates(TraceTree(traces, traces[0].broker)) if traces else {}
 
 
 def average_delays(
@@ -133,7 +108,7 @@ def average_delays(
     """
     if not traces:
         return {}
-    tree = _Tree(traces, traces[0].broker)
+    tree = TraceTree(traces, traces[0].broker)
     _check_pings(tree, ping_us)
     totals = _total_delays(tree)
     return {broker: _average(tree, totals, broker, ping) for broker, ping in ping_us.items()}
@@ -144,7 +119,7 @@ def shortlist(snapshot: Snapshot, priority: Priority, weight: int) -> Shortlist:
 
     ValueError when the traces are no tree around the current broker or `weight` is not 0..100.
     """
-    return _shortlist(_Tree(snapshot.traces, snapshot.current), priority, weight)
+    return _shortlist(TraceTree(snapshot.traces, snapshot.current), priority, weight)
 
 
 def choose(
@@ -162,7 +137,7 @@ def choose(
     more than one candidate remains and none has a ping time, ValueError.  Ping times of other
     brokers only add to the decision's figures.
     """
-    tree = _Tree(snapshot.traces, snapshot.current)
+    tree = TraceTree(snapshot.traces, snapshot.current)
     return _choose(tree, remaining, ping_us, least_gain_percent)
 
 
@@ -170,22 +145,22 @@ def select(
     snapshot: Snapshot, priority: Priority, weight: int, ping_us: Mapping[BrokerId, int]
 ) -> Decision:
     """Both steps at once, for callers that know every ping time beforehand."""
-    tree = _Tree(snapshot.traces, snapshot.current)
+    tree = TraceTree(snapshot.traces, snapshot.current)
     return _choose(tree, _shortlist(tree, priority, weight), ping_us, 0)
 
 
-def _shortlist(tree: _Tree, priority: Priority, weight: int) -> Shortlist:
+def _shortlist(tree: TraceTree, priority: Priority, weight: int) -> Shortlist:
     if not 0 <= weight <= FULL_WEIGHT:
         raise ValueError(f"weight: {weight} is not between 0 and {FULL_WEIGHT}")
     rates = _message_rates(tree)
     candidates = list(rates)
     if priority is Priority.LOAD:
-        candidates = _within(candidates, rates.__getitem__, weight)
+        candidates = within(candidates, rates, weight)
     return Shortlist(priority=priority, weight=weight, candidates=tuple(candidates), rates=rates)
 
 
 def _choose(
-    tree: _Tree, remaining: Shortlist, ping_us: Mapping[BrokerId, int], least_gain_percent: int
+    tree: TraceTree, remaining: Shortlist, ping_us: Mapping[BrokerId, int], least_gain_percent: int
 ) -> Decision:
     _check_pings(tree, ping_us)
     rates = remaining.rates
@@ -199,12 +174,12 @@ def _choose(
         candidates = [broker for broker in candidates if broker in delays]
         if not candidates:
             raise ValueError("no ping time for any of the candidate brokers")
-    if len(candidates) > 1 and remaining.priority is Priority.DELAY:
-        candidates = _within(candidates, delays.__getitem__, remaining.weight)
-    figures = rates if remaining.priority is Priority.DELAY else delays
+    weighed = candidates
     if len(candidates) > 1:
-        least = min(figures[broker] for broker in candidates)
-        candidates = [broker for broker in candidates if figures[broker] == least]
+        candidates = weigh(candidates, rates, delays, remaining.priority, remaining.weight)
+    weight = None
+    if remaining.priority is Priority.KNEE:
+        weight = weight_of(candidates[0], weighed, rates)
     target, current = tree.nearest(candidates), tree.root
     if not any(_is_gain(known, current, target, least_gain_percent) for known in (rates, delays)):
         target = current
@@ -216,6 +191,7 @@ def _choose(
         rate_target=rates[target],
         delay_now_us=_known_average(tree, totals, current, ping_us),
         delay_target_us=_known_average(tree, totals, target, ping_us),
+        weight=weight,
     )
 
 
@@ -229,82 +205,7 @@ def _is_gain(
     return FULL_WEIGHT * saved >= least_percent * figures[current]
 
 
-def _within(
-    candidates: Sequence[BrokerId], figure: Callable[[BrokerId], int], weight: int
-) -> list[BrokerId]:
-    """The candidates whose normalised figure is at most `100 - weight`, without rounding."""
-    figures = [figure(broker) for broker in candidates]
-    least = min(figures)
-    allowed = (FULL_WEIGHT - weight) * (max(figures) - least)
-    return [
-        broker
-        for broker, value in zip(candidates, figures, strict=True)
-        if FULL_WEIGHT * (value - least) <= allowed
-    ]
-
-
-class _Tree:
-    """The traces as a tree rooted at `root`, numbered breadth first, so parents before children.
-
-    `parent` holds numbers (-1 for the root), `numbers` is in the same order as `traces`.
-    ValueError when a broker answered twice, the root did not answer, two brokers disagree about
-    their link, or the answers do not form one tree.
-    """
-
-    def __init__(self, traces: Sequence[BrokerTrace], root: BrokerId) -> None:
-        known = {trace.broker: trace for trace in traces}
-        if len(known) != len(traces):
-            raise ValueError("a broker answered twice in one trace session")
-        if root not in known:
-            raise ValueError(f"the current broker {root!r} is not among the traces")
-        self.root = root
-        self.traces = [known[root]]
-        self.numbers = {root: 0}
-        self.parent = [-1]
-        self.depth = [0]
-        self._walk(known)
-        if len(self.traces) != len(traces):
-            lost = next(broker for broker in known if broker not in self.numbers)
-            raise ValueError(f"the traces are not connected: no path from {root!r} to {lost!r}")
-        self.deliveries = sum(trace.deliveries for trace in traces)
-
-    def _walk(self, known: Mapping[BrokerId, BrokerTrace]) -> None:
-        traces, numbers, parent, depth = self.traces, self.numbers, self.parent, self.depth
-        for number, trace in enumerate(traces):  # grows while it is read
-            upstream = traces[parent[number]].broker if number else None
-            upstream_known = number == 0
-            below = depth[number] + 1
-            for neighbour in trace.neighbours:
-                if neighbour == upstream:
-                    upstream_known = True
-                elif neighbour in numbers:
-                    raise ValueError(
-                        f"the traces are not a tree: {trace.broker!r} and {neighbour!r} "
-                        "are joined in two ways"
-                    )
-                elif neighbour in known:
-                    numbers[neighbour] = len(traces)
-                    traces.append(known[neighbour])
-                    parent.append(number)
-                    depth.append(below)
-            if not upstream_known:
-                raise ValueError(
-                    f"{upstream!r} has the neighbour {trace.broker!r}, which does not know it"
-                )
-
-    def nearest(self, brokers: Sequence[BrokerId]) -> BrokerId:
-        """Fewest hops from the root (the root itself has none), then the smaller identifier."""
-        return min(brokers, key=lambda broker: (self.depth[self.numbers[broker]], broker))
-
-    def path_to(self, broker: BrokerId) -> tuple[BrokerId, ...]:
-        path, number = [], self.numbers[broker]
-        while number >= 0:
-            path.append(self.traces[number].broker)
-            number = self.parent[number]
-        return tuple(reversed(path))
-
-
-def _message_rates(tree: _Tree) -> dict[BrokerId, int]:
+def _message_rates(tree: TraceTree) -> dict[BrokerId, int]:
     """Moving the publisher over one link changes what two brokers see, at its two ends.
 
     Seen from the parent the child handles what lies below it; seen from the child the parent
@@ -331,13 +232,13 @@ def _message_rates(tree: _Tree) -> dict[BrokerId, int]:
     return dict(zip(tree.numbers, rates, strict=True))
 
 
-def _total_delays(tree: _Tree) -> dict[BrokerId, int]:
+def _total_delays(tree: TraceTree) -> dict[BrokerId, int]:
     """For each broker: delays of all deliveries added up, from that broker's input queue on.
 
     Moving the publisher from parent to child spares the deliveries below the child the way down
     the link, and costs all others the way up.
     """
-    down_us, up_us = _link_delays(tree)
+    down_us, up_us = tree.link_delays()
     parent = tree.parent
     below = [trace.deliveries for trace in tree.traces]
     total = sum(
@@ -355,42 +256,21 @@ def _total_delays(tree: _Tree) -> dict[BrokerId, int]:
     return dict(zip(tree.numbers, totals, strict=True))
 
 
-def _link_delays(tree: _Tree) -> tuple[list[int], list[int]]:
-    """For each broker: delay from its parent's input queue to its own, and the other way.
-
-    ValueError when a broker gives no output delay to a neighbour that answered, too.
-    """
-    parent, numbers = tree.parent, tree.numbers
-    down_us, up_us = [-1] * len(parent), [-1] * len(parent)
-    for number, trace in enumerate(tree.traces):
-        inside_us = trace.input_queue_us + trace.matching_us
-        for neighbour, output_us in trace.output_queue_us:
-            other = numbers.get(neighbour)
-            if other is None:
-                continue
-            if parent[number] == other:
-                up_us[number] = inside_us + output_us
-            elif parent[other] == number:
-                down_us[other] = inside_us + output_us
-    for number in range(1, len(parent)):
-        if down_us[number] < 0 or up_us[number] < 0:
-            upper, lower = tree.traces[parent[number]].broker, tree.traces[number].broker
-            raise ValueError(f"no output delay both ways between {upper!r} and {lower!r}")
-    return down_us, up_us
-
-
-def _check_pings(tree: _Tree, ping_us: Mapping[BrokerId, int]) -> None:
+def _check_pings(tree: TraceTree, ping_us: Mapping[BrokerId, int]) -> None:
     for broker in ping_us:
         if broker not in tree.numbers:
             raise ValueError(f"a ping time for {broker!r}, which is not among the traces")
 
 
-def _average(tree: _Tree, totals: Mapping[BrokerId, int], broker: BrokerId, ping: int) -> float:
+def _average(tree: TraceTree, totals: Mapping[BrokerId, int], broker: BrokerId, ping: int) -> float:
     # Without deliveries there is nothing to average but the publisher's own way.
     return ping + totals[broker] / tree.deliveries if tree.deliveries else float(ping)
 
 
 def _known_average(
-    tree: _Tree, totals: Mapping[BrokerId, int], broker: BrokerId, ping_us: Mapping[BrokerId, int]
+    tree: TraceTree,
+    totals: Mapping[BrokerId, int],
+    broker: BrokerId,
+    ping_us: Mapping[BrokerId, int],
 ) -> float | None:
     return _average(tree, totals, broker, ping_us[broker]) if broker in ping_us else None

@@ -15,6 +15,10 @@ starts afresh.
     moving      marker came             (gone: the publisher is the target's now)
 
 Between sessions nothing is traced, so every publication costs at most one session's tracing.
+
+Where subscribers move (`moves`), what is known of a session goes down to the brokers that it has
+passed, before its publisher is sent away; these decide on their clients (`subscribers/`).  Where
+publishers do not, a session ends when all have answered.
 """
 
 from __future__ import annotations
@@ -37,12 +41,12 @@ from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.clients.messages import PingRequest, PingTimes
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
+    SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.overlays.publisher_relocation.grape.planner import (
-    BrokerTrace,
     Decision,
     Shortlist,
     Snapshot,
@@ -51,7 +55,11 @@ from shoal.overlays.publisher_relocation.grape.planner import (
 )
 from shoal.overlays.publisher_relocation.grape.tracing import Tracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
+from shoal.overlays.publisher_relocation.subscribers.moving import TIMER as SUBSCRIBER_TIMER
+from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscribers, Terms
+from shoal.overlays.publisher_relocation.subscribers.planner import Session
 from shoal.overlays.publisher_relocation.tracer import SendAway
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 
 class State(enum.Enum):
@@ -95,8 +103,20 @@ class Grape:
         self._broker = context.broker
         self._parameters = parameters
         self._send_away = send_away
-        self._tracing = Tracing(context.broker, context.neighbours)
+        self._tracing = Tracing(
+            context.broker, context.neighbours, by_client=parameters.subscribers_move
+        )
         self._sessions: dict[ClientId, _Session] = {}
+        # Those that publish here: they move as publishers, or not at all.
+        self._publishers: set[ClientId] = set()
+        terms = Terms(
+            parameters.trace_session_length,
+            parameters.priority,
+            parameters.weight,
+            parameters.least_gain_percent,
+            parameters.ping_timeout_us,
+        )
+        self._subscribers = MovingSubscribers(context.broker, terms, self._tracing.untold)
 
     # --- what relocation brings ---------------------------------------------------------------
 
@@ -113,6 +133,7 @@ class Grape:
         """Mark those that belong to the publisher's session, which starts with the first."""
         session = self._sessions.get(publisher)
         if session is None:
+            self._publishers.add(publisher)
             session = self._sessions[publisher] = _Session(publications[0].message_id, now_us)
         if session.state is not State.TRACING:
             return publications
@@ -146,6 +167,8 @@ class Grape:
                 traces = self._tracing.answered(neighbour, message, out)
                 if traces is not None:
                     self._answered(message.session, traces, now_us, out)
+            case SessionTraces():
+                self._told(message, now_us, out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
 
@@ -154,12 +177,17 @@ class Grape:
             raise unexpected(request, f"client {client}")
         if request.session.publisher != client:
             raise ProtocolError(f"session {request.session} is not one of {client}")
+        if self._subscribers.pinged(client, request, now_us, out):
+            return
         session = self._session(request.session, State.PINGING)
         if session is not None:
             self._decide(session, dict(request.round_trip_us), now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A session waited too long for answers or ping times: give it up."""
+        if key[0] == SUBSCRIBER_TIMER:
+            self._subscribers.timer(key[1])
+            return
         publisher = key[1]
         self._tracing.forget(publisher)
         self._sessions.pop(publisher, None)
@@ -179,6 +207,7 @@ class Grape:
         self._tracing.keep_only(publishers)
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
+        self._publishers.discard(publisher)
         self._tracing.forget(publisher)
         if self._sessions.pop(publisher, None) is not None:
             out.append(CancelTimer(_timer(publisher)))
@@ -194,6 +223,9 @@ class Grape:
 
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
         self._tracing.forget(publisher)
+
+    def wants(self, client: ClientId, out: list[Effect]) -> None:
+        self._subscribers.changed(client, out)
 
     # --- phase 1: retrieve --------------------------------------------------------------------
 
@@ -225,6 +257,10 @@ class Grape:
         session.answered_us = now_us
         session.snapshot = Snapshot(current=self._broker, traces=traces)
         parameters = self._parameters
+        if not parameters.publishers_move:
+            del self._sessions[session_id.publisher]
+            self._tell(session, self._broker, now_us, out)
+            return
         try:
             session.remaining = shortlist(session.snapshot, parameters.priority, parameters.weight)
         except ValueError:  # the tree changed under the session: its answers do not fit together
@@ -262,11 +298,26 @@ class Grape:
             return
         out.append(CancelTimer(_timer(publisher)))
         out.append(Record(self._record(session, decision, now_us)))
+        self._tell(session, decision.target, now_us, out)
         if decision.target == self._broker:
             del self._sessions[publisher]
             return
         session.state = State.MOVING
         self._send_away(publisher, decision.path, now_us, out)
+
+    # --- subscribers --------------------------------------------------------------------------
+
+    def _tell(self, session: _Session, entry: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """Say what is known of a session whose publisher will be there."""
+        assert session.snapshot is not None
+        if self._parameters.subscribers_move:
+            self._told(SessionTraces(session.id, entry, session.snapshot.traces), now_us, out)
+
+    def _told(self, message: SessionTraces, now_us: int, out: list[Effect]) -> None:
+        had = self._tracing.tell(message, out)
+        session = Session(message.entry, message.traces)
+        publisher = message.session.publisher
+        self._subscribers.told(publisher, session, had, self._publishers, now_us, out)
 
     def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
         return SelectionRecord(
@@ -282,6 +333,7 @@ class Grape:
             rate_target=decision.rate_target,
             delay_now_us=decision.delay_now_us,
             delay_target_us=decision.delay_target_us,
+            weight=decision.weight,
         )
 
     # --- sessions -----------------------------------------------------------------------------

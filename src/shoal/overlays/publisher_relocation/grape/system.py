@@ -1,10 +1,14 @@
-"""GRAPE: a tree whose publishers move to where what they publish is wanted."""
+"""GRAPE: a tree whose publishers move to where what they publish is wanted.
+
+Its subscribers may move, too, to where that enters.
+"""
 
 from __future__ import annotations
 
 from shoal.overlays.publisher_relocation.grape.messages import MESSAGES
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
+from shoal.overlays.publisher_relocation.records import SubscriberSelectionRecord
 from shoal.overlays.publisher_relocation.system import relocating
 
 SYSTEM = relocating(
@@ -13,4 +17,5 @@ SYSTEM = relocating(
     parameters=Parameters,
     messages=MESSAGES,
     decides_after="trace_session_length",
+    records={"subscriber_selections": SubscriberSelectionRecord},
 )

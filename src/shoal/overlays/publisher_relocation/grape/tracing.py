@@ -5,24 +5,29 @@ handles it notes whether it delivered it (one bit), to how many local subscriber
 neighbours it went.  When the first broker asks, the request follows the same neighbours down, and
 the answers come back up joined, one message per link.
 
+Where subscribers move, too, a broker also notes which of its clients got what, and the first
+broker's word of the whole session goes the way of the request, one more message per link.
+
 Only the newest session of a publisher is kept, so what tracing holds is bounded by the number
-of publishers, whatever becomes of a session's first broker.
+of publishers, whatever becomes of a session's first broker; where subscribers move, the newest
+that was asked for, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from shoal.broker.effects import Deliver, Effect, Measured, Send
 from shoal.broker.messages import PublicationBatch
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
+    SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.grape.planner import BrokerTrace
+from shoal.overlays.publisher_relocation.traces import BrokerTrace
 
 _COUNT_BYTES = 8
 
@@ -30,13 +35,15 @@ _COUNT_BYTES = 8
 class _Trace:
     """What this broker knows of one session."""
 
-    __slots__ = ("bits", "deliveries", "downstream", "session")
+    __slots__ = ("bits", "deliveries", "downstream", "had", "session")
 
     def __init__(self, session: MessageId) -> None:
         self.session = session
         self.bits = 0
         self.deliveries = 0
         self.downstream: set[BrokerId] = set()
+        # Which of them each local client got, where anybody asks.
+        self.had: dict[ClientId, int] = {}
 
 
 class _Retrieval:
@@ -56,9 +63,14 @@ class _Retrieval:
 class Tracing:
     """The trace sessions that one broker sees."""
 
-    def __init__(self, broker: BrokerId, neighbours: Sequence[BrokerId]) -> None:
+    def __init__(
+        self, broker: BrokerId, neighbours: Sequence[BrokerId], *, by_client: bool = False
+    ) -> None:
         self._broker = broker
+        self._by_client = by_client
         self._traces: dict[ClientId, _Trace] = {}
+        # Of which the whole session is to be told.
+        self._untold: dict[ClientId, _Trace] = {}
         self._retrievals: dict[ClientId, _Retrieval] = {}
         self._input_queue_us = 0
         self._matching_us = 0
@@ -96,6 +108,8 @@ class Tracing:
                     offset = routed.message_id.number - session.number
                     if 0 <= offset < MAX_TRACE_SESSION_LENGTH:  # else a peer's garbage
                         trace.bits |= 1 << offset
+                        if self._by_client:
+                            trace.had[effect.client] = trace.had.get(effect.client, 0) | 1 << offset
                     trace.deliveries += 1
             elif type(effect) is Send and type(effect.message) is PublicationBatch:
                 for routed in effect.message.publications:
@@ -143,6 +157,8 @@ class Tracing:
             return None
         session = retrieval.session
         own = self._traces.pop(session.publisher)
+        if self._by_client:
+            self._untold[session.publisher] = own
         traces = (self._payload(own), *retrieval.gathered)
         del self._retrievals[session.publisher]
         if retrieval.upstream is None:
@@ -150,14 +166,31 @@ class Tracing:
         out.append(Send(retrieval.upstream, TraceInformationAnswer(session, traces)))
         return None
 
+    def tell(self, message: SessionTraces, out: list[Effect]) -> Mapping[ClientId, int]:
+        """Send on what a whole session was; the publications of it that local clients got."""
+        own = self._untold.get(message.session.publisher)
+        if own is None or own.session != message.session:
+            return {}
+        del self._untold[message.session.publisher]
+        out.extend(Send(name, message) for name in sorted(own.downstream & self._output_us.keys()))
+        return own.had
+
+    def untold(self, client: ClientId) -> int:
+        """How many traced publications a local client got of whose sessions nothing is told yet."""
+        traces = (*self._traces.values(), *self._untold.values())
+        return sum(trace.had.get(client, 0).bit_count() for trace in traces)
+
     def forget(self, publisher: ClientId) -> None:
         """Drop what is held for a publisher (it left, or its session was given up)."""
         self._traces.pop(publisher, None)
+        self._untold.pop(publisher, None)
         self._retrievals.pop(publisher, None)
 
     def keep_only(self, publishers: Container[ClientId]) -> None:
         """Drop what is held for all other publishers: they are gone."""
-        for publisher in [name for name in self._traces if name not in publishers]:
+        for publisher in [
+            name for name in (*self._traces, *self._untold) if name not in publishers
+        ]:
             self.forget(publisher)
 
     @property
@@ -167,6 +200,9 @@ class Tracing:
         for trace in self._traces.values():
             held += len(str(trace.session)) + (trace.bits.bit_length() + 7) // 8 + _COUNT_BYTES
             held += sum(map(len, trace.downstream))
+        for trace in (*self._traces.values(), *self._untold.values()):
+            for client, bits in trace.had.items():
+                held += len(client) + (bits.bit_length() + 7) // 8
         return held
 
     def _payload(self, trace: _Trace) -> BrokerTrace:

@@ -194,6 +194,9 @@ class Pop:
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
         self._tracing.forget(publisher, out)
 
+    def wants(self, client: ClientId, out: list[Effect]) -> None:
+        """Subscribers stay where they are."""
+
     def _traced(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """A trace has ended at its publisher's first broker."""
         placement = self._placements.get(publisher)

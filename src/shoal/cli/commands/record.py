@@ -1,0 +1,177 @@
+"""`shoal record`: what a running MQTT broker carries, as tables."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.support.clients import (
+    Authority,
+    Broker,
+    Certificate,
+    Connecting,
+    KeyFile,
+    Password,
+    ServerName,
+    Username,
+    Version,
+    read_connecting,
+)
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.statuses import ask_status
+
+if TYPE_CHECKING:
+    from shoal.experiments.live.recording import Recorder
+    from shoal.runtime.network_file import Network
+
+# Beyond this a recording, which is kept in memory, ends.
+MOST = 5_000_000
+
+
+def record(
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    broker: Broker = "127.0.0.1:1883",
+    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="As in MQTT; #.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="For how long; until Ctrl-C by default.")
+    ] = None,
+    count: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Or until so many publications.")
+    ] = 1_000_000,
+    levels: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The first so many levels of a topic name its publisher; all by default."
+        ),
+    ] = None,
+    network_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--network",
+            "-n",
+            metavar="NETWORK.toml",
+            help="A shoal network, which says its clients' filters, too.",
+        ),
+    ] = None,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
+    version: Version = "5",
+    username: Username = None,
+    password: Password = None,
+    authority: Authority = "",
+    certificate: Certificate = "",
+    key: KeyFile = "",
+    server_name: ServerName = "",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is at --out already.")
+    ] = False,
+) -> None:
+    """Record what is published at a running MQTT broker, whatever broker that is.
+
+    DIR/publications.parquet is what `shoal workload` reads: a publisher for each topic, attributes
+    from user properties, JSON and topic levels.  Of a shoal network, DIR/subscriptions.parquet has
+    its clients' filters and where they are, and DIR/brokers.parquet its brokers.  Retained
+    messages are not recorded: nobody published them meanwhile.
+    """
+    from shoal.cli.support.networks import read_network
+    from shoal.client import ClientError
+    from shoal.experiments.live.recording import Recorder
+    from shoal.frames.errors import TableError
+    from shoal.frames.folders import new_folder
+
+    if out.exists() and not overwrite:
+        raise UserError(f"{out} exists already; give another --out, or --overwrite")
+    connecting = read_connecting(
+        broker, username, password, authority, certificate, key, server_name, version
+    )
+    network = read_network(network_file) if network_file is not None else None
+    recorder = Recorder(levels)
+    try:
+        asyncio.run(_record(connecting, topic or ["#"], seconds, count, qos, recorder))
+    except KeyboardInterrupt:
+        pass
+    except (ClientError, ValueError) as error:
+        if not recorder:
+            raise UserError(str(error)) from error
+        print(f"shoal: warning: it ended early: {error}", file=sys.stderr)
+    try:
+        with new_folder(out, overwrite=overwrite) as folder:
+            recorder.write(folder)
+            said = "" if network is None else _write_clients(network, folder)
+    except TableError as error:
+        raise UserError(str(error)) from error
+    print(f"{len(recorder):,} publications of {recorder.publishers:,} publishers{said} -> {out}")
+    for name, times in recorder.left_out.most_common(10):
+        print(
+            f"shoal: warning: {times:,} values of {name} are of another type than most and were "
+            "left out",
+            file=sys.stderr,
+        )
+    if not recorder:
+        print("shoal: warning: there are no publications", file=sys.stderr)
+
+
+async def _record(
+    connecting: Connecting,
+    topics: list[str],
+    seconds: float | None,
+    count: int,
+    qos: int,
+    recorder: Recorder,
+) -> None:
+    async with connecting.client() as client:
+        loop = asyncio.get_running_loop()
+        subscriptions = [client.subscribe(each, qos=qos) for each in topics]
+        for subscription in subscriptions:
+            await subscription.granted()
+        print(f"records {', '.join(topics)} at {client.address}", file=sys.stderr, flush=True)
+        enough: asyncio.Future[None] = loop.create_future()
+
+        async def read(number: int) -> None:
+            while True:
+                message = await subscriptions[number].get()
+                if not message.retain:
+                    recorder.take(message, time.time_ns() // 1_000)
+                if len(recorder) >= count and not enough.done():
+                    enough.set_result(None)
+
+        reading = [asyncio.create_task(read(number)) for number in range(len(subscriptions))]
+        await asyncio.wait([*reading, enough], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in reading:
+            if task.done():
+                task.result()
+            task.cancel()
+
+
+def _write_clients(network: Network, folder: Path) -> str:
+    from shoal.experiments.live.recording import write_clients
+
+    rows, names = asyncio.run(_ask_clients(network))
+    found = write_clients(folder, rows, names)
+    return f", {found:,} subscriptions at {len(names):,} brokers"
+
+
+async def _ask_clients(network: Network) -> tuple[list[dict[str, Any]], list[str]]:
+    """All subscriptions, by broker, and the brokers' names."""
+    from shoal.runtime.addresses import read_address
+    from shoal.runtime.supervisor import get_json
+
+    rows: list[dict[str, Any]] = []
+    statuses = await ask_status(network)
+    for name, status in statuses.items():
+        if status is None:
+            raise UserError(f"{name} does not answer, so its clients' filters are not known")
+        address = read_address(status["listening"]["admin"])
+        query: str | None = ""
+        while query is not None:
+            try:
+                answer = await get_json(address, f"/subscriptions?{query}")
+            except OSError as error:
+                raise UserError(f"{name} does not say its subscriptions: {error}") from error
+            rows += ({**row, "broker": name} for row in answer["subscriptions"])
+            query = answer["next"]
+    return rows, list(statuses)

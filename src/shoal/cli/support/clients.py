@@ -1,0 +1,101 @@
+"""The options by which commands connect as clients, the same for all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from shoal.cli.support.errors import UserError
+
+if TYPE_CHECKING:
+    from shoal.client import Client
+    from shoal.client.endpoint import Endpoint, Tls
+
+Broker = Annotated[
+    str, typer.Option(help="host:port of a broker, or mqtts://, ws://, wss://host:port.")
+]
+Username = Annotated[str | None, typer.Option(help="Who you are.")]
+Password = Annotated[
+    str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how you prove it.")
+]
+Authority = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="Over TLS: who signed the broker's certificate, in PEM.",
+        show_default="those that the system trusts",
+    ),
+]
+Certificate = Annotated[
+    str, typer.Option(metavar="FILE", help="Over TLS: your own certificate, in PEM.")
+]
+KeyFile = Annotated[str, typer.Option(metavar="FILE", help="And its key.")]
+ServerName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Over TLS: to whom the broker's certificate is made out, if not host."
+    ),
+]
+Version = Annotated[str, typer.Option("--mqtt", help="The version of MQTT: 5 or 3.1.1.")]
+
+
+class Connecting(NamedTuple):
+    """How clients of a command connect, and to what."""
+
+    endpoint: Endpoint
+    username: str | None
+    password: str | None
+    tls: Tls
+    version: str
+
+    def client(self, client_id: str = "", **options: Any) -> Client:
+        """A client that is not connected yet."""
+        from shoal.client import Client
+
+        return Client(
+            str(self.endpoint),
+            client_id,
+            username=self.username,
+            password=self.password,
+            tls=self.tls,
+            version="3.1.1" if self.version == "3.1.1" else "5",
+            **options,
+        )
+
+
+def read_connecting(
+    broker: str,
+    username: str | None,
+    password: str | None,
+    authority: str,
+    certificate: str,
+    key: str,
+    server_name: str,
+    version: str = "5",
+) -> Connecting:
+    """What the options say; UserError for an address or files that cannot be used."""
+    from shoal.client.endpoint import read_endpoint
+
+    try:
+        endpoint = read_endpoint(broker)
+    except ValueError as error:
+        raise UserError(f"--broker: {error}") from error
+    tls = read_tls(authority, certificate, key, server_name)
+    if any((authority, certificate, server_name)) and not endpoint.is_over_tls:
+        raise UserError(f"--broker {broker}: is not over TLS; write mqtts:// or wss:// before it")
+    if version not in ("5", "3.1.1"):
+        raise UserError(f"--mqtt {version}: is not 5 or 3.1.1")
+    return Connecting(endpoint, username, password, tls, version)
+
+
+def read_tls(authority: str, certificate: str, key: str, server_name: str) -> Tls:
+    """What the options say of TLS; UserError names a file that cannot be used."""
+    from shoal.client.endpoint import Tls
+
+    tls = Tls(authority=authority, certificate=certificate, key=key, server_name=server_name)
+    try:
+        tls.context()
+    except ValueError as error:
+        raise UserError(f"--{error}") from error
+    return tls

@@ -1,0 +1,103 @@
+"""Connections to brokers, and why there is none: one end speaks TLS and the other does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+
+from shoal.client.connection import ClientSocket, Owner
+from shoal.client.endpoint import Endpoint, Tls, read_endpoint
+from shoal.client.wires import make_wire
+
+# How long a connection may take to be there.
+CONNECT_TIMEOUT_S = 10.0
+# Long enough to begin a TLS handshake anywhere.
+PROBE_S = 3.0
+_OTHER = {"mqtt": "mqtts", "ws": "wss", "mqtts": "mqtt", "wss": "ws"}
+
+
+class MismatchError(Exception):
+    """Both ends are there and do not fit; says what to use instead."""
+
+
+class Dialler:
+    """Makes a client's connections, all with the same proofs; ValueError as of `Tls`."""
+
+    def __init__(self, endpoint: Endpoint, tls: Tls) -> None:
+        self._server_name = tls.server_name
+        self._has_certificate = bool(tls.certificate)
+        self._context = tls.context() if endpoint.is_over_tls else None
+
+    async def connect(self, owner: Owner, address: str) -> ClientSocket:
+        """A connection; OSError or TimeoutError when there is none, MismatchError says why."""
+        endpoint = read_endpoint(address)
+        name = None if self._context is None else self._server_name or endpoint.host
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, socket = await asyncio.get_running_loop().create_connection(
+                    lambda: ClientSocket(owner, make_wire(endpoint)),
+                    endpoint.host,
+                    endpoint.port,
+                    ssl=self._context,
+                    server_hostname=name,
+                )
+        except OSError as error:
+            if self._context is not None and (problem := handshake_problem(endpoint, error)):
+                raise MismatchError(problem) from error
+            raise
+        return socket
+
+    async def check(self, socket: ClientSocket, address: str) -> None:
+        """MismatchError if that is why a connection ended before the broker had said a word."""
+        if isinstance(socket.problem, ssl.SSLError):
+            raise MismatchError(refusal(socket.problem))
+        if self._context is None:
+            if problem := await plain_problem(read_endpoint(address)):
+                raise MismatchError(problem)
+        elif not self._has_certificate:
+            # In TLS 1.3 a broker sees that only when its client is through, and may just hang up.
+            raise MismatchError("hangs up at once; it may want a certificate of the client")
+
+
+def handshake_problem(endpoint: Endpoint, error: OSError) -> str:
+    """Why TLS could not begin, in words; nothing if nobody was reached."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
+            return f"does not speak TLS; use {_OTHER[endpoint.scheme]}://"
+        case ssl.SSLError():
+            return refusal(error)
+        case ConnectionResetError() | ConnectionAbortedError() | BrokenPipeError():
+            other = _OTHER[endpoint.scheme]
+            return f"ends the TLS handshake; if it does not speak TLS, use {other}://"
+    return ""
+
+
+def refusal(error: ssl.SSLError) -> str:
+    """What the broker's end of TLS does not like."""
+    words = (error.reason or str(error)).lower().replace("_", " ")
+    if ("certificate" in words and "required" in words) or "handshake failure" in words:
+        return f"may want a certificate of the client ({words})"
+    return f"TLS fails: {words}"
+
+
+async def plain_problem(endpoint: Endpoint) -> str:
+    """Why a listener hangs up that was spoken to in plain text; nothing if it is not for TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(PROBE_S):
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+    except ssl.SSLError as error:
+        if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+            return ""
+    except (OSError, TimeoutError):
+        return ""
+    else:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    return f"speaks TLS; use {_OTHER[endpoint.scheme]}://"

@@ -1,0 +1,183 @@
+"""What a running MQTT broker carries, as the pipeline's tables.
+
+A publication's publisher is its topic, or the first levels of it; its attributes are what shoal's
+filters see of it.  What is called `$topic` there, the broker's own name, is `mqtt_topic` here, so
+that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.  A
+payload that is a plain value (`21.5`, `ON`) is the attribute `payload`.
+
+A column has one type: where an attribute is a number here and a text there, the rarer kind is left
+out, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+
+from shoal.client import Message
+from shoal.language import format_filter, parse, read_plain_value
+from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.content import Json, attributes_of
+from shoal.mqtt.messages import Message as Sent
+
+PAYLOAD = "payload"
+# A longer payload is no plain value.
+PLAIN_BYTES = 64
+PUBLICATIONS = "publications.parquet"
+SUBSCRIPTIONS = "subscriptions.parquet"
+BROKERS = "brokers.parquet"
+
+_KEYS = [("publisher", pa.string()), ("sequence", pa.int64()), ("time_us", pa.int64())]
+_TYPES = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string(), "truth": pa.bool_()}
+
+
+class Recorder:
+    """Takes messages, and writes them as one table.  `levels`: of a topic, name its publisher."""
+
+    def __init__(self, levels: int | None = None, json: Json = "auto") -> None:
+        self._levels = levels
+        self._json = json
+        self._sequences: Counter[str] = Counter()
+        self._keys: list[tuple[str, int, int]] = []
+        self._attributes: list[Mapping[str, Value]] = []
+        # Values that have another kind than most of their attribute, by attribute.
+        self.left_out: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def publishers(self) -> int:
+        return len(self._sequences)
+
+    def take(self, message: Message, now_us: int) -> None:
+        """A message came."""
+        levels = message.topic.split("/")
+        publisher = "/".join(levels[: self._levels])
+        self._keys.append((publisher, self._sequences[publisher], now_us))
+        self._sequences[publisher] += 1
+        self._attributes.append(recorded_attributes(message, self._json))
+
+    def write(self, folder: Path) -> None:
+        """Write publications.parquet into a folder."""
+        columns = [pa.array(values, kind) for values, (_, kind) in zip(
+            zip(*self._keys, strict=True) if self._keys else [(), (), ()], _KEYS, strict=True
+        )]  # fmt: skip
+        columns.append(self._struct())
+        names = [*(name for name, _ in _KEYS), "attributes"]
+        pq.write_table(pa.table(dict(zip(names, columns, strict=True))), folder / PUBLICATIONS)
+
+    def _struct(self) -> pa.StructArray:
+        kinds: dict[str, Counter[str]] = defaultdict(Counter)
+        for attributes in self._attributes:
+            for name, value in attributes.items():
+                kinds[name][_kind(value)] += 1
+        fields, columns = [], []
+        for name in sorted(kinds):
+            kind = _most(kinds[name])
+            values = [_of_kind(each.get(name), kind) for each in self._attributes]
+            lost = kinds[name].total() - sum(value is not None for value in values)
+            if lost:
+                self.left_out[name] = lost
+            fields.append(pa.field(name, _TYPES[kind]))
+            columns.append(pa.array(values, _TYPES[kind]))
+        if not fields:
+            return pa.array([{}] * len(self), pa.struct([]))
+        return pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def recorded_attributes(message: Message, json: Json = "auto") -> dict[str, Value]:
+    """What filters see of a message, by the names that a recording has for it."""
+    properties = Properties(
+        content_type=message.content_type, user_properties=tuple(message.attributes.items())
+    )
+    sent = Sent(message.topic, message.payload, publisher="", published_us=0, properties=properties)
+    found = {recorded_name(name): value for name, value in attributes_of(sent, json).items()}
+    if len(message.payload) <= PLAIN_BYTES and PAYLOAD not in found:
+        try:
+            text = message.payload.decode()
+        except UnicodeDecodeError:
+            return found
+        if text.isprintable() and text.strip() and text[0] not in "{[":
+            found[PAYLOAD] = read_plain_value(text)
+    return found
+
+
+def recorded_name(name: str) -> str:
+    """An attribute's name in a recording.
+
+    >>> recorded_name("$topic.0"), recorded_name("$levels"), recorded_name("wind")
+    ('mqtt_topic_0', 'mqtt_levels', 'wind')
+    """
+    return f"mqtt_{name[1:].replace('.', '_')}" if name.startswith("$") else name
+
+
+def recorded_filter(text: str) -> str:
+    """A subscription's filter, as brokers say it, about what a recording has."""
+    return format_filter(Filter(_renamed(parse(text).expression)))
+
+
+def _renamed(expression: Expression) -> Expression:
+    match expression:
+        case And(operands) | Or(operands):
+            return type(expression)(tuple(map(_renamed, operands)))
+        case Not(operand):
+            return Not(_renamed(operand))
+        case Predicate(attribute):
+            return msgspec.structs.replace(expression, attribute=recorded_name(attribute))
+    return expression
+
+
+def write_clients(folder: Path, rows: Iterable[Mapping[str, Any]], brokers: Iterable[str]) -> int:
+    """Write subscriptions.parquet and brokers.parquet from what brokers say; how many there are.
+
+    Subscriptions that ask for the same at one broker for one client are one.
+    """
+    found: dict[tuple[str, str, str], str] = {}
+    for row in rows:
+        text = recorded_filter(row["filter"])
+        key = row["broker"], row["client"], text
+        found.setdefault(key, f"{row['client']}/{sum(k[1] == row['client'] for k in found)}")
+    columns = {
+        "id": list(found.values()),
+        "filter": [text for _, _, text in found],
+        "broker": [broker for broker, _, _ in found],
+        "client": [client for _, client, _ in found],
+    }
+    schema = pa.schema([(name, pa.string()) for name in columns])
+    pq.write_table(pa.table(columns, schema=schema), folder / SUBSCRIPTIONS)
+    pq.write_table(pa.table({"broker": pa.array(list(brokers), pa.string())}), folder / BROKERS)
+    return len(found)
+
+
+def _kind(value: Value) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int):
+        return "integer"
+    return "number" if isinstance(value, float) else "text"
+
+
+def _most(kinds: Counter[str]) -> str:
+    """The kind that most values have; integers among numbers are numbers."""
+    numbers = kinds["integer"] + kinds["number"]
+    best = max(("truth", kinds["truth"]), ("text", kinds["text"]), key=lambda each: each[1])
+    if numbers >= best[1]:
+        return "number" if kinds["number"] else "integer"
+    return best[0]
+
+
+def _of_kind(value: Value | None, kind: str) -> Value | None:
+    if value is None:
+        return None
+    mine = _kind(value)
+    if mine == kind:
+        return value
+    return float(value) if (mine, kind) == ("integer", "number") else None

@@ -1,0 +1,128 @@
+"""A user's own publishers and subscriptions as a workload's tables; what is missing is derived.
+
+A subscription or publisher that names no broker is put at one that the seed and its name decide.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from shoal.frames.errors import TableError
+from shoal.frames.own_clients import (
+    OwnPublisher,
+    OwnSubscription,
+    read_own_publishers,
+    read_own_subscriptions,
+)
+from shoal.frames.spelling import did_you_mean
+from shoal.model import BrokerId
+from shoal.overlays.trace_rows import BrokerPlace
+from shoal.pipeline.schemas import COMING_AND_GOING, PUBLISHERS
+from shoal.pipeline.workloads.windows import replay_time
+
+# What the tables have instead of a rate class of the paper's.
+OWN = "own"
+
+
+class OwnClients(msgspec.Struct):
+    """Those in files; None where there is no file, and all are derived."""
+
+    subscriptions: list[OwnSubscription] | None
+    publishers: Mapping[str, OwnPublisher] | None
+    seed: int
+    left_out: int = 0
+
+    @classmethod
+    def read(cls, subscriptions: Path | None, publishers: Path | None, seed: int) -> OwnClients:
+        """TableError names file and row of what cannot be used."""
+        return cls(
+            None if subscriptions is None else read_own_subscriptions(subscriptions),
+            None
+            if publishers is None
+            else {row.publisher: row for row in read_own_publishers(publishers)},
+            seed,
+        )
+
+    def of_publishers(self, events: DataFrame) -> DataFrame:
+        """The events of these publishers; TableError names one that has none."""
+        if self.publishers is None:
+            return events
+        found = {row[0] for row in events.select("publisher").distinct().collect()}
+        for name in self.publishers:
+            if name not in found:
+                hint = did_you_mean(name, sorted(found))
+                raise TableError(f"publishers: {name!r} has no publication in the window{hint}")
+        return events.where(events["publisher"].isin(sorted(self.publishers)))
+
+    def publisher_table(self, derived: DataFrame, places: Sequence[BrokerPlace]) -> DataFrame:
+        """The publishers with what is said of them in place of what was derived."""
+        if self.publishers is None:
+            return derived
+        by_name = {place.broker: place for place in places}
+        rows = []
+        for row in derived.collect():
+            values, own = row.asDict(), self.publishers[row["publisher"]]
+            if own.broker:
+                place = by_name[self._known(own.broker, by_name, own.publisher)]
+                values |= {
+                    "broker": place.broker,
+                    "latitude": place.latitude,
+                    "longitude": place.longitude,
+                }
+            if own.advertisement:
+                values["advertisement"] = own.advertisement
+            rows.append(tuple(values[name] for name in PUBLISHERS.names))
+        return derived.sparkSession.createDataFrame(rows, PUBLISHERS)
+
+    def subscription_table(
+        self,
+        spark: SparkSession,
+        brokers: Sequence[BrokerId],
+        ends: tuple[int, int],
+        duration_us: int | None,
+    ) -> DataFrame | None:
+        """The subscriptions, their times in the replay's; None if they are to be derived.
+
+        Those that come and go outside the events' time are `left_out`.
+        """
+        if self.subscriptions is None:
+            return None
+        rows = []
+        for own in self.subscriptions:
+            broker = self._known(own.broker, brokers, own.id) if own.broker else ""
+            begins, goes = own.interval_us
+            if (begins is not None and begins >= ends[1]) or (goes is not None and goes <= ends[0]):
+                self.left_out += 1
+                continue
+            from_us, to_us = (
+                None if each is None else replay_time(each, ends, duration_us)
+                for each in (begins, goes)
+            )
+            rows.append(
+                (
+                    own.id,
+                    own.client or f"{own.id}/client",
+                    broker or random.Random(f"{self.seed}/broker/{own.id}").choice(brokers),
+                    None,
+                    OWN,
+                    None,
+                    None,
+                    own.filter,
+                    None if from_us is not None and from_us <= 0 else from_us,
+                    to_us,
+                )
+            )
+        if not rows:
+            raise TableError("subscriptions: all come and go outside the events' time")
+        return spark.createDataFrame(rows, COMING_AND_GOING)
+
+    def _known(self, broker: str, brokers: Sequence[str] | Mapping[str, object], who: str) -> str:
+        if broker not in brokers:
+            hint = did_you_mean(broker, list(brokers))
+            raise TableError(f"{who!r}: there is no broker {broker!r}{hint}")
+        return broker
