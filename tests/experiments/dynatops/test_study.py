@@ -35,7 +35,8 @@ def hours(cell: Cell, share: float) -> Hours:
     slot = Slot(
         subscribing=1_000 * share,
         changes=int(1_000 * share),
-        handovers=int(1_000 * share),
+        handovers=int(2_000 * share),
+        roaming=int(1_000 * share),
         events=10,
         messages=100 * share,
         waiting=100 * share,
@@ -72,20 +73,43 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
 
 
-def test_what_falls_and_rises() -> None:
-    def with_clusters(subscribing: dict[int, float]) -> list[Hours]:
+def test_what_falls_and_rises_for_some_time_between_exchanges() -> None:
+    def with_clusters(part: Part, what: What, subscribing: dict[int, float]) -> list[Hours]:
         found = []
         for one in runs():
-            if one.part == "cluster" and one.setting.what == "dynatops":
-                slot = one.slots[0]._replace(subscribing=subscribing[one.setting.cluster])
+            setting = one.setting
+            if one.part == part and setting.what == what and setting.update_hours in (1, 6):
+                slot = one.slots[0]._replace(subscribing=subscribing[setting.cluster])
                 one = msgspec.structs.replace(one, slots=[slot])
             found.append(one)
         return found
 
-    inside = verdicts(with_clusters({2: 9, 5: 7, 10: 5, 20: 6, 50: 8}), [])
-    assert inside["cluster"][0] == "met"
-    falling = verdicts(with_clusters({2: 9, 5: 7, 10: 5, 20: 4, 50: 3}), [])
-    assert falling["cluster"][0] == "missed"
+    inside, falling = {2: 9, 5: 7, 10: 5, 20: 6, 50: 8}, {2: 9, 5: 7, 10: 5, 20: 4, 50: 3}
+    found = verdicts(with_clusters("cluster", "dynatops", inside), [])["cluster"]
+    assert found[0] == "met"
+    assert found[1].startswith("exchanged every 1 h: least at 10 (")
+    found = verdicts(with_clusters("cluster", "dynatops", falling), [])["cluster"]
+    assert found[0] == "missed"
+    found = verdicts(with_clusters("update", "up", inside), [])["cluster"]
+    assert found[0] == "met"
+    assert "exchanged every 6 h: least at 10 (" in found[1]
+
+
+def test_weight_that_mends() -> None:
+    def with_deviations(by_weight: list[float], plain: float) -> str:
+        found = []
+        deviations = iter(by_weight)
+        for one in runs():
+            if one.part == "weight" or one.setting.what == "bayeux-location":
+                value = next(deviations) if one.part == "weight" else plain
+                slots = [one.slots[0]._replace(deviation=value)]
+                one = msgspec.structs.replace(one, slots=slots)
+            found.append(one)
+        return verdicts(found, [])["weight"][0]
+
+    assert with_deviations([3, 2, 1, 1.2, 1.3], 2.5) == "met"
+    assert with_deviations([3, 2.9, 2.8, 2.7, 2.6], 2.5) == "missed"
+    assert with_deviations([2, 1.9, 1.8, 1.7, 1.6], 2.5) == "missed"
 
 
 def planned(pattern: str, brokers: int, topics: int, **values: Any) -> Planned:

@@ -11,7 +11,7 @@ Source: DYNATOPS, sections 4 to 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -192,7 +192,10 @@ class Model:
     # --- slots --------------------------------------------------------------------------------
 
     def run(self) -> list[Slot]:
-        found = []
+        return list(self.slots())
+
+    def slots(self) -> Iterator[Slot]:
+        """Hour by hour; users and brokers are then where they are at its end."""
         rates = np.full(self.users.shape[1], self.setting.rate)
         for hour, changes in enumerate(self._crowd.slots):
             before = self.users > 0
@@ -210,8 +213,7 @@ class Model:
                 slot = slot._replace(moved=count, reconfiguring=messages)
             if (hour + 1) % self.setting.update_hours == 0:
                 self._look()
-            found.append(slot)
-        return found
+            yield slot
 
     def _change(self, changes: Sequence[Change]) -> tuple[int, int]:
         """Users who changed brokers, and of these those who had changed cells."""
