@@ -32,23 +32,25 @@ from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.experiments.studies.data import DataSet, Walks, ingest
 from shoal.experiments.topologies import scenario_links
 from shoal.experiments.underlays import build_underlay
+from shoal.frames.times import instant
 from shoal.language import parse
 from shoal.matching.semantics import matches
 from shoal.pipeline.session import spark_session
-from shoal.pipeline.workloads.windows import Window, month
+from shoal.pipeline.workloads.windows import Window
 from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
 
 SECOND_US = 1_000_000
 SUBSCRIBERS = 12
 DURATION_US = 240 * SECOND_US
 DATA = (
-    DataSet("flights", "flights from New York in January 2013", ""),
-    DataSet("quotes", "synthetic stock quotes", "", walks=Walks(stocks=50, days=600)),
+    DataSet("flights", "flights from New York, ten days of 2013", ""),
+    DataSet("quotes", "synthetic stock quotes", "", walks=Walks(stocks=50, days=400)),
 )
 AIMED_AT = {
     "flights": ("dep_delay", "arr_delay", "distance", "air_time"),
     "quotes": ("highLow%Diff", "volume", "openClose%Diff"),
 }
+WINDOWS = {"flights": Window(instant("2013-01-01"), instant("2013-01-11"))}
 PRIORITIES = ("load", "delay", "knee")
 MOVES = ("publishers", "subscribers", "both")
 COLUMNS = ("messages/s", "delay (ms)", "publishers", "subscribers", "regret (%)", "excess (%)")
@@ -209,7 +211,7 @@ def prepare(folder: Path, data: DataSet, brokers: int, publishers: int) -> None:
         publishers=publishers,
         aim_at=AIMED_AT[data.name],
         duration_us=DURATION_US,
-        window=month("2013-01") if data.name == "flights" else Window(),
+        window=WINDOWS.get(data.name, Window()),
     )
     with spark_session("moving clients", memory="1g") as spark:
         ingest(spark, data, publications, seed=1)
