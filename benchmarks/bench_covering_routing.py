@@ -36,7 +36,7 @@ from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
 from shoal.overlays.octopia.messages import HomeChange
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.sources.flights import packaged_file
 from shoal.pipeline.sources.synthetic_quotes import synthetic_quotes
 from shoal.pipeline.workloads.publisher_workload import Derivation

@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.dynatops.parameters import Parameters as DynatopsParameters
 from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
@@ -60,6 +61,8 @@ def eager(
             return OctopiaParameters().for_brokers(brokers) if brokers else None
         case "tid":
             return TidParameters(renew_us=20_000, most_hops=len(brokers))
+        case "dynatops" | "bayeux" | "geops":
+            return DynatopsParameters(topic="class").for_brokers(brokers)
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":

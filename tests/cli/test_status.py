@@ -137,3 +137,22 @@ def test_what_a_system_records_is_counted_and_fits_a_terminal(
     for words in ("publications", "deliveries", "1,234 known brokers", "77 selections"):
         assert words in text
     assert "…" not in text
+
+
+def test_watched_until_stopped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    found: list[dict[str, Any] | None] = [says(["B2"]), says(["B1", "B3"]), None]
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--watch", "--every", "5")
+    assert (code, naps) == (0, [5.0] * 3)
+    assert text.count("no answer") == 3
+    code, text = run(capsys, monkeypatch, tmp_path, found, "--watch", "--json")
+    assert (code, "leave --json and --advise out" in text) == (2, True)

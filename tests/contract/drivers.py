@@ -32,6 +32,7 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.system import Picture
 from shoal.runtime.doors.clients import LocalClient
 from shoal.simulation.trace import Delivery
 from shoal.simulation.world import World
@@ -175,6 +176,7 @@ class Live:
         links = tuple(links)
         self._brokers = names_of(links)
         self._is_linked_at_start = not SYSTEMS[system].shape.opens_links
+        self._oracle = SYSTEMS[system].oracle
         self._network = LiveNetwork(
             with_cycles(system, self._brokers, links) if self._is_linked_at_start else (),
             system,
@@ -198,6 +200,11 @@ class Live:
     def _is_linked(self) -> bool:
         if self._is_linked_at_start:
             return all(links.is_connected for links in self._network.links.values())
+        if (oracle := self._oracle) is not None:
+            nodes = self._network.nodes.items()
+            return not oracle(
+                Picture((), (), ()), {name: row.machine.strategy for name, row in nodes}
+            )
         return all(
             len([row for row in links.status() if row["state"] == "up"]) == len(self._brokers) - 1
             for links in self._network.links.values()

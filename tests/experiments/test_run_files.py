@@ -19,7 +19,7 @@ from shoal.experiments.run_files import (
     write_run,
 )
 from shoal.experiments.scenario import Scenario, load_scenario, parse_scenario
-from shoal.overlays.trace_tables import OverlayLink
+from shoal.overlays.trace_rows import OverlayLink
 
 SUBSCRIPTION = {"subscription": "s1", "client": "c1", "broker": "ATL", "filter": "TRUE"}
 

@@ -26,7 +26,7 @@ from shoal.experiments.topologies import (
     uniform_tree,
 )
 from shoal.overlays.shapes import Link, TopologyError, balanced_tree, check_tree
-from shoal.overlays.trace_tables import OverlayLink
+from shoal.overlays.trace_rows import OverlayLink
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 

@@ -383,7 +383,7 @@ class LinkExchanges(Network):
                 for what, found in (
                     ("neighbours", overlay.tree.propagation.neighbours),
                     ("links", overlay._up),
-                    ("standings", [n for n, row in overlay._standings.items() if row.is_in]),
+                    ("standings", [*overlay.memory.neighbours]),
                 )
                 if sorted(found) != sorted(neighbours)
             ]

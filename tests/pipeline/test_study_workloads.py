@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shoal.experiments.run_files import Workload, read_workload
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.ingest import ingest_quotes
 from shoal.pipeline.sources.synthetic_quotes import write_synthetic_quotes
 from shoal.pipeline.workloads.places import numbered_brokers

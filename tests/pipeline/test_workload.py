@@ -16,7 +16,7 @@ from shoal.cli.main import main
 from shoal.frames.errors import TableError
 from shoal.language import parse
 from shoal.matching import covers, matches
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.truth import expected_deliveries, write_truth
 from shoal.pipeline.workloads.publisher_workload import Derivation

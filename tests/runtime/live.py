@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import uvloop
 
-from shoal.broker.effects import Deliver
+from shoal.broker.effects import Deliver, Started
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.machine import Broker
@@ -87,7 +87,10 @@ class LiveNetwork:
         tls: Callable[[BrokerId], TlsContexts] | None = None,
         courier_limits: CourierLimits | None = None,
         brokers: Iterable[BrokerId] = (),
+        *,
+        has_journals: bool = False,
     ) -> None:
+        """With journals brokers that start again remember whom they were linked to."""
         self.joins = tuple(links)
         self.system = system
         self.parameters = parameters
@@ -102,6 +105,7 @@ class LiveNetwork:
         self.couriers: dict[BrokerId, Couriers] = {}
         # What outlives a broker, as on its disk.
         self.overlays: dict[BrokerId, Overlay] = {}
+        self.former: dict[BrokerId, dict[BrokerId, None]] | None = {} if has_journals else None
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
 
@@ -111,7 +115,7 @@ class LiveNetwork:
         )
         factory = strategy_factory(self.system, self.parameters)
         overlay = self.overlays.setdefault(name, Overlay())
-        machine = Broker(name, (), factory, expected=overlay.neighbours(neighbours))
+        machine = Broker(name, (), factory, expected=overlay.expected(neighbours))
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
         node = Node(machine, Clock(), self, admits_bytes, SYSTEMS[self.system].shown_rows)
@@ -132,11 +136,20 @@ class LiveNetwork:
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)
         self.couriers[name] = Couriers(node, settings, self.courier_limits)
         self.links[name].couriers = self.couriers[name]
-        node.start()
+        node.start(self._started(name, node, overlay))
         self.couriers[name].start()
         if name not in self.addresses:
             self.addresses[name] = Address("127.0.0.1", *free_ports("127.0.0.1", 1))
         await self.links[name].start(self.addresses[name])
+
+    def _started(self, name: BrokerId, node: Node, overlay: Overlay) -> Started:
+        if self.former is None:
+            return Started()
+        former = self.former.setdefault(name, {})
+        node.at_link.append(lambda neighbour, is_ready: former.setdefault(neighbour))
+        node.at_remember = overlay.remember
+        left = tuple(each for each in former if each not in overlay.ended)
+        return Started(left, self.limits.give_up_us, overlay.facts)
 
     def published(self, request: Publish) -> None: ...
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shoal.overlays.registry import MODULES, SYSTEMS
+
 # What pipelines, notebooks, reports and large indexes need.
 TOO_LARGE = ("bokeh", "llvmlite", "matplotlib", "numba", "pandas", "pyarrow", "pyspark", "scipy")
 STARTED = """
@@ -21,23 +23,24 @@ from shoal.model import Publication
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import parse_network
 
-async def run():
+async def run(folder):
     address = "127.0.0.1:0"
     brokers = [{"name": "B1", "peers": address, "mqtt": address, "admin": address}]
     access = {"anonymous": True}
-    trace = {"folder": sys.argv[1]}
+    trace = {"folder": folder}
     network = parse_network({"name": "n", "brokers": brokers, "access": access, "trace": trace})
     service = BrokerService(network, "B1")
     await service.start()
     before = sorted(set(sys.modules))
     first = Publication(publisher="p", sequence=1, published_us=1, attributes={"a": 1})
-    service.trace.published(Publish((first,)))
+    if folder:
+        service.trace.published(Publish((first,)))
     await service.stop()
     after = sorted(set(sys.modules))
     print(" ".join(before))
     print(" ".join(after))
 
-asyncio.run(run())
+asyncio.run(run(sys.argv[1]))
 """
 
 
@@ -45,10 +48,15 @@ asyncio.run(run())
 def modules(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str]]:
     """What is imported when a broker that traces has started, and when it has written rows."""
     folder = tmp_path_factory.mktemp("trace")
-    command = [sys.executable, "-c", STARTED, str(folder)]
+    found = imported(str(folder))
+    assert list(Path(folder).glob("publications.parquet/*.parquet"))
+    return found
+
+
+def imported(trace_folder: str) -> tuple[set[str], set[str]]:
+    command = [sys.executable, "-c", STARTED, trace_folder]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     before, after = found.stdout.splitlines()
-    assert list(Path(folder).glob("publications.parquet/*.parquet"))
     return set(before.split()), set(after.split())
 
 
@@ -62,3 +70,14 @@ def test_a_broker_starts_without_what_it_may_never_need(
 def test_a_trace_is_written_without_pandas(modules: tuple[set[str], set[str]]) -> None:
     _, after = modules
     assert [name for name in TOO_LARGE if name in after] == ["pyarrow"]
+
+
+def test_of_the_systems_it_has_the_one_that_it_runs() -> None:
+    before, _ = imported("")
+    folders = {name.split(".")[2] for name in before if name.startswith("shoal.overlays.")}
+    systems = {module.split(".")[2] for module in MODULES.values()}
+    assert folders & systems == {"tree"}
+
+
+def test_a_system_is_listed_by_its_own_name() -> None:
+    assert [SYSTEMS[name].name for name in SYSTEMS] == list(SYSTEMS)

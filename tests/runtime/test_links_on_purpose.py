@@ -9,6 +9,8 @@ import pytest
 from shoal.broker.effects import EndLink, Input, LinkChanged, LinkState, OpenLink
 from shoal.broker.links.controls import Hello, Whereabouts
 from shoal.broker.links.outbox import LinkLimits
+from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.links import peer_links
 from shoal.runtime.storage.journal_files import JournalError
 from shoal.runtime.storage.overlay_file import Overlay
@@ -196,3 +198,19 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
 
 def test_a_link_that_is_not_lasting_says_so() -> None:
     assert Hello("n", "B1", (1, 1), None, 0).opened_us is None
+
+
+@on_loop
+async def test_a_link_that_a_machine_opens_as_it_starts_comes_up_once() -> None:
+    """It lasts, so it is among those that are there when links start."""
+    network = LiveNetwork((), "dynatops", brokers=("B1", "B2"))
+    network.parameters = SYSTEMS["dynatops"].complete(Parameters(), network.names)
+    try:
+        for name in ("B2", "B1"):
+            await network.start(name)
+        await until(lambda: all(node.is_ready for node in network.nodes.values()))
+        counts = [node.counts for node in network.nodes.values()]
+        assert [(each["links_up"], each["links_down"]) for each in counts] == [(1, 0), (1, 0)]
+    finally:
+        for name in list(network.nodes):
+            await network.kill(name)

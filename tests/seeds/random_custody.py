@@ -15,13 +15,16 @@ from itertools import combinations
 from random import Random
 from unittest.mock import patch
 
+import msgspec
+
 from shoal.broker.custody import Custody
 from shoal.broker.effects import Deliver
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.language import parse
-from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
+from shoal.model import EVERYTHING, Advertisement, Attributes, Publication, Subscription
 from shoal.mqtt.door.repeats import Repeats, Taker, UnorderedRepeats
+from shoal.overlays.dynatops import parameters as dynatops
 from shoal.overlays.octopia import parameters as octopia
 from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.registry import SYSTEMS
@@ -40,6 +43,7 @@ LONGEST_CUT_S = 11.0
 PATIENCE_S = 240.0
 # Slow networks shall not be busy with what was published for minutes.
 MOST_UNSETTLED = 200
+TOPICS = ("a", "b", "c")
 
 
 class Subscriber:
@@ -51,6 +55,7 @@ class Subscriber:
         self.least = least
         self.since_us = since_us
         self.until_us: int | None = None
+        self.topic = ""
         self.got: dict[tuple[str, int], None] = {}
         self.problems: list[str] = []
         self._repeats = repeats
@@ -61,9 +66,14 @@ class Subscriber:
             return
         if publication.key in self.got:
             self.problems.append(f"{self.id} got {publication.key} twice")
-        if publication.attributes["x"] < self.least:  # type: ignore[operator]
+        if not self.wants(publication):
             self.problems.append(f"{self.id} got {publication.key} unasked")
         self.got[publication.key] = None
+
+    def wants(self, publication: Publication) -> bool:
+        attributes = publication.attributes
+        is_above = attributes["x"] >= self.least  # type: ignore[operator]
+        return is_above and self.topic in ("", attributes.get("topic"))
 
     def notify(self, message: object) -> None: ...
 
@@ -85,7 +95,7 @@ class RandomCustody:
             product = Product(rows_of(names, clusters), parents)
             self.links = list(product.links)
             self.most_away, give_up_us = clusters - 1, 3 * SECOND_US
-            self.parameters: octopia.Parameters | tid.Parameters = octopia.Parameters(
+            self.parameters: msgspec.Struct = octopia.Parameters(
                 rows=product.rows,
                 parents=parents,
                 # Static routing keeps no order where a cluster is entered elsewhere and back.
@@ -94,6 +104,14 @@ class RandomCustody:
                 window_us=random.choice([20_000, 50_000]),
                 return_us=random.choice([200_000, 2_000_000]),
             )
+        elif system == "dynatops":
+            names = [f"B{number}" for number in range(random.randint(3, 9))]
+            self.links = []
+            # Who is not given up comes back with nothing lost, so that all are waited for.
+            self.most_away, give_up_us = 2, 20 * SECOND_US
+            self.parameters = dynatops.Parameters(
+                topic="topic", order=random.choice(list(dynatops.Order))
+            ).for_brokers(names)
         else:
             names = [f"B{number}" for number in range(random.randint(3, 7))]
             tree = {(names[random.randrange(n)], names[n]) for n in range(1, len(names))}
@@ -203,13 +221,17 @@ class RandomCustody:
         repeats: Taker = Repeats({}) if node.machine.keeps_order else UnorderedRepeats()
         least = random.randrange(8)
         subscriber = Subscriber(id, home, least, self.loop.now_us(), repeats)
+        if self.system == "dynatops":
+            subscriber.topic = random.choice(["", *TOPICS])
         self.subscribers.append(subscriber)
         node.attach(id, subscriber)
         node.request(id, Subscribe(self._subscription(subscriber)))
 
     def _subscription(self, subscriber: Subscriber) -> Subscription:
-        where = parse(f"x >= {subscriber.least}")
-        return Subscription(id=subscriber.id, client=subscriber.id, filter=where)
+        where = f"x >= {subscriber.least}"
+        if subscriber.topic:
+            where += f" AND topic = '{subscriber.topic}'"
+        return Subscription(id=subscriber.id, client=subscriber.id, filter=parse(where))
 
     @property
     def _present(self) -> list[Subscriber]:
@@ -246,12 +268,19 @@ class RandomCustody:
             publisher=client,
             sequence=self.count,
             published_us=self.loop.now_us(),
-            attributes={"x": self.random.randrange(10), "text": "x" * 200},
+            attributes=self._attributes(),
             assured=True,
         )
         self.unsettled[publication.key] = publication
         custody = Custody(partial(self._settled, publication))
         node.request(client, Publish((publication,)), custody=custody)
+
+    def _attributes(self) -> Attributes:
+        """Some have a topic, for systems that look at that."""
+        found: Attributes = {"x": self.random.randrange(10), "text": "x" * 200}
+        if self.system == "dynatops" and self.random.random() < 0.8:
+            return {**found, "topic": self.random.choice(TOPICS)}
+        return found
 
     # --- faults -------------------------------------------------------------------------------
 
@@ -284,7 +313,8 @@ class RandomCustody:
         self.loop.stall(seconds)
 
     async def _cut(self) -> None:
-        await self._away([frozenset(self.random.choice(self.links))])
+        links = self.links or sorted(map(sorted, self.cables))
+        await self._away([frozenset(self.random.choice(links))])
 
     async def _hang(self) -> None:
         name = self.random.choice(sorted(self.network.nodes))
@@ -372,7 +402,7 @@ class RandomCustody:
             return
         for each in self._present:
             is_early = publication.published_us < each.since_us + SETTLE_US
-            if is_early or publication.attributes["x"] < each.least:  # type: ignore[operator]
+            if is_early or not each.wants(publication):
                 continue
             if publication.key not in each.got:
                 now = self.loop.time()

@@ -185,7 +185,7 @@ class RandomExchanges:
                 for what, found in (
                     ("neighbours", overlay.tree.propagation.neighbours),
                     ("links", [*world.brokers[name].links]),
-                    ("standings", [n for n, row in overlay._standings.items() if row.is_in]),
+                    ("standings", [*overlay.memory.neighbours]),
                 )
                 if sorted(found) != sorted(neighbours[name])
             ]

@@ -18,6 +18,7 @@ from tests.restless import NAMES, SYSTEM, Restless
 from tests.runtime import live as live_network
 from tests.runtime.live import LiveNetwork
 from tests.runtime.virtual_loop import Cable, VirtualLoop
+from tests.seeds.restless_clients import RestlessClients
 
 # Longer than a broker waits for anything, a link that is away included.
 PATIENCE_S = 90.0
@@ -26,13 +27,17 @@ PATIENCE_S = 90.0
 class RandomRestless:
     """One seed's network; `run` gives what went wrong."""
 
-    def __init__(self, seed: int, *, kills: int = 12) -> None:
+    def __init__(self, seed: int, *, kills: int = 12, most_at_once: int = 1) -> None:
+        """So many brokers are killed at once, at most."""
         self.random = Random(f"restless/{seed}")
         self.kills = kills
+        self.most_at_once = most_at_once
         self.loop = VirtualLoop(self._cable)
         self.cables: dict[frozenset[str], Cable] = {}
         self.problems: list[str] = []
         self.longest_s = 0.0
+        self.clients = RestlessClients(sorted(NAMES), self.loop.now_us)
+        self.happened: list[str] = []
 
     def _cable(self, left: str, right: str) -> Cable:
         ends = frozenset((left, right))
@@ -55,20 +60,44 @@ class RandomRestless:
         return self.problems
 
     async def _play(self) -> None:
-        self.network = LiveNetwork([("B1", "B2"), ("B2", "B3")], SYSTEM.name)
+        self.network = LiveNetwork([("B1", "B2"), ("B2", "B3")], SYSTEM.name, has_journals=True)
         for name in self.network.names:
-            await self.network.start(name)
+            await self._start(name)
+        publishing = asyncio.create_task(self._publish())
         for _ in range(self.kills):
             if not await self._goes_on():
                 break
             await asyncio.sleep(self.random.uniform(0, 1.5))
-            await self._kill(self.random.choice(sorted(NAMES)))
+            count = self.random.randint(1, self.most_at_once)
+            names = self.random.sample(sorted(NAMES), count)
+            await asyncio.gather(*map(self._kill, names))
         else:
             await self._goes_on()
+        publishing.cancel()
+        await self._is_settled()
+        self.problems += self.clients.judge()
         for name in list(self.network.nodes):
             await self.network.kill(name)
 
+    async def _start(self, name: str) -> None:
+        await self.network.start(name)
+        self.clients.start(self.network.nodes[name])
+
+    async def _publish(self) -> None:
+        pause_s = self.random.choice([0.005, 0.05, 0.5])
+        while True:
+            await asyncio.sleep(self.random.uniform(0, 2 * pause_s))
+            for node in list(self.network.nodes.values()):
+                self.clients.publish(node)
+
+    async def _is_settled(self) -> None:
+        until_s = self.loop.time() + PATIENCE_S
+        while self.clients.unsettled and self.loop.time() < until_s:
+            await asyncio.sleep(0.1)
+
     async def _kill(self, name: str) -> None:
+        self.happened.append(f"{self.loop.time():.2f}: killed {name}")
+        self.clients.killed(name)
         if self.random.random() < 0.6:
             for ends, cable in list(self.cables.items()):
                 if name in ends:
@@ -76,7 +105,8 @@ class RandomRestless:
         await self.network.kill(name)
         pause_s = self.random.choice([0.05, 0.5, 1, 3])
         await asyncio.sleep(pause_s * self.random.uniform(0.5, 1.5))
-        await self.network.start(name)
+        await self._start(name)
+        self.happened.append(f"{self.loop.time():.2f}: started {name}")
 
     async def _goes_on(self) -> bool:
         """Wait for another exchange."""

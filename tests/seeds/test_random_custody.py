@@ -15,7 +15,11 @@ from tests.seeds.test_random_networks import _seeds
 # 300: a broker that entered a cluster started anew, and was told to forget what it was asked.
 # 7, 18: what came back to carriers or was held at a gate was overtaken by what its host sent again.
 # 31: an answer of somebody who was told no more came late; 40: sweeps waited for each other.
-QUICK = {"octopia": (2, 7, 14, 18, 31, 40, 300, 304), "tid": (2, 5, 14, 200, 304)}
+QUICK = {
+    "dynatops": (5, 6, 10, 14, 19),
+    "octopia": (2, 7, 14, 18, 31, 40, 300, 304),
+    "tid": (2, 5, 14, 200, 304),
+}
 SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", sorted(QUICK))
 

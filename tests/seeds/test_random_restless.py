@@ -1,4 +1,4 @@
-"""Brokers that exchange links all the time and are killed: nobody is left out of the tree."""
+"""Brokers that exchange links and are killed: none is left out, and nothing settled is lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 from tests.seeds.random_restless import RandomRestless
 from tests.seeds.test_random_networks import _seeds
 
-# What has gone wrong once: nobody connected a link that was to last, as it was made to last after
-# its other end had died; a greeting was not heard, as an exchange was to open that link.
-FOUND = (0, 10, 18, 33, 38, 41, 51, 53)
+# What has gone wrong once.  Lost: what was published by who had just started, and did not know of
+# the link that took a place (4, 21), or that it had decided itself (12).  60 s without an exchange:
+# tables awaited over a link that was about to end (0, 9, 13, 24).  Never again one: a link that had
+# ended was brought back by a connection that was being made (14).
+FOUND = (0, 4, 9, 12, 13, 14, 21, 24)
 
 
 def _play(seeds: Iterable[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.broker.effects import Measured
-from shoal.overlays.trace_tables import LoadRow
+from shoal.overlays.trace_rows import LoadRow
 from shoal.simulation.service import Meter, Monitor
 
 

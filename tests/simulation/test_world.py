@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from shoal.broker.effects import Measured, MoveClient, ResetLink
 from shoal.broker.messages import Publish
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.trace_tables import LoadRow
+from shoal.overlays.trace_rows import LoadRow
 from shoal.simulation.nodes import BrokerNode
 from shoal.simulation.overlay_link import Link
 from shoal.simulation.service import ServiceCosts

@@ -16,6 +16,7 @@ from tools.reference.texts import cell
 _STATUS: dict[str, Any] = {
     "counts": Counter({"proposals OUTCOME": 1}),
     "clients": {"moves": {"OUTCOME": 1}},
+    "mqtt": {"refusals": [{"what": "WHAT", "reason": "REASON", "count": 1}]},
     "journal": {"bytes": 0, "is_failing": False},
     "links": [
         {
@@ -40,6 +41,25 @@ def metric_page(systems: list[str]) -> list[str]:
     lines += [_row(family) for family in Metrics(lambda: _STATUS).collect()]
     lines += [
         "",
+        "## Counters of a system",
+        "",
+        "What brokers of some systems write down.",
+        "",
+        "| metric | systems | |",
+        "| --- | --- | --- |",
+    ]
+    everywhere = {family.name for family in Metrics(lambda: _STATUS).collect()}
+    counters: dict[str, tuple[str, list[str]]] = {}
+    for name in systems:
+        for family in Metrics(lambda system=name: _STATUS | {"system": system}).collect():  # type: ignore[misc]
+            if family.name not in everywhere:
+                counters.setdefault(family.name, (family.documentation, []))[1].append(name)
+    lines += [
+        f"| `{counter}_total` | {_listed(names)} | {cell(text)} |"
+        for counter, (text, names) in counters.items()
+    ]
+    lines += [
+        "",
         "## Tables of a system",
         "",
         "How many rows a broker's tables have; which there are depends on its system.",
@@ -52,11 +72,12 @@ def metric_page(systems: list[str]) -> list[str]:
         broker = Broker("B1", (), strategy_factory(name, None, ["B1"]))
         for table in broker.description:
             having.setdefault(table, []).append(name)
-    lines += [
-        f"| `shoal_routing_{table}` | {', '.join(f'`{name}`' for name in names)} |"
-        for table, names in having.items()
-    ]
+    lines += [f"| `shoal_routing_{table}` | {_listed(names)} |" for table, names in having.items()]
     return lines
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _row(family: Metric) -> str:

@@ -30,7 +30,7 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Message, Ping, Pong, Rejected
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 
 
 class Broker:
@@ -83,6 +83,10 @@ class Broker:
     def keeps_order(self) -> bool:
         """Whether a publisher's publications reach each subscriber in their order."""
         return self._strategy.keeps_order
+
+    def next_hops(self, attributes: Attributes) -> Collection[BrokerId] | None:
+        """Where a publication would go from here (see `Strategy`)."""
+        return self._strategy.next_hops(attributes)
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
         """Take one input at `now_us` (µs, never less than before) and say what to do about it."""

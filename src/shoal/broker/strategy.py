@@ -27,7 +27,7 @@ from shoal.broker.effects import (
     TimerKey,
 )
 from shoal.broker.messages import Carrier, Message
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 
 
 class BrokerContext(msgspec.Struct, frozen=True):
@@ -74,6 +74,11 @@ class Strategy(Protocol):
     @property
     def congested(self) -> Mapping[BrokerId, int]:
         """The neighbours that it sends less because their links are congested, and since when."""
+
+    def next_hops(self, attributes: Attributes) -> Collection[BrokerId] | None:
+        """The neighbours that a publication with these attributes goes to, but for where it
+        comes from; None if that is not known beforehand.  Nothing changes by asking.
+        """
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         """The broker starts; comes once, before all else."""
@@ -126,6 +131,9 @@ class BaseStrategy:
     @property
     def congested(self) -> Mapping[BrokerId, int]:
         return {}
+
+    def next_hops(self, attributes: Attributes) -> Collection[BrokerId] | None:
+        return None
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
 

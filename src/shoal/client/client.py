@@ -18,7 +18,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 from shoal.client.attributes import plain_text
 from shoal.client.connection import ClientSocket
@@ -36,16 +36,15 @@ from shoal.client.session import (
     State,
 )
 from shoal.client.subscription import Message, Subscription
+from shoal.client.terms import VERSIONS, ClientError, Keep, Version, make_connect
 from shoal.language import parse
 from shoal.matching.topics.filters import check_topic
 from shoal.model import Value, check_attributes
 from shoal.mqtt.codec.packet_readers import check_topic_filter
-from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
-from shoal.mqtt.codec.packets import Connect, Publish, SubscriptionRequest
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1
+from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.connection.connecting import FOLLOW
-from shoal.mqtt.content import ADVERTISE
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -55,16 +54,9 @@ MAX_REDIRECTIONS = 8
 SETTLED_S = 10.0
 # Messages that wait to be read, over all subscriptions; then nothing more is read.
 MAX_UNREAD = 1_000
-SESSION_EXPIRY_S = 300
 
-Version = Literal["5", "3.1.1"]
-_VERSIONS = {"5": MQTT_5, "3.1.1": MQTT_3_1_1}
 _FAILED = 0x80
 _log = logging.getLogger(__name__)
-
-
-class ClientError(Exception):
-    """What a broker refused, or what became of the connection."""
 
 
 class Client:
@@ -80,6 +72,7 @@ class Client:
                   publisher; FilterSyntaxError when one does not parse
     follow        go where the publisher goes; else its first broker passes everything on.  Over
                   TLS and WebSocket it stays: brokers name each other's plain listeners only
+    keep          its session outlives it; without, the broker forgets it when the client ends
     """
 
     def __init__(
@@ -94,32 +87,31 @@ class Client:
         tls: Tls | None = None,
         version: Version = "5",
         keep_alive_s: int = 30,
+        keep: Keep | None = None,
     ) -> None:
         endpoint = read_endpoint(address)
-        for promise in advertise:
-            parse(promise)
-        if version == "3.1.1" and advertise:
-            raise ValueError("advertise: MQTT 3.1.1 has no words for it; use 5")
-        said = tuple((ADVERTISE, promise) for promise in advertise)
-        if follow and endpoint.scheme == "mqtt" and version == "5":
-            said = (*said, (FOLLOW, ""))
         self.client_id = client_id
         self.address = address
         self.redirections = 0
         self._dialler = Dialler(endpoint, tls or Tls())
-        connect = Connect(
+        connect = make_connect(
             client_id,
-            keep_alive_s=keep_alive_s,
-            version=_VERSIONS[version],
+            VERSIONS[version],
             username=username,
-            password=None if password is None else password.encode(),
-            properties=Properties(
-                session_expiry_interval_s=SESSION_EXPIRY_S,
-                user_properties=said,
-            ),
+            password=password,
+            advertise=advertise,
+            follows=follow and endpoint.scheme == "mqtt",
+            keep_alive_s=keep_alive_s,
+            keep=keep,
         )
+        self._keep = keep
+        # Connections that there were, and how often the broker knew nothing of the session then.
+        self.connections = self.forgotten = 0
         self._first_address, self._first = address, endpoint
         self._session = ClientSession(connect)
+        if keep is not None:
+            size = keep.maximum_packet_size
+            self._session = ClientSession(connect, is_held=True, maximum_packet_size=size)
         self._keep_alive_s = keep_alive_s
         self._requests: dict[int, asyncio.Future[None]] = {}
         self._subscriptions: dict[int, Subscription] = {}
@@ -160,7 +152,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._session.disconnect()
+        self._session.disconnect(is_kept=self._keep is not None)
         self.flush()
         await self._stop()
 
@@ -278,29 +270,58 @@ class Client:
                 (name, plain_text(value)) for name, value in (attributes or {}).items()
             ),
         )
+        answer = await self.hand_in(Publish(topic, payload, qos, retain, properties=properties))
+        if answer is not None:
+            await answer
+
+    async def hand_in(self, packet: Publish) -> asyncio.Future[None] | None:
+        """Publish a packet, behind those before it; what says when the broker has it (QoS 0: None).
+
+        Waits while more is on its way than can be written.
+        """
         await self._writable()
-        packet = Publish(topic, payload, qos, retain, properties=properties)
         number = self._session.publish(packet)
         self.flush()
-        if number is not None:
-            await self._answer(number)
+        return None if number is None else self._answer(number)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a broker hears now what it says."""
+        return self._session.state is State.UP
+
+    def acknowledge(self, message: Message) -> None:
+        """With `keep`: a message of QoS 1 need not come again; if its connection is gone, it does.
+
+        Of a message that came to several subscriptions that is said once.
+        """
+        if message.connection == self.connections:
+            self._session.acknowledge(message.packet.packet_id)
+            self.flush()
 
     def subscribe(
-        self, topic_filter: str, where: str | None = None, *, qos: int = 1
+        self,
+        topic_filter: str,
+        where: str | None = None,
+        *,
+        qos: int = 1,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        identifier: int | None = None,
     ) -> Subscription:
         """Subscribe to topics, and with `where` (SQL) to what their content must be.
 
         FilterSyntaxError when it does not parse, TopicError for a topic filter that cannot be;
-        `granted` or the first message says whether
-        the broker grants it.
+        `granted` or the first message says whether the broker grants it.  The options are MQTT 5's;
+        `identifier` is what the broker calls it, the same for every client that goes on with a
+        session.
         """
         check_topic_filter(topic_filter)
         if where is not None:
             parse(where)
             if self._session.version == MQTT_3_1_1:
                 raise ValueError("MQTT 3.1.1 has no filters on content; use 5")
-        request = SubscriptionRequest(topic_filter, qos)
-        number = self._session.subscribe(request, where)
+        request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published)
+        number = self._session.subscribe(request, where, identifier)
         subscription = Subscription(self, number, self._answer(number))
         self._subscriptions[number] = subscription
         self.flush()
@@ -373,8 +394,10 @@ class Client:
 
     def _handle(self, event: Event, socket: ClientSocket) -> None:
         match event:
-            case Connected(client_id, keep_alive_s):
+            case Connected(client_id, keep_alive_s, session_present):
                 self.client_id = client_id
+                self.connections += 1
+                self.forgotten += not session_present
                 self._up.set()
                 self._has_been_up = True
                 socket.was_up = True
@@ -396,6 +419,9 @@ class Client:
             packet.retain,
             dict(properties.user_properties),
             properties.content_type,
+            packet,
+            self.connections,
+            len(numbers),
         )
         for number in numbers:
             subscription = self._subscriptions.get(number)
@@ -403,6 +429,8 @@ class Client:
                 subscription.messages.append(message)
                 subscription.changed.set()
                 self._unread += 1
+        if not numbers and self._keep is not None and packet.qos == 1:
+            self.acknowledge(message)  # a subscription of a client before this one
         if self._unread > MAX_UNREAD:
             socket.hold_reading(True)
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.matching.topics.filters import topic_matches
-from shoal.mqtt.codec.decoder import Decoder
+from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES, Decoder
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import (
@@ -77,6 +77,7 @@ class Connected(NamedTuple):
 
     client_id: str
     keep_alive_s: int
+    session_present: bool = False
 
 
 class Arrived(NamedTuple):
@@ -124,14 +125,21 @@ class _Request(msgspec.Struct):
 class ClientSession:
     """One client; `connect` is what it says of itself, with its session expiry."""
 
-    def __init__(self, connect: Connect, *, is_held: bool = False) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        is_held: bool = False,
+        maximum_packet_size: int = MAX_PACKET_BYTES,
+    ) -> None:
         """`is_held`: what arrives at QoS 1 is acknowledged by `acknowledge`, else at once."""
         self.state = State.DOWN
         self.version = connect.version
         self._connect = connect
         self._is_held = is_held
         self._knows_numbers = connect.version == MQTT_5
-        self._decoder = Decoder(self.version)
+        self._maximum_packet_size = maximum_packet_size
+        self._decoder = Decoder(self.version, maximum_packet_size)
         self._out: list[bytes] = []
         self._numbers = 0
         self._last_id = 0
@@ -140,6 +148,8 @@ class ClientSession:
         self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
         self._received: set[int] = set()  # identifiers at QoS 2 that are not released
         self._subscriptions: dict[int, Subscribe] = {}
+        # What brokers call subscriptions, to which these are.
+        self._by_identifier: dict[int, int] = {}
 
     # --- the application's side ---------------------------------------------------------------
 
@@ -151,11 +161,18 @@ class ClientSession:
             return None
         return self._ask(packet)
 
-    def subscribe(self, request: SubscriptionRequest, where: str | None) -> int:
-        """Subscribe; the number that `Done` and `Arrived` will name."""
+    def subscribe(
+        self, request: SubscriptionRequest, where: str | None, identifier: int | None = None
+    ) -> int:
+        """Subscribe; the number that `Done` and `Arrived` will name.
+
+        `identifier` is what the broker is to call it, in a session that outlives this one.
+        """
         number = self._numbers + 1
+        named = number if identifier is None else identifier
+        self._by_identifier[named] = number
         properties = Properties(
-            subscription_identifiers=(number,) if self._knows_numbers else (),
+            subscription_identifiers=(named,) if self._knows_numbers else (),
             user_properties=() if where is None else ((WHERE, where),),
         )
         packet = Subscribe(0, (request,), properties)
@@ -198,7 +215,7 @@ class ClientSession:
 
     def opened(self) -> None:
         """A connection is there: say hello on it."""
-        self._decoder = Decoder(self.version)
+        self._decoder = Decoder(self.version, self._maximum_packet_size)
         self._out = [encode(self._connect, self.version)]
         self.state = State.CONNECTING
 
@@ -313,7 +330,7 @@ class ClientSession:
         )
         self._window = properties.receive_maximum or _LAST_ID
         self._go_on(packet.session_present)
-        events.append(Connected(client_id, keep_alive_s))
+        events.append(Connected(client_id, keep_alive_s, packet.session_present))
         self._pump()
 
     def _go_on(self, session_present: bool) -> None:
@@ -346,8 +363,10 @@ class ClientSession:
             if packet.packet_id in self._received:
                 return
             self._received.add(packet.packet_id)
-        numbers = packet.properties.subscription_identifiers or self._matching(packet.topic)
-        events.append(Arrived(packet, numbers))
+        named = packet.properties.subscription_identifiers
+        known = (self._by_identifier.get(each) for each in named)
+        numbers = tuple(each for each in known if each in self._subscriptions and each is not None)
+        events.append(Arrived(packet, numbers if named else self._matching(packet.topic)))
 
     def _matching(self, topic: str) -> tuple[int, ...]:
         """The subscriptions that ask for a topic; all, if it is more than topics they ask for."""

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from shoal.mqtt.codec.packets import Publish
+
 
 class Owner(Protocol):
     """Whose subscription it is."""
@@ -21,7 +23,11 @@ class Owner(Protocol):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What arrived at a subscription; `attributes` are the publisher's user properties."""
+    """What arrived at a subscription; `attributes` are the publisher's user properties.
+
+    `packet` is all of it.  For who acknowledges it: the connection it came over, and how many
+    subscriptions it came to.
+    """
 
     topic: str
     payload: bytes
@@ -29,6 +35,9 @@ class Message(msgspec.Struct, frozen=True):
     retain: bool
     attributes: Mapping[str, str]
     content_type: str | None
+    packet: Publish = Publish("")
+    connection: int = 0
+    shares: int = 1
 
 
 class Subscription:

@@ -25,7 +25,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.scenario import Scenario, dump_scenario
 from shoal.model import AdvertisementId, BrokerId, ClientId, SubscriptionId, Value
-from shoal.overlays.trace_tables import TRACE_TABLES, OverlayLink
+from shoal.overlays.trace_rows import OverlayLink
+from shoal.overlays.trace_tables import TRACE_TABLES
 from shoal.pipeline.checks.provenance import write_note
 from shoal.runtime.operations.trace_files import schema_of
 

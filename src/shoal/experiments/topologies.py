@@ -27,7 +27,7 @@ from shoal.overlays.shapes import (
     check_brokers,
     ring,
 )
-from shoal.overlays.trace_tables import OverlayLink
+from shoal.overlays.trace_rows import OverlayLink
 from shoal.simulation.underlay import Coordinates, great_circle_km
 
 

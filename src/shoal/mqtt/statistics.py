@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from shoal.mqtt.limits import MICROSECONDS
+from shoal.mqtt.notices import Notices
 
 PREFIX = "$SYS/broker/"
 
@@ -20,6 +21,7 @@ class Statistics:
         "connected",
         "connected_maximum",
         "deliveries",
+        "notices",
         "packets_received",
         "packets_sent",
         "protocol_errors",
@@ -43,6 +45,8 @@ class Statistics:
         self.publications_dropped = 0
         self.deliveries = 0
         self.protocol_errors = 0
+        # What was refused, by reason, and what an operator should know.
+        self.notices = Notices()
         # How many there are now.
         self.connected = 0
         self.connected_maximum = 0

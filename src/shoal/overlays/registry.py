@@ -15,24 +15,57 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from shoal.broker.strategy import StrategyFactory
 from shoal.model import BrokerId
-from shoal.overlays.bluedove.system import SYSTEM as BLUEDOVE
-from shoal.overlays.octopia.system import SYSTEM as OCTOPIA
-from shoal.overlays.publisher_relocation.grape.system import SYSTEM as GRAPE
-from shoal.overlays.publisher_relocation.pop.system import SYSTEM as POP
-from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING
 from shoal.overlays.system import System
-from shoal.overlays.tid.system import SYSTEM as TID
-from shoal.overlays.tree.system import SYSTEM as TREE
 
 FURTHER = "SHOAL_SYSTEMS"
 # Where the keys of systems' tables are explained.
 PAGE = "docs/reference/systems.md"
+
+# Where each system is; its module's `SYSTEM`, unless it says.  A broker loads the one that it runs.
+MODULES = {
+    "tree": "shoal.overlays.tree.system",
+    "grape": "shoal.overlays.publisher_relocation.grape.system",
+    "pop": "shoal.overlays.publisher_relocation.pop.system",
+    "bluedove": "shoal.overlays.bluedove.system",
+    "octopia": "shoal.overlays.octopia.system",
+    "tid": "shoal.overlays.tid.system",
+    "self_organising": "shoal.overlays.self_organising.system",
+    "dynatops": "shoal.overlays.dynatops.system",
+    "bayeux": "shoal.overlays.dynatops.system:BAYEUX",
+    "geops": "shoal.overlays.dynatops.system:GEOPS",
+}
+
+
+class _Systems(Mapping[str, System]):
+    """Systems by name, each loaded when it is asked for."""
+
+    def __init__(self, modules: Mapping[str, str], further: Iterator[System]) -> None:
+        self._modules = modules
+        self._loaded = {system.name: system for system in further}
+        self._names = dict.fromkeys((*modules, *self._loaded))
+
+    def __getitem__(self, name: str) -> System:
+        found = self._loaded.get(name)
+        if found is None:
+            module, _, attribute = self._modules[name].partition(":")
+            found = getattr(importlib.import_module(module), attribute or "SYSTEM")
+            self._loaded[name] = found
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _further() -> Iterator[System]:
@@ -41,10 +74,7 @@ def _further() -> Iterator[System]:
         yield importlib.import_module(module.strip()).SYSTEM
 
 
-SYSTEMS: dict[str, System] = {
-    system.name: system
-    for system in (TREE, GRAPE, POP, BLUEDOVE, OCTOPIA, TID, SELF_ORGANISING, *_further())
-}
+SYSTEMS: Mapping[str, System] = _Systems(MODULES, _further())
 
 
 def strategy_factory(

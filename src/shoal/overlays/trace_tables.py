@@ -1,7 +1,7 @@
-"""The tables of a trace, declared once: Arrow's and Spark's schemas follow from these rows.
+"""The tables of a trace, declared once: Arrow's and Spark's schemas follow from their rows.
 
-What is here is written by live brokers and by the simulator alike, and read by the pipeline.  Times
-are integer microseconds, in virtual time or since 1970 UTC.
+What is here is written by live brokers and by the simulator alike, and read by the pipeline.  All
+systems are loaded for it; who needs rows only has them from `trace_rows`.
 
 >>> TRACE_TABLES["migrations"]["path_hops"], TRACE_TABLES["selections"]["delay_now_us"]
 ('integer', 'double')
@@ -10,89 +10,26 @@ are integer microseconds, in virtual time or since 1970 UTC.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import RefusalRecord
-from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
-from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.registry import SYSTEMS
-
-Kind = Literal["text", "integer", "double"]
-Columns = Mapping[str, Kind]
-
-_KINDS: Mapping[type, Kind] = {str: "text", int: "integer", float: "double"}
-
-
-class BrokerPlace(msgspec.Struct, frozen=True):
-    """A broker, and where it is on the map, as far as that is known."""
-
-    broker: BrokerId
-    latitude: float | None = None
-    longitude: float | None = None
-    name: str | None = None
-
-
-class OverlayLink(msgspec.Struct, frozen=True):
-    """Two brokers that are linked from the start."""
-
-    left: BrokerId
-    right: BrokerId
-
-
-class AcceptedPublication(msgspec.Struct, frozen=True):
-    """A publication that its publisher handed to its broker."""
-
-    publisher: ClientId
-    sequence: int
-    published_us: int
-    first_broker: BrokerId
-
-
-class DeliveredPublication(msgspec.Struct, frozen=True):
-    """A delivery to a client, once for each of its subscriptions."""
-
-    publisher: ClientId
-    sequence: int
-    subscription: SubscriptionId
-    client: ClientId
-    broker: BrokerId
-    published_us: int
-    delivered_us: int
-    hops: int
-
-
-class LoadRow(msgspec.Struct, frozen=True):
-    """What one broker did in one window; messages count publications singly."""
-
-    broker: BrokerId
-    window_start_us: int
-    messages_in: int
-    messages_out: int
-    control_in: int
-    control_out: int
-    input_busy_us: int
-    output_busy_us: int
-
+from shoal.overlays.trace_rows import (
+    SHARED_RECORDS,
+    AcceptedPublication,
+    BrokerPlace,
+    Columns,
+    DeliveredPublication,
+    LoadRow,
+    OverlayLink,
+    columns_of,
+)
 
 # Rows that brokers and publishers write by `Record` effects.
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
     **{name: row for system in SYSTEMS.values() for name, row in system.records.items()},
-    "migrations": MigrationRecord,
-    "refusals": RefusalRecord,
-    "subscriber_moves": SubscriberMoveRecord,
+    **SHARED_RECORDS,
 }
-
-
-def columns_of(row: type[msgspec.Struct]) -> Columns:
-    """A row's fields, in their order, and what they hold; each may be missing."""
-    found: dict[str, Kind] = {}
-    for name, hint in get_type_hints(row).items():
-        kinds = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
-        (found[name],) = (_KINDS[kind] for kind in kinds)
-    return found
-
 
 _ROWS: Mapping[str, type[msgspec.Struct]] = {
     "brokers": BrokerPlace,

@@ -91,8 +91,8 @@ class BrokerService:
         self._is_new = join is not None and join_once(
             overlay, network.neighbours(name), join, clock.now_us()
         )
-        neighbours = overlay.neighbours(network.neighbours(name))
-        machine = Broker(name, (), network.factory, network.seed, neighbours)
+        expected = overlay.expected(network.neighbours(name))
+        machine = Broker(name, (), network.factory, network.seed, expected)
         limits, has_cycles = network.bounds, system.shape.has_cycles
         admits_bytes = limits.high_bytes if has_cycles else None
         self.node = Node(machine, clock, self.trace, admits_bytes, system.shown_rows)
@@ -156,7 +156,7 @@ class BrokerService:
             network.no_joiners,
         )
         self.operator = Operator(self.door, self.leaving)
-        questions = Questions(self.door).by_name
+        questions = Questions(self.door, network.json).by_name
         self.admin = AdminServer(self.status, self.missing, self.operator.orders, questions)
 
     async def start(self) -> None:
@@ -349,6 +349,10 @@ class BrokerService:
                 "deliveries": statistics.deliveries,
                 "dropped": self.door.clients.dropped,
                 "refused": statistics.publications_refused,
+                "refusals": [
+                    {"what": what, "reason": reason, "count": count}
+                    for (what, reason), count in statistics.notices.refusals.items()
+                ],
                 "queued_bytes": self.door.clients.backlog.bytes,
                 "queues_are_full": self.door.clients.backlog.is_full,
             },

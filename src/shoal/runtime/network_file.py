@@ -193,7 +193,7 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
     given = {name: data.pop(name) for name in SYSTEMS if name in data}
     kind = msgspec.defstruct(
         "Systems",
-        [(name, SYSTEMS[name].parameters, msgspec.UNSET) for name in SYSTEMS],
+        [(name, SYSTEMS[name].parameters, msgspec.UNSET) for name in given],
         frozen=True,
         kw_only=True,
     )

@@ -150,6 +150,8 @@ class Node:
     def start(self, started: Started | None = None) -> None:
         """Begin: the machine starts."""
         self.bring(started or Started())
+        # It may remember whom it must hear first.
+        self._is_ready = self.machine.is_ready
 
     def stop(self) -> None:
         """Fire no timers any more."""

@@ -12,9 +12,16 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
+
 from shoal.language import format_filter
-from shoal.model import FilterError
+from shoal.matching import Verdict, explain, matches
+from shoal.matching.topics.filters import check_topic, topic_matches
+from shoal.model import Attributes, FilterError
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.content import TOPIC_ATTRIBUTE, Json, attributes_of
 from shoal.mqtt.door.network import network_filter
+from shoal.mqtt.messages import Message
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.runtime.doors.mqtt_door import MqttDoor
 
@@ -26,13 +33,14 @@ CLIENTS = 200
 class Questions:
     """One broker's."""
 
-    def __init__(self, door: MqttDoor) -> None:
+    def __init__(self, door: MqttDoor, json: Json) -> None:
         self._door = door
+        self._json = json
 
     @property
     def by_name(self) -> dict[str, Callable[[Mapping[str, str]], dict[str, Any]]]:
         """By the names that the admin port has for them; each takes the query."""
-        return {"subscriptions": self._subscriptions}
+        return {"subscriptions": self._subscriptions, "why": self._why}
 
     def _subscriptions(self, query: Mapping[str, str]) -> dict[str, Any]:
         """What clients ask for: by `from` on, of which `skip` were named already."""
@@ -52,12 +60,97 @@ class Questions:
         more = clients[CLIENTS:]
         return {"subscriptions": rows, "next": _query(more[0], 0) if more else None}
 
+    def _why(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """What this broker knows of a publication and a client that may get it.
+
+        `client`, `topic`, `payload` and `attributes` (user properties, as a JSON object), and, if
+        that is known, its `publisher`; `skip` so many of the client's subscriptions.
+        """
+        topic, payload = query.get("topic", ""), query.get("payload", "").encode()
+        check_topic(topic)
+        try:
+            given = msgspec.json.decode(query.get("attributes", "{}"), type=dict[str, str])
+        except msgspec.DecodeError as error:
+            raise ValueError(f"attributes: {error}") from None
+        properties = Properties(user_properties=tuple(given.items()))
+        publisher = query.get("publisher", "")
+        message = Message(
+            topic, payload, publisher=publisher, published_us=0, properties=properties
+        )
+        attributes = attributes_of(message, self._json)
+        hops = self._door.node.machine.next_hops(attributes)
+        skip = int(query.get("skip", "0"))
+        session = self._door.clients.sessions.get(query.get("client", ""))
+        return {
+            "next_hops": None if hops is None else list(hops),
+            "session": None if session is None else self._explained(session, attributes, skip),
+            "publisher": self._published_by(publisher, topic, attributes),
+        }
+
+    def _explained(self, session: Session, attributes: Attributes, skip: int) -> dict[str, Any]:
+        """A client's session, and why each of its subscriptions lets a publication through."""
+        end_s = time.monotonic() + TURN_S
+        rows: list[dict[str, Any]] = []
+        more: int | None = None
+        for number, each in enumerate(islice(session.subscriptions.values(), skip, None)):
+            if rows and time.monotonic() > end_s:
+                more = skip + number
+                break
+            rows.append(_explained_subscription(each, attributes))
+        return {
+            "connected": session.outlet is not None,
+            "departed": session.is_departed,
+            "user": session.user,
+            "in_flight": session.inflight,
+            "waiting": session.queued,
+            "waiting_bytes": session.waiting_bytes,
+            "dropped": session.dropped,
+            "subscriptions": rows,
+            "next": more,
+        }
+
+    def _published_by(
+        self, client: str, topic: str, attributes: Attributes
+    ) -> dict[str, Any] | None:
+        """What holds for a publisher that is connected here."""
+        connection = self._door.clients.connection(client)
+        if connection is None or connection.session is None:
+            return None
+        door = self._door.clients.door
+        promises = door.promises(client) if door is not None else ()
+        permissions = self._door.clients.permissions(connection.session.user, client)
+        return {
+            "user": connection.session.user,
+            "may_publish": permissions.may_publish(topic),
+            "advertised": not promises or any(matches(each, attributes) for each in promises),
+        }
+
     def _sessions(self) -> Iterator[Session]:
         return iter(self._door.clients.sessions)
 
 
 def _query(client: str, skip: int) -> str:
     return urlencode({"from": client, "skip": skip})
+
+
+def _explained_subscription(
+    subscription: ClientSubscription, attributes: Attributes
+) -> dict[str, Any]:
+    topic = str(attributes[TOPIC_ATTRIBUTE])
+    row: dict[str, Any] = {
+        "topic_filter": subscription.topic_filter,
+        "qos": subscription.qos,
+        "shared": subscription.shared,
+        "no_local": subscription.no_local,
+        "topic_matches": topic_matches(subscription.wanted_topics, topic),
+        "content_matches": None,
+        "why": "",
+    }
+    if row["topic_matches"]:
+        why = explain(subscription.content, attributes)
+        row["content_matches"] = why.verdict is Verdict.TRUE
+        row["why"] = why.text()
+    return row
 
 
 def _row(session: Session, subscription: ClientSubscription) -> Iterator[dict[str, Any]]:

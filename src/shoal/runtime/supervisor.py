@@ -17,6 +17,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -255,12 +256,30 @@ class Supervisor:
 
     async def _watch(self, name: BrokerId) -> None:
         while not self._is_stopping:
-            if await self.processes[name].wait() == 0:
+            code = await self.processes[name].wait()
+            if code == 0:
                 return  # it has left the network, or somebody has stopped it
+            self._note_death(name, code)
             await asyncio.sleep(RESTART_PAUSE_S)
             if not self._is_stopping:
                 self.restarts += 1
                 await self._spawn(name)
+
+    def _note_death(self, name: BrokerId, code: int) -> None:
+        """A line in the broker's log, which it cannot write itself."""
+        if self._is_stopping:
+            return
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        row = {
+            "time": datetime.now(UTC).isoformat(timespec="microseconds"),
+            "level": "warning",
+            "broker": name,
+            "event": "broker died",
+            "why": how,
+            "restarts_in_s": RESTART_PAUSE_S,
+        }
+        with self.log_path(name).open("a", encoding="utf-8") as log:
+            log.write(json.dumps(row) + "\n")
 
     async def stop(self) -> None:
         """Stop all brokers, those that do not stop by force."""

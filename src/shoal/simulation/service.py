@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.broker.effects import Measured, Work
 from shoal.model import BrokerId
-from shoal.overlays.trace_tables import LoadRow
+from shoal.overlays.trace_rows import LoadRow
 
 
 class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):

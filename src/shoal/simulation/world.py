@@ -23,7 +23,7 @@ from shoal.broker.messages import Advertise, Message, Unadvertise
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
-from shoal.overlays.trace_tables import LoadRow
+from shoal.overlays.trace_rows import LoadRow
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links import ReliableBroker

@@ -98,7 +98,7 @@ def test_a_run_of_something_else_is_not_done(
     assert not task(tiny(), tmp_path, {"workloads": "two"}).is_done
     longer = msgspec.structs.replace(tiny(), duration_us=31_000_000)
     assert not task(longer, tmp_path, {"workloads": "one"}).is_done
-    monkeypatch.setattr(kernel, "version", lambda package: "another")
+    monkeypatch.setattr(kernel, "VERSION", "another")
     assert not task(tiny(), tmp_path, {"workloads": "one"}).is_done
 
 

@@ -44,7 +44,7 @@ def test_a_file_of_another_run_or_version_is_none(
 ) -> None:
     squaring(tmp_path, 7)()
     assert not squaring(tmp_path, 8).is_done
-    monkeypatch.setattr(runs, "version", lambda package: "another")
+    monkeypatch.setattr(runs, "VERSION", "another")
     assert not squaring(tmp_path, 7).is_done
 
 

@@ -28,6 +28,7 @@ from shoal.overlays.self_organising.moves.reserved_paths import (
 from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
+    Forgotten,
     Greeting,
     Halt,
     Halted,
@@ -80,6 +81,7 @@ def exchange_messages(
         Drained: st.builds(Drained, keys, numbers, turned),
         Verdict: verdicts,
         Doubt: st.builds(Doubt, keys),
+        Forgotten: st.builds(Forgotten, keys),
         Orphaned: st.builds(Orphaned, brokers),
         Vouch: st.builds(Vouch, brokers, brokers),
         Vouched: st.builds(Vouched, brokers, brokers, st.booleans(), numbers),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -34,39 +35,64 @@ def status(
     advise: Annotated[
         bool, typer.Option("--advise", help="The links its brokers recommend, as TOML.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")
+    ] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between.")] = 2.0,
 ) -> None:
     """Ask every broker of a network what it is doing: links, clients, tables, who moved.
 
     Exit code 1 when a broker does not answer or is not ready.
     """
     from shoal.cli.support.networks import read_network
-    from shoal.overlays.registry import SYSTEMS
 
+    if watch and (as_json or advise):
+        raise UserError("--watch: shows the tables; leave --json and --advise out")
     network = read_network(network_file)
     silent = [broker.name for broker in network.brokers if not broker.admin]
     if len(silent) == len(network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
+    if watch:
+        _watch(network, every)
+        return
     statuses = asyncio.run(ask_status(network))
     if advise:
         print(_advice(network, statuses))
     elif as_json:
         print(json.dumps(statuses, indent=2))
     else:
-        console = Console()
-        console.print(_table(statuses))
-        for text in (*_waiting(statuses), *_sent(statuses), *_disks(statuses)):
-            console.print(text, soft_wrap=True, highlight=False)
-        for stranger in network.strangers(statuses):
-            text = f"[yellow]{stranger}, so it has no effect[/yellow]"
-            console.print(text, soft_wrap=True, highlight=False)
-        held = _held(statuses, SYSTEMS[network.system].records)
-        moved = _moved(statuses)
-        proposed = _proposed(statuses)
-        for further in (held, moved, proposed):
-            if further.row_count:
-                console.print(further)
+        _show(Console(), network, statuses)
     if not all(each is not None and each["ready"] for each in statuses.values()):
         raise typer.Exit(1)
+
+
+def _watch(network: Network, every_s: float) -> None:
+    """Show it, and what changed, until Ctrl-C."""
+    console = Console()
+    try:
+        while True:
+            statuses = asyncio.run(ask_status(network))
+            console.clear()
+            console.print(f"{network.name}, {datetime.now():%H:%M:%S}", highlight=False)
+            _show(console, network, statuses)
+            time.sleep(every_s)
+    except (KeyboardInterrupt, BrokenPipeError):
+        return
+
+
+def _show(console: Console, network: Network, statuses: Statuses) -> None:
+    from shoal.overlays.registry import SYSTEMS
+
+    console.print(_table(statuses))
+    for text in (*_waiting(statuses), *_sent(statuses), *_disks(statuses)):
+        console.print(text, soft_wrap=True, highlight=False)
+    for stranger in network.strangers(statuses):
+        text = f"[yellow]{stranger}, so it has no effect[/yellow]"
+        console.print(text, soft_wrap=True, highlight=False)
+    held = _held(statuses, SYSTEMS[network.system].records)
+    for further in (held, _moved(statuses), _proposed(statuses)):
+        if further.row_count:
+            console.print(further)
 
 
 def _table(statuses: Statuses) -> Table:

@@ -27,7 +27,7 @@ from shoal.experiments.studies.drawing import draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, Rows
 from shoal.overlays.bluedove.cluster.forwarding import Policy
-from shoal.overlays.trace_tables import Columns
+from shoal.overlays.trace_rows import Columns
 from shoal.report.study import Figure, Group, StudyReport, Table
 
 METRICS: Columns = {"run": "text", "metric": "text", "value": "double"}

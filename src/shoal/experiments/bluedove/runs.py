@@ -9,7 +9,6 @@ Source: Li et al., BlueDove, sections IV-C to IV-F.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +30,7 @@ from shoal.experiments.bluedove.testbed.saturation import (
 )
 from shoal.experiments.bluedove.testbed.testbed import SECOND_US, LoadedCluster, Responses, Setting
 from shoal.experiments.bluedove.testbed.workload import points_digest
-from shoal.experiments.studies.runs import Run, digest
+from shoal.experiments.studies.runs import VERSION, Run, digest
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 
 PAPER_SUBSCRIPTIONS = 40_000
@@ -88,7 +87,7 @@ def cluster_run(
         used.append(measured())
     described = msgspec.structs.replace(setting, points=Path(setting.points).name)
     return ClusterRun(
-        key=digest([version("shoal"), [kind, described, messages, trial, used]]),
+        key=digest([VERSION, [kind, described, messages, trial, used]]),
         file=str(Path(folder) / f"{name}.json"),
         name=name,
         kind=kind,

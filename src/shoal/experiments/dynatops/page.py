@@ -25,7 +25,7 @@ from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, Rows
-from shoal.overlays.trace_tables import Columns
+from shoal.overlays.trace_rows import Columns
 from shoal.report.study import Figure, Group, StudyReport, Table
 
 TITLE = "DYNATOPS: the paper's evaluation, repeated"

@@ -18,6 +18,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
+# Read once: a grid has ten thousand runs.
+VERSION = version("shoal")
+
 
 class Task(Protocol):
     """Work of a study that leaves one file; `cost` says how long it takes, in any unit."""
@@ -98,7 +101,7 @@ def read_summary(path: Path, kind: type[Summary], key: str) -> Summary | None:
 
 def run_key(parameters: Sequence[Any]) -> str:
     """A digest of everything that a run depends on, this version of shoal included."""
-    return digest([*parameters, version("shoal")])
+    return digest([*parameters, VERSION])
 
 
 def content_digest(file: Path) -> str:

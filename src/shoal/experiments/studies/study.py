@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-from shoal.overlays.trace_tables import Columns
+from shoal.overlays.trace_rows import Columns
 from shoal.report.study import Finding, StudyReport
 from shoal.runtime.operations.trace_files import schema_of
 

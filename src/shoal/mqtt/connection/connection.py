@@ -46,6 +46,9 @@ from shoal.mqtt.connection.serving import Serving
 from shoal.mqtt.connection.standing import Standing
 from shoal.mqtt.connection.states import State, Word
 
+# How connections end that nobody need know of.
+_ORDINARY_ENDS = (*ELSEWHERE, ReasonCode.SERVER_SHUTTING_DOWN, ReasonCode.KEEP_ALIVE_TIMEOUT)
+
 
 class Connection(Standing):
     """One network connection; `touched` collects those that have something to take."""
@@ -194,6 +197,10 @@ class Connection(Standing):
 
     def _tell(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Told why → closed."""
+        if code is ReasonCode.SESSION_TAKEN_OVER:
+            self._house.statistics.notices.note("taken over", self.party, "", reason)
+        elif code not in _ORDINARY_ENDS:
+            self._house.statistics.notices.refuse("closed", code, self.party, server or "", reason)
         self.outlet.say_goodbye(code, reason, server)
         session = self.session
         # A session that ends now is of use elsewhere only as a will that is not published.
@@ -205,6 +212,7 @@ class Connection(Standing):
     def _send_away(self, server_reference: str, reason: str, now_us: int) -> None:
         """Told, and read on → redirected."""
         session = self.session
+        self._house.statistics.notices.note("sent on", self.party, server_reference, reason)
         self.outlet.say_goodbye(ReasonCode.USE_ANOTHER_SERVER, reason, server_reference)
         held, _ = self._held.let_go()
         self._leave(now_us, is_moving=True)
@@ -214,6 +222,8 @@ class Connection(Standing):
 
     def _refuse(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Refused → closed."""
+        if code not in ELSEWHERE:
+            self._house.statistics.notices.refuse("connect refused", code, self.party, "", reason)
         if self._decoder.version is not None:
             self.outlet.refuse(self._decoder.version, code, reason, server)
         self._leave(now_us)

@@ -107,7 +107,7 @@ class Incoming:
         if qos:
             refusal = self._house.reason_to_refuse(now_us)
             if refusal:
-                self._refuse(qos, packet_id, refusal)
+                self._refuse(qos, packet_id, refusal, topic)
                 return
         code = ReasonCode.SUCCESS
         number: int | None = None
@@ -120,8 +120,8 @@ class Incoming:
             if message.key is not None:
                 number = message.key[1]
         else:
-            self._house.statistics.publications_refused += 1
             code = ReasonCode.NOT_AUTHORIZED
+            self._count_refusal(code, topic, "no permission")
         if qos == 2:
             self._remember(packet_id, code)
         if qos and number is None and not self._owed:
@@ -137,9 +137,15 @@ class Incoming:
                     owed.message = message
                     session.journal.unsettled(session, packet_id, message)
 
-    def _refuse(self, qos: int, packet_id: int, refusal: str) -> None:
+    def _count_refusal(self, code: ReasonCode, topic: str, why: str) -> None:
+        statistics = self._house.statistics
+        statistics.publications_refused += 1
+        party = self._outlet.connection.party
+        statistics.notices.refuse("publish refused", code, party, topic, why)
+
+    def _refuse(self, qos: int, packet_id: int, refusal: str, topic: str) -> None:
         """What the broker cannot remember it does not take; 3.1.1 has no word for that."""
-        self._house.statistics.publications_refused += 1
+        self._count_refusal(ReasonCode.QUOTA_EXCEEDED, topic, refusal)
         if self._outlet.version != MQTT_5:
             raise MqttError(ReasonCode.QUOTA_EXCEEDED, refusal)
         kind = Puback if qos == 1 else Pubrec

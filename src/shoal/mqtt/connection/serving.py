@@ -123,8 +123,22 @@ class Serving:
         if isinstance(asked, TakingBack):
             self._outlet.send_answer(asked.answer())
         else:
-            self._answer_subscribe(*asked.answer(), now_us)
+            assert isinstance(packet, Subscribe)
+            suback, wanting = asked.answer()
+            self._notice_refusals(packet, suback)
+            self._answer_subscribe(suback, wanting, now_us)
         return work
+
+    def _notice_refusals(self, packet: Subscribe, suback: Suback) -> None:
+        for request, code in zip(packet.requests, suback.reason_codes, strict=False):
+            if code >= FIRST_ERROR:
+                self._house.statistics.notices.refuse(
+                    "subscribe refused",
+                    code,
+                    self._outlet.connection.party,
+                    request.topic_filter,
+                    suback.properties.reason_string or "",
+                )
 
     def _answer_subscribe(
         self, suback: Suback, wanting: list[ClientSubscription], now_us: int

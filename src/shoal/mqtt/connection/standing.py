@@ -15,6 +15,7 @@ from shoal.mqtt.connection.holding import Held
 from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.serving import Serving
 from shoal.mqtt.connection.states import State
+from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.session import Session
 
 
@@ -76,6 +77,15 @@ class Standing:
     def client_id(self) -> str | None:
         """The client's, once it is let in."""
         return None if self._serving is None else self._serving.session.client_id
+
+    @property
+    def party(self) -> Party:
+        """Who it is, for an operator."""
+        session, said = self.session, self.credentials
+        user = said.certificate or said.username
+        if session is not None:
+            return Party(session.client_id, session.user or user, self.address)
+        return Party(said.client_id, user, self.address)
 
     @property
     def is_closed(self) -> bool:

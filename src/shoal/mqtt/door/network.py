@@ -129,7 +129,7 @@ class Door:
         # How often it has subscribed: what it had asked for already costs nobody anything.
         self.asked = 0
         self._sequence = started_us
-        self._advertised: dict[ClientId, int] = {}
+        self._advertised: dict[ClientId, tuple[Filter, ...]] = {}
         self._recent: dict[tuple[ClientId, int], Message] = {}
         # What clients wait for, by the number of the publication.
         self._owed: dict[int, Owed] = {}
@@ -190,12 +190,16 @@ class Door:
         for number, filter in enumerate(filters):
             self._ask(client_id, Advertise(self._advertisement(client_id, number, filter)))
         if filters:
-            self._advertised[client_id] = len(filters)
+            self._advertised[client_id] = filters
 
     def unadvertise(self, client_id: ClientId) -> None:
         """The client is gone, or takes back what it promised."""
-        for number in range(self._advertised.pop(client_id, 0)):
+        for number in range(len(self._advertised.pop(client_id, ()))):
             self._ask(client_id, Unadvertise(self._advertisement_id(client_id, number)))
+
+    def promises(self, client_id: ClientId) -> tuple[Filter, ...]:
+        """What a client of this broker advertises; nothing if it may publish anything."""
+        return self._advertised.get(client_id, ())
 
     def publish(self, message: Message) -> None:
         """Send a client's message through the network, and so back to this broker's clients."""

@@ -26,6 +26,7 @@ from shoal.mqtt.federation.controls import Vacated, encode_control
 from shoal.mqtt.federation.roaming.roaming import Roaming
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.notices import Party
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.timers import Timers
@@ -140,6 +141,7 @@ class Newcomer:
     def __init__(self, control: Vacated, enter: Callable[[Vacated, int], None]) -> None:
         self.owner: Any = None
         self.credentials = Credentials(client_id=control.client_id)
+        self.party = Party(control.client_id, None, None)
         self.is_waiting = self.is_moving = self.is_closed = False
         self.follows = self.owes = False
         self._control = control

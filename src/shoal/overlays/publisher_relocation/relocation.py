@@ -22,7 +22,7 @@ from shoal.broker.messages import (
 )
 from shoal.broker.strategy import BaseStrategy
 from shoal.clients.messages import MigrationAdvertisement, Paused
-from shoal.model import BrokerId, ClientId
+from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
@@ -68,6 +68,9 @@ class Relocation(BaseStrategy):
     @property
     def keeps_order(self) -> bool:
         return self.tree.keeps_order
+
+    def next_hops(self, attributes: Attributes) -> Collection[BrokerId]:
+        return self.tree.next_hops(attributes)
 
     @property
     def tracing_bytes(self) -> int:

@@ -92,6 +92,15 @@ class Exchange:
             out.append(SetTimer(TIMER, self._give_up_at_us))
         self.say(out)
 
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """This is a neighbour, too: wait for it as for one that was there before."""
+        if neighbour in self._linked:
+            return
+        self._unheard_advertisements[neighbour] = None
+        self._unheard_subscriptions[neighbour] = None
+        self._former = (*self._former, neighbour)
+        out.append(SetTimer(TIMER, min(now_us + WAIT_US, self._give_up_at_us)))
+
     def _pass_over(self, neighbour: BrokerId) -> None:
         self._unheard_advertisements.pop(neighbour, None)
         self._unheard_subscriptions.pop(neighbour, None)

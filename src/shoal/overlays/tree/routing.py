@@ -35,6 +35,7 @@ from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, un
 from shoal.model import (
     Advertisement,
     AdvertisementId,
+    Attributes,
     BrokerId,
     ClientId,
     Subscription,
@@ -101,6 +102,9 @@ class TreeRouting(BaseStrategy):
     def keeps_order(self) -> bool:
         """There is one path between two brokers, and links keep their order."""
         return True
+
+    def next_hops(self, attributes: Attributes) -> Collection[BrokerId]:
+        return self._route(attributes).neighbours
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)
@@ -247,6 +251,10 @@ class TreeRouting(BaseStrategy):
     def began_anew(self, neighbour: BrokerId) -> None:
         """A neighbour's link is up again, and it is not known yet whether it stays one."""
         self._exchange.began_anew(neighbour)
+
+    def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """There is a link to this broker, too, of which nothing was known as this one started."""
+        self._exchange.expect(neighbour, now_us, out)
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """Wait no more for a broker that was expected, and is no neighbour after all."""

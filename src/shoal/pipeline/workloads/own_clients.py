@@ -21,7 +21,7 @@ from shoal.frames.own_clients import (
 )
 from shoal.frames.spelling import did_you_mean
 from shoal.model import BrokerId
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import COMING_AND_GOING, PUBLISHERS
 from shoal.pipeline.workloads.windows import replay_time
 

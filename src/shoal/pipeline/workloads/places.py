@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.frames.reading import read_table_file
 from shoal.frames.spelling import did_you_mean
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import ATTRIBUTES
 from shoal.pipeline.sources.files import SourceError
 from shoal.pipeline.sources.flights import packaged_file

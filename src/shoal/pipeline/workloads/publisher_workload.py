@@ -18,7 +18,7 @@ from pyspark.sql.types import DoubleType, LongType
 
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, And, Filter, Operator, Predicate, Value, predicate
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.schemas import PUBLISHERS, SUBSCRIPTIONS, arrow_schema
 from shoal.pipeline.workloads.aiming import Numbers, aim
 

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from shoal.frames.folders import EVENTS, new_folder
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,

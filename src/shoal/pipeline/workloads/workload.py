@@ -33,7 +33,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
-from shoal.overlays.trace_tables import BrokerPlace
+from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,

@@ -29,6 +29,7 @@ from shoal.mqtt.limits import Limits
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.doors.asking import Asking
+from shoal.runtime.doors.audit import Audit
 from shoal.runtime.doors.publishers import LivePublishers
 from shoal.runtime.doors.sending_on import SendingOn
 from shoal.runtime.doors.sockets import LateAccess, Socket
@@ -77,6 +78,7 @@ class MqttDoor:
         )
         self.clients.keeps_order = node.machine.keeps_order
         self._access = access
+        self._audit = Audit(node.clock.now_us)
         self._publishers = publishers
         self._delivered: list[Deliver] = []
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None
@@ -400,6 +402,8 @@ class MqttDoor:
             for problem in self.clients.problems:
                 _log.error("not kept", extra={"problem": problem})
             self.clients.problems.clear()
+        if self.clients.statistics.notices:
+            self._audit.write(self.clients.statistics.notices)
         if self.clients.backlog.is_full != self._is_full:
             self._tell_of_queues()
         self._see_who_reads()

@@ -81,7 +81,9 @@ class Dialling:
             if link.connection is None and address is not None:
                 failed = partial(self._failed, link, address, pause_s)
                 connection = await dial(self._door, address, self._settings.tls, failed)
-            if connection is not None:
+            if connection is not None and link.is_gone:
+                connection.abort()  # the link has ended meanwhile, and may be another by now
+            elif connection is not None:
                 self._say_hello(connection, link)
                 await connection.ended
                 if connection.is_greeted:

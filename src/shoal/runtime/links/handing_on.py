@@ -40,6 +40,8 @@ class Link:
         self.is_handing_on = False
         self.is_going_on = False  # whether what it holds back is about to be handed on
         self.bytes_in = self.bytes_out = self.connections = 0
+        # Of the process at the other end, once it was there.
+        self.incarnation: int | None = None
 
     @property
     def is_dialled(self) -> bool:

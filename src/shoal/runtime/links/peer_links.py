@@ -103,7 +103,8 @@ class PeerLinks:
         )
         port = self._server.sockets[0].getsockname()[1]
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
-            self._start_link(neighbour)
+            if neighbour not in self._links:  # the machine has not opened it as it started
+                self._start_link(neighbour)
         self._ticking = loop.call_later(TICK_S, self._tick)
         return Address(listen.host, port)
 
@@ -190,8 +191,11 @@ class PeerLinks:
 
     def _agree(self, link: Link, opened_us: int | None) -> None:
         """The other end has the link last since then, if it does: so it lasts here."""
-        row = self.overlay.links.get(link.session.neighbour)
-        if opened_us and not link.is_gone and (row is None or opened_us > row.opened_us):
+        neighbour = link.session.neighbour
+        row = self.overlay.links.get(neighbour)
+        if not opened_us or link.is_gone or self.overlay.is_over(neighbour, opened_us):
+            return
+        if row is None or opened_us > row.opened_us:
             self._make_last(link, opened_us, "" if row is None else row.address)
 
     def end(self, neighbour: BrokerId) -> None:
@@ -391,6 +395,7 @@ class PeerLinks:
             raise
         link.connections += 1
         link.problem = ""
+        self._note_up(link, hello)
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)
@@ -400,6 +405,16 @@ class PeerLinks:
         self._changed(link, changes)
         self._handing.see_to_room()
         self._node.schedule_flush()
+
+    def _note_up(self, link: Link, hello: Hello) -> None:
+        """For the log: the link is up, and whether the broker there is another process by now."""
+        incarnation = hello.session[0]
+        extra = {"neighbour": hello.broker, "connections": link.connections}
+        if link.incarnation not in (None, incarnation):
+            _log.warning("broker restarted", extra=extra)
+        else:
+            _log.info("link up", extra=extra)
+        link.incarnation = incarnation
 
     def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
         """A connection that the other end has made."""
@@ -447,6 +462,8 @@ class PeerLinks:
         link = self._by_connection.pop(connection, None)
         if link is not None:
             link.connection = link.since_us = None
+            if link.session.state is State.UP:
+                _log.warning("link down", extra={"neighbour": link.session.neighbour})
             link.session.lost(self._node.clock.now_us())
             connection.abort()
             self._dialling.see_to(link)

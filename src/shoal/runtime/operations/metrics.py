@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -14,17 +14,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from shoal.overlays.trace_tables import RECORDS
+from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.trace_rows import SHARED_RECORDS
 
+# What brokers refuse each other or clients' libraries is apart from what clients are refused.
+_TABLES = {"refusals": "protocol_refusals"}
 # Name and help of counters, by what a node counts.
 _COUNTERS = {
     "publications_in": ("shoal_publications_received", "Publications handled by this broker."),
     "deliveries": ("shoal_deliveries", "Deliveries to clients of this broker."),
     "messages_out": ("shoal_messages_sent", "Messages sent to neighbours."),
     "unwritable": ("shoal_messages_lost", "Messages that could not be written."),
-} | {
-    row.__name__: (f"shoal_{table}", (row.__doc__ or "").partition("\n")[0])
-    for table, row in RECORDS.items()
 }
 _LINKS = {
     "buffered_bytes": ("shoal_link_buffered_bytes", "Sent and not yet handled by the neighbour."),
@@ -64,9 +64,12 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             "shoal_broker_uptime_seconds", "Since the start.", value=status.get("uptime_s", 0)
         )
+        ready = float(status.get("ready", False))
+        yield GaugeMetricFamily("shoal_ready", "1 while nothing is missing.", value=ready)
         counts = status.get("counts", {})
         for key, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(name, text, value=counts.get(key, 0))
+        yield from _record_metrics(who["system"], counts)
         yield _proposals(counts)
         for key, value in status.get("tables", {}).items():
             yield GaugeMetricFamily(f"shoal_routing_{key}", f"Rows: {key}.", value=value)
@@ -75,12 +78,32 @@ class Metrics(Collector):
             yield GaugeMetricFamily(name, text, value=float(mqtt.get(key, 0)))
         for key, (name, text) in _MQTT_COUNTERS.items():
             yield CounterMetricFamily(name, text, value=mqtt.get(key, 0))
+        yield _refusals(mqtt.get("refusals", ()))
         yield from _move_metrics(status.get("clients") or {})
         journal = status.get("journal")
         if journal:
             for key, (name, text) in _JOURNAL.items():
                 yield GaugeMetricFamily(name, text, value=float(journal[key]))
         yield from _link_metrics(status.get("links", ()))
+
+
+def _record_metrics(system: str, counts: Mapping[str, int]) -> Iterator[Metric]:
+    """What brokers of this system write down, and those of every system."""
+    own = SYSTEMS[system].records if system in SYSTEMS else {}
+    for table, row in {**own, **SHARED_RECORDS}.items():
+        text = (row.__doc__ or "").partition("\n")[0]
+        name = f"shoal_{_TABLES.get(table, table)}"
+        yield CounterMetricFamily(name, text, value=counts.get(row.__name__, 0))
+
+
+def _refusals(rows: Iterable[Mapping[str, Any]]) -> CounterMetricFamily:
+    """What clients were refused."""
+    family = CounterMetricFamily(
+        "shoal_refusals", "What clients were refused, and why.", labels=["what", "reason"]
+    )
+    for row in rows:
+        family.add_metric([row["what"], row["reason"]], row["count"])
+    return family
 
 
 def _proposals(counts: Mapping[str, int]) -> CounterMetricFamily:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
-from shoal.overlays.trace_tables import Columns, Kind
+from shoal.overlays.trace_rows import Columns, Kind
 
 _TYPES = {"text": pa.string(), "integer": pa.int64(), "double": pa.float64()}
 _CODES = {"integer": "q", "double": "d"}

@@ -69,6 +69,13 @@ class Overlay:
         found = {name for name in given if name not in self.ended}
         return tuple(sorted(found | self.links.keys()))
 
+    def expected(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
+        """Those of them to whom the link is not only to be settled, and then to end."""
+        rows = self.links
+        return tuple(
+            name for name in self.neighbours(given) if name not in rows or not rows[name].ends
+        )
+
     def stamp(self, neighbour: BrokerId, now_us: int) -> int:
         """When a link is opened now: later than one to that broker that has ended."""
         return max(now_us, self.ended.get(neighbour, 0) + 1)

@@ -32,7 +32,7 @@ from shoal.experiments.relocation.measuring.summary import (
     Stand,
 )
 from shoal.experiments.studies.study import Rows
-from shoal.overlays.trace_tables import Columns, columns_of
+from shoal.overlays.trace_rows import Columns, columns_of
 
 
 class Where(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from shoal.mqtt.access import Admission, Credentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.messages import Message
+from shoal.mqtt.notices import Party
 
 
 class Outgoing:
@@ -49,6 +50,10 @@ class ClientConnection(Protocol):
     is_waiting: bool
     # Whether its client is about to be sent elsewhere: nothing more is taken from it.
     is_moving: bool
+
+    @property
+    def party(self) -> Party:
+        """Who it is, for an operator."""
 
     @property
     def is_closed(self) -> bool:

@@ -98,15 +98,35 @@ class QuadGrid(Prefixes):
             (_quadrants(x, y, depth), x, y) for x in range(side) for y in range(side)
         )
         self._positions = {(x, y): position for position, (_, x, y) in enumerate(self._cells)}
-        super().__init__([digits for digits, _, _ in self._cells], _QUADRANTS, self._apart)
+        super().__init__([digits for digits, _, _ in self._cells], _QUADRANTS, self.apart)
 
     def at(self, x: int, y: int) -> int:
         """The position of a cell; KeyError when there is none."""
         return self._positions[x, y]
 
-    def _apart(self, left: int, right: int) -> float:
+    def digits(self, cell: int) -> Digits:
+        """The identifier of a position."""
+        return self._cells[cell][0]
+
+    def apart(self, left: int, right: int) -> float:
+        """The square of the distance of two positions."""
         (_, x, y), (_, other_x, other_y) = self._cells[left], self._cells[right]
         return (x - other_x) ** 2 + (y - other_y) ** 2
+
+
+def quad_cells(size: int) -> Prefixes:
+    """So many cells of the smallest quad grid that has them, spread over it.
+
+    >>> quad_cells(5).size, quad_cells(4).root("a") == QuadGrid(2).root("a")
+    (5, True)
+    """
+    side = 1
+    while side * side < size:
+        side *= 2
+    grid = QuadGrid(side)
+    chosen = [cell * grid.size // size for cell in range(size)]
+    ids = [grid.digits(cell) for cell in chosen]
+    return Prefixes(ids, _QUADRANTS, lambda one, other: grid.apart(chosen[one], chosen[other]))
 
 
 def tapestry(size: int, seed: int, base: int = 16, distance: Distance | None = None) -> Prefixes:

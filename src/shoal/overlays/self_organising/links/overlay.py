@@ -40,6 +40,7 @@ from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
+from shoal.overlays.self_organising.links.memory import UNHEARD, UNKNOWN, Memory
 from shoal.overlays.self_organising.quiet_ring.quiet_ring import TIMER, QuietRing
 from shoal.overlays.self_organising.quiet_ring.ring import Ring
 from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
@@ -48,9 +49,6 @@ from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.succession import Around
 from shoal.overlays.tree.turning import Turn
 
-# Of a link that a broker does not remember, and of one of which it cannot know, as it has started
-# anew and been told of no links.
-UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
 # How long a link that nobody remembers waits for an exchange to begin.
 GREET_US = 5_000_000
 GREET = "greet"
@@ -89,9 +87,7 @@ class Overlay:
         self._listener = listener
         self._ring = QuietRing(context.broker, self)
         self.healing = Healing(context.broker, self, may_link)
-        always = Standing(True, 0)
-        self._standings = dict.fromkeys((*context.neighbours, *context.expected), always)
-        self._unknown = UNHEARD if self._standings else UNKNOWN
+        self.memory = Memory((*context.neighbours, *context.expected))
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
         # Links that this broker has said are to end, and that have not yet.
@@ -101,20 +97,30 @@ class Overlay:
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        unknown = self.memory.start(started.facts)
+        if (decided := self.memory.decided) is not None:
+            self._ring.verdicts.remember(decided)
         self._routing.start(started, now_us, out)
+        for neighbour in unknown:
+            self.tree.expect(neighbour, now_us, out)
+            out.append(OpenLink(neighbour, is_lasting=True))
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         """A neighbour's message; ProtocolError when it makes no sense from that neighbour."""
         if type(message) is Greeting:
-            self._meet(neighbour, message, now_us, out)
+            if self._ring.is_renewed(neighbour):
+                self.later(now_us, out, self._meet, neighbour, message)
+            else:
+                self._meet(neighbour, message, now_us, out)
         elif isinstance(message, HealingMessage):
             if not self.is_up(neighbour):
                 raise ProtocolError(f"{self.broker} has no link to {neighbour}")
             self.healing.receive(neighbour, message, now_us, out)
         elif not self._ring.receive(neighbour, message, now_us, out):
             self._routing.receive(neighbour, message, now_us, out)
+        self.memory.say(out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == TIMER:
@@ -125,9 +131,17 @@ class Overlay:
             self.healing.timer(key[1], now_us, out)
         else:
             self.later(now_us, out, self._routing.timer, key)
+        self.memory.say(out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        self._link(neighbour, state, now_us, out)
+        self.memory.say(out)
+
+    def _link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         was_up = neighbour in self._up
+        self._waiting = [
+            each for each in self._waiting if each[0] != self._meet or each[1][0] != neighbour
+        ]
         self._ending.discard(neighbour)
         if state is not LinkState.UP:
             self._up.discard(neighbour)
@@ -176,6 +190,7 @@ class Overlay:
             self._listener.refused(exchange, reason, now_us, out)
         else:
             self._ring.begin(exchange, now_us, out)
+        self.memory.say(out)
 
     # --- what the tree asks -------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class Overlay:
             if not is_there or neighbour in self._ending:
                 return f"{self.broker} - {neighbour} is no link"
         # Also one that is down just now, or whose ends have yet to greet each other.
-        if ring.opens_link and self._standing(ring.opposite).is_in:
+        if ring.opens_link and self.memory.standing(ring.opposite).is_in:
             return f"{self.broker} - {ring.opposite} is a link already"
         is_left_over = ring.is_last and is_new and self.is_up(ring.opposite)
         if ring.opens_link and (is_left_over or ring.opposite in self._ending):
@@ -212,7 +227,7 @@ class Overlay:
     def latest_us(self, ring: Ring) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
-        return max(0, *(self._standing(each).since_us for each in ends), 0)
+        return max(0, *(self.memory.standing(each).since_us for each in ends), 0)
 
     def exchanged(
         self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
@@ -221,12 +236,16 @@ class Overlay:
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
+        if ring.is_first:
+            self.memory.decide(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
-            self._standings[behind] = Standing(True, verdict.at_us)
-            out += [OpenLink(behind, is_lasting=True), LinkReady(behind)]
+            self.memory.put(behind, Standing(True, verdict.at_us))
+            out.append(OpenLink(behind, is_lasting=True))
+            if behind not in ring.renewed:  # else it must hear tables first
+                out.append(LinkReady(behind))
         if ring.ends_link:
-            self._standings[before] = Standing(False, verdict.at_us)
+            self.memory.put(before, Standing(False, verdict.at_us))
             self._end(before, out)
         self._go_on(ring, now_us, out)
         self._listener.done(ring.exchange, now_us, out)
@@ -235,10 +254,10 @@ class Overlay:
         """End the new link, and go on."""
         if ring.opens_link:
             # Who could not have been asked has settled nothing: who remembers a link knows better.
-            since_us = verdict.at_us or self._standing(ring.opposite).since_us
-            self._standings[ring.opposite] = Standing(False, max(since_us, UNHEARD.since_us))
+            since_us = verdict.at_us or self.memory.standing(ring.opposite).since_us
+            self.memory.put(ring.opposite, Standing(False, max(since_us, UNHEARD.since_us)))
         if ring.ends_link and verdict.at_us:
-            self._standings[ring.before] = Standing(True, verdict.at_us)
+            self.memory.put(ring.before, Standing(True, verdict.at_us))
             out.append(OpenLink(ring.before, is_lasting=True))
         if ring.is_last and not ring.is_old_link:
             self._end(ring.first, out)
@@ -251,33 +270,32 @@ class Overlay:
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the tree."""
-        return max(self._standing(neighbour).since_us, 0)
-
-    def _standing(self, neighbour: BrokerId) -> Standing:
-        return self._standings.get(neighbour, self._unknown)
+        return max(self.memory.standing(neighbour).since_us, 0)
 
     def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """Both ends have agreed that this link, which is up, belongs to the tree."""
-        self._standings[neighbour] = Standing(True, at_us)
+        self.memory.put(neighbour, Standing(True, at_us))
         self._greeted.add(neighbour)
         out.append(OpenLink(neighbour, is_lasting=True))
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """This link does not belong to the tree any more."""
-        self._standings[neighbour] = Standing(False, at_us)
+        self.memory.put(neighbour, Standing(False, at_us))
         if self.is_up(neighbour):
             self._greet(neighbour, out)
         self._part(neighbour, now_us, out)
 
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links are exchanged, though it was supposed here that they are not."""
+        """The links were exchanged, which may be news."""
         exchange = verdict.exchange
-        for ends, is_in in ((exchange.old_link, False), (exchange.new_link, True)):
+        # First the new one: who has just started waits for its tables in place of the others.
+        for ends, is_in in ((exchange.new_link, True), (exchange.old_link, False)):
             if self.broker in ends:
                 (other,) = (each for each in ends if each != self.broker)
-                standing = Standing(is_in, verdict.at_us)
-                self.later(now_us, out, self._put, other, standing)
+                if self.memory.standing(other).since_us < verdict.at_us:
+                    standing = Standing(is_in, verdict.at_us)
+                    self.later(now_us, out, self._put, other, standing)
 
     def _go_on(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
         waiting, self._waiting = self._waiting, []
@@ -292,21 +310,21 @@ class Overlay:
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
         """A link that is no part of an exchange has changed."""
-        standing = self._standing(neighbour)
+        standing = self.memory.standing(neighbour)
         if state is LinkState.ENDED and standing.is_in:
             if standing.since_us > 0:
                 # One end did not know that it belongs to the tree, or this one that it does not.
                 out.append(OpenLink(neighbour, is_lasting=True))
             else:
                 # It was to end before this broker started.
-                self._standings[neighbour] = UNHEARD
+                self.memory.put(neighbour, UNHEARD)
         if not self.tree.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
         self._greeted.discard(neighbour)
-        standing = self._standing(neighbour)
+        standing = self.memory.standing(neighbour)
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
@@ -328,13 +346,14 @@ class Overlay:
     ) -> None:
         """A neighbour leaves the network, and others take its place."""
         if old is not None:
-            self._standings[old] = Standing(False, now_us)
-        self._standings.update(dict.fromkeys(new, Standing(True, now_us)))
+            self.memory.put(old, Standing(False, now_us))
+        for each in new:
+            self.memory.put(each, Standing(True, now_us))
         self._routing.replaced(old, new, now_us, out)
 
     def _greet_stranger(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link has been up for a while, and is none of the tree; or it is, and is not up."""
-        is_in, is_up = self._standing(neighbour).is_in, self.is_up(neighbour)
+        is_in, is_up = self.memory.standing(neighbour).is_in, self.is_up(neighbour)
         if is_in and not is_up:
             # It may have failed as it was to end, and nobody sees to it any more.
             out.append(OpenLink(neighbour, is_lasting=True))
@@ -343,7 +362,7 @@ class Overlay:
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self._greeted.add(neighbour)
-        standing = self._standing(neighbour)
+        standing = self.memory.standing(neighbour)
         out.append(Send(neighbour, Greeting(standing, self._verdicts(neighbour))))
 
     def _verdicts(self, neighbour: BrokerId) -> tuple[Verdict, ...]:
@@ -369,11 +388,11 @@ class Overlay:
             self._greet(neighbour, out)
         for verdict in greeting.verdicts:
             self._ring.judge(neighbour, verdict, now_us, out)
-        mine, other = self._standing(neighbour), greeting.standing
+        mine, other = self.memory.standing(neighbour), greeting.standing
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
             standing = Standing(True, 0)
-        self._standings[neighbour] = standing
+        self.memory.put(neighbour, standing)
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return
@@ -396,14 +415,16 @@ class Overlay:
 
     def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
-        if self._standing(neighbour).since_us >= standing.since_us:
+        if self.memory.standing(neighbour).since_us >= standing.since_us:
             return
-        self._standings[neighbour] = standing
+        self.memory.put(neighbour, standing)
         if not standing.is_in:
             self._part(neighbour, now_us, out)
             return
+        if not self.tree.is_ready:
+            self.tree.expect(neighbour, now_us, out)
         out.append(OpenLink(neighbour, is_lasting=True))
-        if self.is_up(neighbour):
+        if self.is_up(neighbour) and neighbour not in self._greeted:
             self._greet(neighbour, out)
 
 

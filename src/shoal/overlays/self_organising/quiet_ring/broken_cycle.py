@@ -2,8 +2,9 @@
 
 Who has not agreed gives up by itself, and tells all: the first cannot have decided.  Who has agreed
 must be told.  When a link of the cycle is gone, those at its ends ask the other way round (`Doubt`)
-whoever knows, up to the first: if it has not decided it gives up.  If all others ask and nobody
-knows, as the first is gone, nothing was exchanged; no more did a part that is cut off at both ends,
+whoever knows, up to the first: if it has not decided it gives up.  A first that has started anew
+remembers what it has decided, and is asked over its links when they are up again.  If it is gone
+for good, and nobody knows, nothing was exchanged; no more did a part that is cut off at both ends,
 unless it sees that the link that goes has ended.  Should the first have decided otherwise, that
 holds when they meet: links then come and go like any others, and tables are said again.
 """
@@ -19,36 +20,26 @@ from shoal.overlays.self_organising.quiet_ring.ring import Ring
 class BrokenCycle:
     """Breaks of one cycle, as one of its brokers has seen them or heard of them.
 
-    gone          neighbours on the cycle to which the link is gone
-    askers        neighbours that have asked what became of the exchange
-    has_ended     whether the link that goes was ended on purpose
-    is_forgotten  whether the first broker has started anew
+    gone       neighbours on the cycle to which the link is gone, or has come up anew
+    askers     neighbours that have asked what became of the exchange
+    has_ended  whether the link that goes was ended on purpose
     """
 
     def __init__(self) -> None:
         self.gone: set[BrokerId] = set()
         self.askers: set[BrokerId] = set()
         self.has_ended = False
-        self.is_forgotten = False
-
-    def lost(self, ring: Ring, neighbour: BrokerId, *, is_back: bool) -> None:
-        """The link to a neighbour is gone; or it is back, as the neighbour has started anew."""
-        self.gone.add(neighbour)
-        self.is_forgotten |= is_back and neighbour == ring.first
-
-    def asked(self, neighbour: BrokerId, *, is_forgotten: bool) -> None:
-        """A neighbour asks what became of the exchange."""
-        self.askers.add(neighbour)
-        self.is_forgotten |= is_forgotten
 
     def without(self, neighbours: Iterable[BrokerId]) -> list[BrokerId]:
         """Of these neighbours those to which the link is not gone."""
         return [each for each in neighbours if each not in self.gone]
 
     def outcome(self, ring: Ring, whom: BrokerId) -> bool | None:
-        """Whether the links are exchanged; None where this neighbour is to be asked."""
+        """Whether the links are exchanged; None where this neighbour is asked."""
         if ring.ends_link and whom == ring.before and self.has_ended:
             return True
-        if whom in self.gone or (whom == ring.first and self.is_forgotten):
-            return False
-        return None
+        return False if whom in self.gone and not self.is_asked(ring, whom) else None
+
+    def is_asked(self, ring: Ring, whom: BrokerId) -> bool:
+        """Whether this is the first, to which the link has come up anew: it will answer."""
+        return whom == ring.first and whom in ring.renewed

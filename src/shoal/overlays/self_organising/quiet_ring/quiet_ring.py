@@ -31,6 +31,7 @@ be told (`broken_cycle.py`).
 | Verdict: yes | | | | turns its tables, says it on → free |
 | Verdict: no | | drops the new link → free | says it on → free | says it on → free |
 | Doubt | | | gives up | asks on; the first gives up |
+| Forgotten | | | | the first has decided nothing: gives up |
 | a link is gone | | gives up | gives up | asks the other way round; the first gives up |
 | time is up | | gives up | gives up | the first gives up |
 """
@@ -53,6 +54,7 @@ from shoal.overlays.self_organising.quiet_ring.ring_messages import (
     Doubt,
     Drained,
     ExchangeKey,
+    Forgotten,
     Halt,
     Halted,
     Verdict,
@@ -82,6 +84,7 @@ class Event(enum.Enum):
     DONE = "Verdict: yes"
     KEPT = "Verdict: no"
     DOUBT = "Doubt"
+    FORGOTTEN = "Forgotten"
     BROKEN = "a link is gone"
     LATE = "time is up"
 
@@ -142,12 +145,16 @@ class QuietRing:
                 self._step(event, neighbour, message, now_us, out)
             case Verdict():
                 self.judge(neighbour, message, now_us, out)
-            case Doubt(key, _):
+            case Doubt(key):
                 if key == self._key and self._ring is not None:
                     self._checked(neighbour)
                     self._step(Event.DOUBT, neighbour, message, now_us, out)
                 else:
-                    self.verdicts.tell(neighbour, key, out)
+                    self.verdicts.answer(neighbour, key, out)
+            case Forgotten(key):
+                if key == self._key and self._ring is not None:
+                    self._checked(neighbour)
+                    self._step(Event.FORGOTTEN, neighbour, message, now_us, out)
             case _:
                 return False
         return True
@@ -159,13 +166,13 @@ class QuietRing:
             event = Event.DONE if verdict.is_done else Event.KEPT
             self._step(event, neighbour, verdict, now_us, out)
             return
-        if not self.verdicts.are_revised_by(verdict):
-            return
-        self.verdicts.remember(verdict)
         ring = Ring(self._broker, verdict.exchange)
-        listeners = [each for each in ring.neighbours if each != neighbour]
-        self.verdicts.say(listeners, verdict, out)
-        self._host.revised(verdict, now_us, out)
+        if self.verdicts.are_revised_by(verdict):
+            self.verdicts.remember(verdict)
+            listeners = [each for each in ring.neighbours if each != neighbour]
+            self.verdicts.say(listeners, verdict, out)
+        if verdict.is_done:
+            self._host.revised(verdict, now_us, out)
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
         """A link is up; whether it is the new one of an exchange that is going on here."""
@@ -174,13 +181,20 @@ class QuietRing:
         self._step(Event.OPENED, neighbour, None, now_us, out)
         return True
 
+    def is_renewed(self, neighbour: BrokerId) -> bool:
+        """Whether the link has come up anew while an exchange goes on over it here."""
+        return self._ring is not None and neighbour in self._ring.renewed
+
     def broken(
         self, neighbour: BrokerId, now_us: int, out: list[Effect], *, is_back: bool = False
     ) -> None:
-        """A link is gone; or it is back, as the neighbour has started anew."""
+        """A link is gone; or it is back, with nothing in it."""
         ring = self._ring
         if ring is not None and neighbour in ring.neighbours:
-            self._breaks.lost(ring, neighbour, is_back=is_back)
+            self._breaks.gone.add(neighbour)
+            ring.renewed.discard(neighbour)
+            if is_back:
+                ring.renewed.add(neighbour)
             self._step(Event.BROKEN, neighbour, None, now_us, out)
 
     def ended(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -377,14 +391,18 @@ class QuietRing:
         """Asks the other way round; the first gives up."""
         ring = self._ring
         assert ring is not None
-        out.append(Hold(tuple(self._breaks.without(ring.neighbours))))
+        heard = self._breaks.without(ring.neighbours)
+        if self._breaks.is_asked(ring, neighbour):
+            out += [Hold((*heard, neighbour)), Send(neighbour, Doubt(self._key))]
+            return
+        out.append(Hold(tuple(heard)))
         self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
 
     def _ask_on(self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]) -> None:
         """Asks on; the first gives up."""
         ring = self._ring
         assert ring is not None
-        self._breaks.asked(neighbour, is_forgotten=doubt.is_forgotten)
+        self._breaks.askers.add(neighbour)
         self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
@@ -394,8 +412,13 @@ class QuietRing:
             self._refuse(reason, now_us, out)
         elif (is_done := self._breaks.outcome(ring, whom)) is not None:
             self._say_verdict(is_done, now_us, out, "" if is_done else reason)
-        else:
-            out.append(Send(whom, Doubt(self._key, self._breaks.is_forgotten)))
+        elif not self._breaks.is_asked(ring, whom):
+            out.append(Send(whom, Doubt(self._key)))
+
+    def _presume(self, neighbour: BrokerId, _: Any, now_us: int, out: list[Effect]) -> None:
+        """The first has decided nothing: gives up."""
+        if self._breaks.is_asked(self._checked(neighbour), neighbour):
+            self._say_verdict(False, now_us, out, "the cycle is broken")
 
     # --- coming and going ---------------------------------------------------------------------
 
@@ -442,6 +465,7 @@ LIFE = LifeCycle(
             does(QuietRing._let_be, State.FREE),
         ),
         Event.DOUBT: (IGNORED, IGNORED, does(QuietRing._break_off), does(QuietRing._ask_on)),
+        Event.FORGOTTEN: (IGNORED, IGNORED, IGNORED, does(QuietRing._presume)),
         Event.BROKEN: (
             IGNORED,
             does(QuietRing._break_off),

@@ -46,6 +46,8 @@ class Ring:
         self.ends_link = place in (remove, remove + 1)
         # Whether this broker holds back what comes from elsewhere.
         self.is_held = False
+        # Neighbours to which the link has come up anew meanwhile.
+        self.renewed: set[BrokerId] = set()
         # Whether the new link has turned out to be one of the tree's already.
         self.is_old_link = False
 

@@ -36,4 +36,4 @@ class Host(Protocol):
         """All is as it was: end the new link, if it is one of its ends; then go on."""
 
     def revised(self, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """The links are exchanged, though it was supposed here that they are not."""
+        """The links were exchanged, which may be news."""

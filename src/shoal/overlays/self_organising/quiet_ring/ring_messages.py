@@ -64,11 +64,16 @@ class Verdict(RingMessage, frozen=True):
 class Doubt(RingMessage, frozen=True):
     """Who has agreed and cannot be told, as the cycle is broken, asks the other way round.
 
-    `is_forgotten` says that the first broker has started anew, and knows nothing of it.
+    Also the first itself, if the link to it has come up anew.
     """
 
     key: ExchangeKey
-    is_forgotten: bool = False
+
+
+class Forgotten(RingMessage, frozen=True):
+    """To who is in doubt, from who knows nothing of that exchange: it has decided nothing."""
+
+    key: ExchangeKey
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
@@ -88,4 +93,4 @@ class Greeting(RingMessage, frozen=True):
     verdicts: tuple[Verdict, ...] = ()
 
 
-MESSAGES: Vocabulary = (Halt, Halted, Drained, Verdict, Doubt, Greeting)
+MESSAGES: Vocabulary = (Halt, Halted, Drained, Verdict, Doubt, Forgotten, Greeting)

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 
 from shoal.broker.effects import Effect, Send
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.quiet_ring.ring_messages import ExchangeKey, Verdict
+from shoal.overlays.self_organising.quiet_ring.ring_messages import (
+    ExchangeKey,
+    Forgotten,
+    Verdict,
+)
 
 MOST_VERDICTS = 64
 
@@ -34,6 +38,12 @@ class Verdicts:
         """Say what became of an exchange, if it is known."""
         if (verdict := self.known.get(key)) is not None:
             out.append(Send(neighbour, verdict))
+
+    def answer(self, neighbour: BrokerId, key: ExchangeKey, out: list[Effect]) -> None:
+        """Say what became of an exchange, or that nothing is known of it."""
+        self.tell(neighbour, key, out)
+        if key not in self.known:
+            out.append(Send(neighbour, Forgotten(key)))
 
     def say(self, listeners: Iterable[BrokerId], verdict: Verdict, out: list[Effect]) -> None:
         """Say this one to those of them to whom there is a link."""

@@ -1,0 +1,41 @@
+"""`shoal bridge`: carry messages between a shoal network and another MQTT broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli.support.errors import UserError
+
+
+def bridge(
+    bridge_file: Annotated[Path, typer.Argument(metavar="BRIDGE.toml", help="What is carried.")],
+    check: Annotated[bool, typer.Option("--check", help="Only say what is wrong with it.")] = False,
+) -> None:
+    """Carry messages between a shoal network and any other MQTT broker, until it is stopped.
+
+    The file names the two brokers and, by [[in]] and [[out]], which topics are carried.  What
+    waits is kept by the brokers: the bridge may be stopped, killed and started again.
+    """
+    from shoal.client.bridge import run_bridge
+    from shoal.client.bridge_file import load_bridge
+    from shoal.runtime.operations.logs import start_logging
+    from shoal.runtime.serving import StoppedError, run_or_stop
+    from shoal.typed_toml import TomlError
+
+    try:
+        found = load_bridge(bridge_file)
+        for end in (found.here, found.there):
+            end.password()
+            end.tls.context()
+    except (TomlError, ValueError) as error:
+        raise UserError(str(error)) from error
+    if check:
+        return
+    start_logging(f"bridge-{found.name}")
+    try:
+        run_or_stop(lambda: run_bridge(found))
+    except StoppedError:
+        return

@@ -1,0 +1,207 @@
+"""`shoal why`: does a message reach a client, and if not, where it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.routes import Answers, down, find_way, queues
+from shoal.cli.support.statuses import Statuses, ask_status
+
+if TYPE_CHECKING:
+    from shoal.runtime.network_file import Network
+
+
+def why(
+    network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
+    client: Annotated[str, typer.Argument(help="Whom the message should reach, by identifier.")],
+    topic: Annotated[str, typer.Argument(help="Where it is published.")],
+    payload: Annotated[str, typer.Argument(help="What is published: its JSON fields count.")] = "",
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="User properties."),
+    ] = None,
+    publisher: Annotated[str, typer.Option(help="Who publishes it, by client identifier.")] = "",
+    at: Annotated[
+        str, typer.Option(metavar="BROKER", help="Where it is published, if not by --publisher.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="What each broker says.")] = False,
+) -> None:
+    """Say why a message reaches a client of a running network, or does not.
+
+    Which subscription lets it through and which test stops it, which brokers it passes and whose
+    table ends it, which rule forbids it, which queue it waits in.  Nothing is published.  Exit code
+    1 when it does not reach the client.
+    """
+    from shoal.cli.support.networks import read_network
+
+    network = read_network(network_file)
+    query = {
+        "client": client,
+        "topic": topic,
+        "payload": payload,
+        "attributes": json.dumps(dict(map(_attribute, attributes or ()))),
+        "publisher": publisher,
+    }
+    statuses, answers = asyncio.run(_ask(network, query))
+    if as_json:
+        print(json.dumps(answers, indent=2))
+        return
+    lines = list(_lines(client, publisher, at, statuses, answers))
+    for line in lines[:-1]:
+        print(line)
+    print(lines[-1])
+    if not lines[-1].startswith("it reaches"):
+        raise typer.Exit(1)
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--attribute {text}: write NAME=VALUE, such as dep_delay=41")
+    return name, value
+
+
+async def _ask(network: Network, query: Mapping[str, str]) -> tuple[Statuses, Answers]:
+    """Every broker, until it has said all."""
+    from shoal.runtime.addresses import read_address
+    from shoal.runtime.supervisor import get_json
+
+    statuses = await ask_status(network)
+    here = {
+        name: read_address(found["listening"]["admin"])
+        for name, found in statuses.items()
+        if found is not None
+    }
+    if not here:
+        raise UserError(f"no broker of {network.name} answers")
+
+    async def ask(name: str) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+        skip: int | None = 0
+        while skip is not None:
+            try:
+                found = await get_json(here[name], f"/why?{urlencode({**query, 'skip': skip})}")
+            except OSError as error:
+                raise UserError(f"{name} does not answer: {error}") from error
+            if "problem" in found:
+                raise UserError(found["problem"])
+            if answer:
+                answer["session"]["subscriptions"] += found["session"]["subscriptions"]
+            else:
+                answer = found
+            skip = (found["session"] or {}).get("next")
+        return answer
+
+    return statuses, dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))
+
+
+def _lines(
+    client: str, publisher: str, at: str, statuses: Statuses, answers: Answers
+) -> Iterator[str]:
+    """The findings; the last line is the verdict."""
+    silent = [name for name, found in statuses.items() if found is None]
+    if silent:
+        yield f"{', '.join(silent)} does not answer"
+    homes = {
+        name: answer["session"]
+        for name, answer in answers.items()
+        if answer["session"] is not None and not answer["session"]["departed"]
+    }
+    if not homes:
+        where = f" that answers (not {', '.join(silent)})" if silent else ""
+        yield f"it does not reach {client}: no broker{where} knows a client of that name"
+        return
+    home = max(homes, key=lambda name: bool(homes[name]["connected"]))
+    yield from _standing(client, home, homes[home])
+    matching = [row for row in homes[home]["subscriptions"] if _lets_through(row)]
+    yield from (_told(row) for row in homes[home]["subscriptions"] if not _lets_through(row))
+    yield from (_told(row) for row in matching)
+    starts = _starts(publisher, at, home, answers)
+    for start in starts:
+        problem = _refusal(publisher, answers[start]["publisher"])
+        if problem:
+            yield f"it does not reach {client}: {problem}"
+            return
+    if not matching:
+        count = len(homes[home]["subscriptions"])
+        yield f"it does not reach {client}: none of its {count} subscriptions lets it through"
+        return
+    if publisher == client and all(row["no_local"] for row in matching):
+        yield f"it does not reach {client}: it wants nothing of its own (no local)"
+        return
+    ways = {start: find_way(start, home, answers, statuses) for start in starts}
+    for start, way in ways.items():
+        known = "" if way.is_said else ", if the links are used: this system does not say it"
+        yield f"from {start}: {' -> '.join(way.brokers)}{known}"
+        yield from queues(way, statuses)
+    stopped = [f"from {start} ({way.problem})" for start, way in ways.items() if way.problem]
+    broken = {link for way in ways.values() if (link := down(way, statuses))}
+    if stopped:
+        yield f"it does not reach {client} {', '.join(stopped)}"
+    elif broken:
+        yield f"it waits: the link {', '.join(sorted(broken))} is not up"
+    elif not homes[home]["connected"]:
+        highest = max(row["qos"] for row in matching)
+        kept = "at QoS 1 and 2 it is kept for it" if highest else "it asks for QoS 0, which is lost"
+        yield f"it waits: {client} is away, and {kept}"
+    elif all(row["shared"] for row in matching):
+        yield f"it reaches {client} when it is its turn: it shares these subscriptions"
+    else:
+        yield f"it reaches {client}"
+
+
+def _standing(client: str, home: str, session: Mapping[str, Any]) -> Iterator[str]:
+    state = "is connected to" if session["connected"] else "is away; its session is at"
+    user = f" as user {session['user']}" if session["user"] else ""
+    words = f"{session['in_flight']:,} messages are in flight to it, {session['waiting']:,} wait"
+    yield f"{client} {state} {home}{user}: {words}"
+    if session["dropped"]:
+        yield f"{session['dropped']:,} messages were dropped, as its queue was full"
+
+
+def _lets_through(row: Mapping[str, Any]) -> bool:
+    return bool(row["topic_matches"] and row["content_matches"])
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """A subscription, and what stops a message at it."""
+    if not row["topic_matches"]:
+        return f"  no   {row['topic_filter']}: another topic"
+    if row["content_matches"]:
+        return f"  yes  {row['topic_filter']}, at QoS {row['qos']}"
+    reasons = "\n".join(f"         {line}" for line in str(row["why"]).split("\n"))
+    return f"  no   {row['topic_filter']}: its content\n{reasons}"
+
+
+def _starts(publisher: str, at: str, home: str, answers: Answers) -> list[str]:
+    """Where it may be published."""
+    if at:
+        if at not in answers:
+            raise UserError(f"--at {at}: no such broker answers; there are {', '.join(answers)}")
+        return [at]
+    if publisher:
+        found = [name for name, answer in answers.items() if answer["publisher"] is not None]
+        if not found:
+            raise UserError(f"--publisher {publisher}: is not connected; say --at BROKER instead")
+        return found
+    return list(answers)
+
+
+def _refusal(publisher: str, said: Mapping[str, Any] | None) -> str:
+    """Which rule keeps a publisher from publishing it."""
+    if said is None:
+        return ""
+    if not said["may_publish"]:
+        user = f"user {said['user']}" if said["user"] else "who gives no name"
+        return f"no rule allows {publisher} ({user}) to publish there"
+    if not said["advertised"]:
+        return f"{publisher} has not advertised it ($advertise), so its broker refuses it"
+    return ""

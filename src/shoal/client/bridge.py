@@ -1,0 +1,271 @@
+"""A bridge between a shoal network and another MQTT broker, as a client of both.
+
+It keeps nothing itself.  A message of QoS 1 is acknowledged where it comes from when it has been
+acknowledged where it goes, so what waits is in the bridge's session at that broker: while the other
+one is away, while the bridge is, and when it is killed.  Then messages that were on their way come
+twice; none is lost that the brokers keep.  Of one topic filter messages keep their order.
+
+What a bridge has carried does not come back: at either end it asks for nothing of its own
+(`no local`), and it names itself in a user property, so that bridges in a circle see it.  3.1.1 has
+neither, so that a bridge whose topics lead back to it is refused (see `bridge_file`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from shoal.client.bridge_file import Bridge, EndSection, RuleSection
+from shoal.client.client import Client
+from shoal.client.subscription import Message, Subscription
+from shoal.client.terms import ClientError, Keep
+from shoal.language import parse
+from shoal.matching import matches
+from shoal.model import EVERYTHING, Filter
+from shoal.mqtt.codec.packets import Publish
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.content import attributes_of
+from shoal.mqtt.messages import Message as Sent
+
+# The user property that names bridges which have carried a message, and how many may have.
+CARRIED_BY = "shoal-bridge"
+MOST_BRIDGES = 16
+# Refused so it may be taken a while later.
+_PASSING = ("quota exceeded", "server busy", "unspecified error", "implementation specific error")
+RETRY_S = 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Under(NamedTuple):
+    """A message on its way; `answer` is None where nobody answers."""
+
+    packet: Publish
+    answer: asyncio.Future[None] | None
+
+
+class Lane:
+    """What one rule carries from one client to the other."""
+
+    def __init__(self, rule: RuleSection, source: Client, target: Client, name: str) -> None:
+        self._rule = rule
+        self._source = source
+        self._target = target
+        self._name = name
+        # Judged here; what goes out is judged by brokers, which are asked for it.
+        self.judged: Filter = EVERYTHING
+        self.carried = 0
+        self.left: Counter[str] = Counter()
+        # Of messages at QoS 1, by packet identifier: the newest copy, and whether it is done.
+        self._copies: dict[int, tuple[Message, bool]] = {}
+        self._forgotten = source.forgotten
+
+    async def run(self, subscription: Subscription, shares: Shares) -> None:
+        """Carry until the connection fails for good: ClientError."""
+        under_way: deque[asyncio.Task[None]] = deque()
+        try:
+            while True:
+                message = await subscription.get()
+                if self._is_news(message, shares):
+                    await self._carry(message, shares, under_way)
+        finally:
+            for task in under_way:
+                task.cancel()
+
+    def _is_news(self, message: Message, shares: Shares) -> bool:
+        """Whether this is no copy of one that was carried, or is on its way."""
+        if self._forgotten != self._source.forgotten:
+            self._forgotten = self._source.forgotten
+            self._copies.clear()  # identifiers mean other messages now
+        packet = message.packet
+        if not packet.qos:
+            return True
+        known = self._copies.get(packet.packet_id) if packet.duplicate else None
+        self._copies[packet.packet_id] = message, known is not None and known[1]
+        if known is None:
+            return True
+        if known[1]:
+            self._settle(packet.packet_id, shares)
+        return False
+
+    async def _carry(
+        self, message: Message, shares: Shares, under_way: deque[asyncio.Task[None]]
+    ) -> None:
+        packet = message.packet
+        reason = self._reason_to_leave(message)
+        if reason:
+            self.left[reason] += 1
+            self._done(packet, shares)
+            return
+        out = self._as_carried(packet)
+        answer = await self._target.hand_in(out)
+        self.carried += 1
+        task = asyncio.create_task(self._see_through(packet, _Under(out, answer), shares))
+        under_way.append(task)
+        while under_way and under_way[0].done():
+            under_way.popleft().result()
+
+    async def _see_through(self, packet: Publish, under: _Under, shares: Shares) -> None:
+        answer = under.answer
+        while answer is not None:
+            try:
+                await answer
+            except ClientError as error:
+                if not str(error).startswith(_PASSING):
+                    self.left[f"refused: {error}"] += 1
+                    extra = {"topic": under.packet.topic, "why": str(error), "bridge": self._name}
+                    if self.left[f"refused: {error}"] == 1:
+                        _log.warning("not carried", extra=extra)
+                    break
+                await asyncio.sleep(RETRY_S)
+                answer = await self._target.hand_in(under.packet)
+            else:
+                break
+        self._done(packet, shares)
+
+    def _done(self, packet: Publish, shares: Shares) -> None:
+        known = self._copies.get(packet.packet_id) if packet.qos else None
+        if known is not None:
+            self._copies[packet.packet_id] = known[0], True
+            self._settle(packet.packet_id, shares)
+
+    def _settle(self, packet_id: int, shares: Shares) -> None:
+        """Acknowledge a copy, if it came over the connection that there is; else it comes again."""
+        message, _ = self._copies[packet_id]
+        if message.connection == self._source.connections and self._source.is_connected:
+            del self._copies[packet_id]
+            shares.done(self._source, message)
+
+    def _reason_to_leave(self, message: Message) -> str:
+        properties = message.packet.properties
+        bridges = [value for name, value in properties.user_properties if name == CARRIED_BY]
+        if self._name in bridges or len(bridges) >= MOST_BRIDGES:
+            return "was here before"
+        if self.judged != EVERYTHING:
+            sent = Sent(
+                message.topic,
+                message.payload,
+                publisher="",
+                published_us=0,
+                properties=properties,
+            )
+            if not matches(self.judged, attributes_of(sent)):
+                return "filter"
+        return ""
+
+    def _as_carried(self, packet: Publish) -> Publish:
+        given = packet.properties
+        properties = Properties(
+            payload_format_indicator=given.payload_format_indicator,
+            message_expiry_interval_s=given.message_expiry_interval_s,
+            content_type=given.content_type,
+            response_topic=given.response_topic,
+            correlation_data=given.correlation_data,
+            user_properties=(*given.user_properties, (CARRIED_BY, self._name)),
+        )
+        return Publish(
+            self._rule.carried(packet.topic),
+            packet.payload,
+            min(packet.qos, self._rule.qos),
+            packet.retain,
+            properties=properties,
+        )
+
+
+class Shares:
+    """Messages that came to several lanes: acknowledged when all are done with them."""
+
+    def __init__(self) -> None:
+        self._done: Counter[tuple[int, int]] = Counter()
+
+    def done(self, source: Client, message: Message) -> None:
+        key = message.connection, message.packet.packet_id
+        self._done[key] += 1
+        if self._done[key] >= message.shares:
+            del self._done[key]
+            source.acknowledge(message)
+        for stale in [each for each in self._done if each[0] != message.connection]:
+            del self._done[stale]
+
+
+async def run_bridge(bridge: Bridge) -> None:
+    """Carry until cancelled; ValueError for files that cannot be used."""
+    pause_s = FIRST_PAUSE_S
+    loop = asyncio.get_running_loop()
+    while True:
+        began_s = loop.time()
+        try:
+            await _run(bridge)
+        except ClientError as error:
+            _log.warning("bridge down", extra={"bridge": bridge.name, "why": str(error)})
+        if loop.time() - began_s > LONGEST_PAUSE_S:
+            pause_s = FIRST_PAUSE_S
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+async def _run(bridge: Bridge) -> None:
+    """Until one end fails for good: ClientError."""
+    here, there = _client(bridge, bridge.here), _client(bridge, bridge.there)
+    lanes: list[tuple[Lane, Subscription, Shares]] = []
+    for source, target, rules in (
+        (there, here, bridge.incoming),
+        (here, there, bridge.outgoing),
+    ):
+        shares = Shares()
+        for rule in rules:
+            lane = Lane(rule, source, target, bridge.name)
+            if rule.where and source is there:
+                lane.judged = parse(rule.where)
+            # Before it connects: what waits in its session comes at once.
+            lanes.append((lane, _subscribe(source, rule, asks=source is here), shares))
+    async with here, there:
+        for _, subscription, _ in lanes:
+            await subscription.granted()
+        _log.info("bridge up", extra={"bridge": bridge.name, "here": here.address,
+                                      "there": there.address})  # fmt: skip
+        running = [asyncio.create_task(lane.run(each, shares)) for lane, each, shares in lanes]
+        try:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+def _client(bridge: Bridge, end: EndSection) -> Client:
+    return Client(
+        end.address,
+        f"bridge-{bridge.name}",
+        follow=False,
+        username=end.username,
+        password=end.password(),
+        tls=end.tls,
+        version=end.version,
+        keep=Keep(
+            seconds=bridge.keep_s,
+            window=bridge.window,
+            maximum_packet_size=bridge.maximum_packet_size,
+        ),
+    )
+
+
+def _subscribe(source: Client, rule: RuleSection, *, asks: bool) -> Subscription:
+    """Ask for what a rule carries; the broker knows it by a number that says what it is."""
+    digest = blake2b(msgspec.json.encode(rule), digest_size=3).digest()
+    return source.subscribe(
+        rule.topic,
+        rule.where if asks and rule.where else None,
+        qos=rule.qos,
+        no_local=True,
+        retain_as_published=True,
+        identifier=1 + int.from_bytes(digest, "big"),
+    )

@@ -1,0 +1,70 @@
+"""What a client says of itself when it connects, and on which terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from shoal.language import parse
+from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.connection.connecting import FOLLOW
+from shoal.mqtt.content import ADVERTISE
+
+Version = Literal["5", "3.1.1"]
+VERSIONS = {"5": MQTT_5, "3.1.1": MQTT_3_1_1}
+# A client that loses its connection comes back within this.
+SESSION_EXPIRY_S = 300
+
+
+class ClientError(Exception):
+    """What a broker refused, or what became of the connection."""
+
+
+class Keep(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that outlives its client, which acknowledges by itself what it got at QoS 1.
+
+    seconds               how long the broker keeps it without its client
+    window                how many messages may be unacknowledged
+    maximum_packet_size   what the client takes, in bytes
+    """
+
+    seconds: int
+    window: int = 100
+    maximum_packet_size: int = 16 * 2**20
+
+
+def make_connect(
+    client_id: str,
+    version: int,
+    *,
+    username: str | None,
+    password: str | None,
+    advertise: Sequence[str],
+    follows: bool,
+    keep_alive_s: int,
+    keep: Keep | None,
+) -> Connect:
+    """The CONNECT; FilterSyntaxError for an advertisement, ValueError for what 3.1.1 has not."""
+    for promise in advertise:
+        parse(promise)
+    if version == MQTT_3_1_1 and advertise:
+        raise ValueError("advertise: MQTT 3.1.1 has no words for it; use 5")
+    said = tuple((ADVERTISE, promise) for promise in advertise)
+    return Connect(
+        client_id,
+        clean_start=keep is None,
+        keep_alive_s=keep_alive_s,
+        version=version,
+        username=username,
+        password=None if password is None else password.encode(),
+        properties=Properties(
+            session_expiry_interval_s=SESSION_EXPIRY_S if keep is None else keep.seconds,
+            receive_maximum=None if keep is None else keep.window,
+            maximum_packet_size=None if keep is None else keep.maximum_packet_size,
+            user_properties=(*said, (FOLLOW, "")) if follows else said,
+        ),
+    )

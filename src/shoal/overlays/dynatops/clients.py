@@ -1,0 +1,97 @@
+"""The clients of one broker: what they subscribe to, advertise and publish."""
+
+from __future__ import annotations
+
+from shoal.broker.effects import Deliver, Effect
+from shoal.broker.messages import (
+    Advertise,
+    Goodbye,
+    Message,
+    Publish,
+    RoutedPublication,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from shoal.broker.strategy import ProtocolError, unexpected
+from shoal.matching import MatchIndex
+from shoal.model import (
+    Advertisement,
+    AdvertisementId,
+    BrokerId,
+    ClientId,
+    Subscription,
+    SubscriptionId,
+)
+from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.publishers import LocalPublishers
+from shoal.overlays.requests import check_advertisement, check_subscription
+
+
+class Clients:
+    """At one broker."""
+
+    def __init__(self, broker: BrokerId, interests: Interests, outbox: Outbox) -> None:
+        self._publishers = LocalPublishers(broker)
+        self._interests = interests
+        self._outbox = outbox
+        self._index = MatchIndex()
+        self.advertisements: dict[AdvertisementId, Advertisement] = {}
+        self.subscriptions: dict[SubscriptionId, Subscription] = {}
+
+    def request(self, client: ClientId, request: Message, out: list[Effect]) -> None:
+        match request:
+            case Publish(publications):
+                self._outbox.publish(self._publishers.accept(client, publications, out), out)
+            case Advertise(advertisement):
+                known = self.advertisements.get(advertisement.id)
+                check_advertisement(client, advertisement, known)
+                self.advertisements[advertisement.id] = advertisement
+                self._publishers.attach(client, [advertisement])
+            case Unadvertise(id):
+                self._publishers.take_back(client, id)
+                self.advertisements.pop(id, None)
+            case Subscribe(subscription):
+                self._subscribe(client, subscription, out)
+            case Unsubscribe(id):
+                known_row = self.subscriptions.get(id)
+                if known_row is None or known_row.client != client:
+                    raise ProtocolError(f"{client} has no subscription {id} here")
+                self._unsubscribe(id, out)
+            case Goodbye():
+                self._goodbye(client, out)
+            case _:
+                raise unexpected(request, f"client {client}")
+
+    def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
+        known = self.subscriptions.get(subscription.id)
+        check_subscription(client, subscription, known)
+        # First what is new: what stays wanted is never taken back.
+        self._interests.add(subscription.filter, out)
+        if known is not None:
+            self._unsubscribe(known.id, out)
+        self.subscriptions[subscription.id] = subscription
+        self._index.add(subscription.id, subscription.filter)
+
+    def _unsubscribe(self, id: SubscriptionId, out: list[Effect]) -> None:
+        subscription = self.subscriptions.pop(id)
+        self._index.remove(id)
+        self._interests.remove(subscription.filter, out)
+
+    def _goodbye(self, client: ClientId, out: list[Effect]) -> None:
+        self._publishers.detach(client)
+        for id, advertisement in list(self.advertisements.items()):
+            if advertisement.publisher == client:
+                del self.advertisements[id]
+        for id, subscription in list(self.subscriptions.items()):
+            if subscription.client == client:
+                self._unsubscribe(id, out)
+
+    def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
+        """To each client that wants it, once."""
+        found: dict[ClientId, list[SubscriptionId]] = {}
+        for id in self._index.match(routed.publication.attributes):
+            found.setdefault(self.subscriptions[id].client, []).append(id)
+        for client, ids in found.items():
+            out.append(Deliver(client, routed, tuple(ids), hops))

@@ -1,0 +1,1 @@
+"""Who stands where: views, and how brokers agree on the next one."""

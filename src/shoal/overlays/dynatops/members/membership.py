@@ -1,0 +1,386 @@
+"""How brokers agree on who is there: one of them, the manager, makes the next view.
+
+The manager is the first member by name that is there; it is linked to all.  Members tell it who is
+lost, comes or goes, again to its successor.  What it makes goes from neighbour to neighbour, and
+of two views the later one holds, whoever made it; who is alive and not in it asks to be taken in.
+No step waits for anybody: views need no agreement, as publications that are under way in one are
+sent again in the next.
+
+| who | hears | does |
+| --- | --- | --- |
+| a member | a link to a member is lost | sends nothing more over it in this view; LinkLost |
+| | a later view, which has it | is in it; passes it on |
+| | a later view without it | passes it on; JoinWanted, unless it leaves |
+| | JoinWanted | passes it on to the manager, until there is a view with who wants it |
+| the manager | all that, for `gather_us` | makes a view of those that it is linked to |
+
+Source: DYNATOPS, section 5.1.2, has versions and a manager for changes of positions; here whoever
+joins, leaves or dies makes such a change, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from shoal.broker.effects import (
+    Effect,
+    EndLink,
+    Left,
+    LinkReady,
+    LinkState,
+    OpenLink,
+    Send,
+    SetTimer,
+)
+from shoal.broker.strategy import BrokerContext, unexpected
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.members.view import Age, MakeStructure, Places, View, with_joiners
+from shoal.overlays.dynatops.messages import (
+    Greeting,
+    JoinWanted,
+    LeaveWanted,
+    LinkLost,
+    MembersMessage,
+    ViewSaid,
+)
+from shoal.overlays.dynatops.parameters import Parameters
+
+# The manager and who takes its place: everybody is linked to so many.
+MANAGERS = 2
+GATHER = ("members", "gather")
+PATIENCE = ("members", "patience")
+RETRY = ("members", "retry")
+# A link that could not be opened, as nobody knew where, is asked for again after this.
+RETRY_US = 1_000_000
+
+
+class Membership:
+    """What one broker knows of who is there.
+
+    `began` is told that a view has begun here, `is_free` whether nothing is under way here.
+    """
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        parameters: Parameters,
+        make_structure: MakeStructure,
+        began: Callable[[int, list[Effect]], None],
+        is_free: Callable[[], bool],
+    ) -> None:
+        self.broker = context.broker
+        self.life = 0
+        # Links that are up, and of those the ones whose other end has greeted: when it started.
+        self.linked = dict.fromkeys(sorted(context.neighbours))
+        self.met: dict[BrokerId, int] = {}
+        # Links on which nothing may follow in this view.
+        self.broken: set[BrokerId] = set()
+        self._parameters = parameters
+        self._make_structure = make_structure
+        self._began = began
+        self._is_free = is_free
+        self._opened = set(context.neighbours)
+        # Members whose link was lost, or did not come up in time, and is not there again.
+        self._down: set[BrokerId] = set()
+        # When members started, as far as heard.
+        self._lives: dict[BrokerId, int] = {}
+        self._joiners: dict[BrokerId, int] = {}
+        self._leavers: set[BrokerId] = set()
+        self._is_renewing = self._is_gathering = self._is_waiting = self._is_retrying = False
+        self.is_leaving = self.has_left = self._has_asked = False
+        # The first view that this life of the broker had to ask for.
+        self._came_at: Age | None = None
+        first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
+        self.view: View | None = View(0, "", first) if self.broker in first else None
+        self.latest = self.view
+        self.places = None if self.view is None else Places(self.view, make_structure)
+
+    @property
+    def others(self) -> tuple[BrokerId, ...]:
+        """The other members of the view that this broker is in."""
+        members = () if self.view is None else self.view.members
+        return tuple(each for each in members if each != self.broker)
+
+    @property
+    def unmet(self) -> Collection[BrokerId]:
+        """Who is waited for before this broker is in a view."""
+        return (
+            [] if self.view is not None else [each for each in self._opened if each not in self.met]
+        )
+
+    @property
+    def has_just_come(self) -> bool:
+        """Whether the view is the first one in which this life of the broker is."""
+        return self.view is not None and self.view.age == self._came_at
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def start(self, now_us: int, out: list[Effect]) -> None:
+        self.life = now_us
+        if self.others:
+            self._wait(now_us, out)
+        for neighbour in self.linked:
+            out.append(LinkReady(neighbour))
+            out.append(Send(neighbour, Greeting(self.life, self.latest)))
+        self._open_links(out)
+
+    def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
+        match name:
+            case "gather":
+                self._is_gathering = False
+                self._make_view(now_us, out)
+            case "retry":
+                self._is_retrying = False
+            case "patience":
+                self._is_waiting = False
+                for member in self.others:
+                    if member not in self.met:
+                        self._lose(member, had_been_up=False, out=out)
+        self._look(now_us, out)
+
+    def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        had_been_up = neighbour in self.linked
+        self.linked.pop(neighbour, None)
+        self.met.pop(neighbour, None)
+        if state is LinkState.UP:
+            self._opened.add(neighbour)
+            self.linked[neighbour] = None
+            out.append(LinkReady(neighbour))
+            out.append(Send(neighbour, Greeting(self.life, self.latest)))
+        elif state is LinkState.ENDED or not had_been_up:
+            self._opened.discard(neighbour)
+            self._joiners.pop(neighbour, None)
+            self._try_later(now_us, out)
+        if had_been_up:
+            self._lose(neighbour, had_been_up=True, out=out)
+        self._look(now_us, out)
+
+    def receive(
+        self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
+    ) -> None:
+        match message:
+            case Greeting(life, view):
+                self._greeted(neighbour, life, out)
+                self._hear(view, neighbour, now_us, out)
+            case ViewSaid(view):
+                self._hear(view, neighbour, now_us, out)
+            case JoinWanted(broker, life):
+                self._join(broker, life, neighbour, out)
+            case LeaveWanted():
+                self._leavers.add(neighbour)
+            case LinkLost(age, broker, had_been_up):
+                self._link_lost(age, broker, had_been_up=had_been_up)
+            case _:
+                raise unexpected(message, f"neighbour {neighbour}")
+        self._look(now_us, out)
+
+    def leave(self, now_us: int, out: list[Effect]) -> None:
+        """Leave when nothing is under way here; `Left` says that it has."""
+        self.is_leaving = True
+        self._look(now_us, out)
+
+    # --- who is there -------------------------------------------------------------------------
+
+    def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
+        self.met[neighbour] = life
+        known = self._lives.setdefault(neighbour, life)
+        if known == life:
+            self._down.discard(neighbour)
+        elif neighbour in self.others:
+            self._lose(neighbour, had_been_up=True, out=out)  # it has started anew meanwhile
+        if neighbour == self._manager:
+            self._tell_manager(out)
+
+    def _lose(self, broker: BrokerId, *, had_been_up: bool, out: list[Effect]) -> None:
+        view = self.view
+        if view is None or broker not in self.others:
+            return
+        former = self._manager
+        self._down.add(broker)
+        if had_been_up:
+            self.broken.add(broker)
+            self._is_renewing = True
+        if self._manager != former:
+            self._tell_manager(out)
+        else:
+            self._tell(LinkLost(view.age, broker, had_been_up), out)
+
+    def _link_lost(self, age: Age, broker: BrokerId, *, had_been_up: bool) -> None:
+        view = self.view
+        if view is not None and age == view.age and broker in view.members:
+            self._is_renewing = self._is_renewing or had_been_up
+
+    def _join(self, broker: BrokerId, life: int, neighbour: BrokerId, out: list[Effect]) -> None:
+        view = self.latest
+        if view is not None and view.lives.get(broker) == life:
+            out.append(Send(neighbour, ViewSaid(view)))
+        elif self._joiners.get(broker, 0) < life:
+            self._joiners[broker] = life
+            self._tell(JoinWanted(broker, life), out)
+
+    # --- the manager --------------------------------------------------------------------------
+
+    @property
+    def _manager(self) -> BrokerId:
+        """The first member that is there, as far as this one knows; there is always this one."""
+        members = () if self.view is None else self.view.members
+        return min((each for each in members if each not in self._down), default=self.broker)
+
+    def _tell(self, message: MembersMessage, out: list[Effect]) -> None:
+        """Say something to the manager; who comes to be it is told everything."""
+        if self._manager in self.met:
+            out.append(Send(self._manager, message))
+
+    def _tell_manager(self, out: list[Effect]) -> None:
+        """Say all that whoever is the manager now must know."""
+        if self.view is None:
+            return
+        for broker in sorted(self._down):
+            was_up = broker in self.broken
+            self._tell(LinkLost(self.view.age, broker, was_up), out)
+        for broker, life in self._joiners.items():
+            self._tell(JoinWanted(broker, life), out)
+        if self.is_leaving and not self.has_left and self._is_free():
+            self._tell(LeaveWanted(), out)
+
+    def _look(self, now_us: int, out: list[Effect]) -> None:
+        """See whether anything is to be done by what has changed."""
+        if self.has_left:
+            self._end_links(out)
+            return
+        if self.is_leaving and self._is_free():
+            self._ask_to_leave(out)
+        if self._manager == self.broker and self.view is not None and self._is_to_change:
+            self._gather(now_us, out)
+        self._open_links(out)
+
+    def _ask_to_leave(self, out: list[Effect]) -> None:
+        if self.view is None or not self.others:
+            self.has_left = True
+            self._end_links(out)
+        elif self._manager == self.broker:
+            self._leavers.add(self.broker)
+        else:
+            self._tell(LeaveWanted(), out)
+
+    @property
+    def _is_to_change(self) -> bool:
+        assert self.view is not None
+        return bool(
+            self._is_renewing
+            or self._down
+            or any(self._is_awaited(broker) for broker in self._joiners)
+            or not self._leavers.isdisjoint(self.view.members)
+        )
+
+    def _is_awaited(self, joiner: BrokerId) -> bool:
+        return self.met.get(joiner) == self._joiners[joiner]
+
+    def _gather(self, now_us: int, out: list[Effect]) -> None:
+        if not self._is_gathering:
+            self._is_gathering = True
+            out.append(SetTimer(GATHER, now_us + self._parameters.gather_us))
+
+    def _wait(self, now_us: int, out: list[Effect]) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            out.append(SetTimer(PATIENCE, now_us + self._parameters.patience_us))
+
+    def _make_view(self, now_us: int, out: list[Effect]) -> None:
+        """Make the next view, if there is to be one and it is this broker's to make."""
+        view = self.view
+        if self.has_left or view is None or self._manager != self.broker or not self._is_to_change:
+            return
+        gone = self._down | self._leavers
+        stay = [each for each in view.members if each not in gone]
+        if any(each not in self.met for each in stay if each != self.broker):
+            self._wait(now_us, out)  # whoever does not come by then is lost
+            return
+        come = [each for each in self._joiners if self._is_awaited(each) and each not in stay]
+        members = with_joiners(stay, come)
+        if not members:
+            return
+        lives = {each: self.met.get(each, self.life) for each in members}
+        latest = view if self.latest is None else self.latest
+        made = View(latest.version + 1, self.broker, members, lives)
+        self._hear(made, self.broker, now_us, out)
+
+    # --- views --------------------------------------------------------------------------------
+
+    def _hear(self, view: View | None, source: BrokerId, now_us: int, out: list[Effect]) -> None:
+        if self.has_left:
+            return
+        latest = self.latest
+        if view is None or (latest is not None and view.age <= latest.age):
+            if latest is not None and (view is None or view.age < latest.age):
+                if source in self.linked:
+                    out.append(Send(source, ViewSaid(latest)))
+            elif latest is not None and not self._is_in(latest):
+                self._want_to_join(source, out)
+            return
+        self.latest = view
+        passed_on = ViewSaid(view)
+        out.extend(Send(each, passed_on) for each in sorted(self.linked) if each != source)
+        if self._is_in(view):
+            self._begin(view, now_us, out)
+        elif self.is_leaving and self._is_free():
+            self.has_left = True
+        else:
+            self._want_to_join(source, out)
+
+    def _is_in(self, view: View) -> bool:
+        return view is self.view or view.lives.get(self.broker) == self.life
+
+    def _want_to_join(self, over: BrokerId, out: list[Effect]) -> None:
+        self._has_asked = True
+        if over in self.linked:
+            out.append(Send(over, JoinWanted(self.broker, self.life)))
+
+    def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
+        """This broker is in a new view."""
+        if self.view is None or self._has_asked:
+            self._came_at, self._has_asked = view.age, False
+        self.view = view
+        self.places = Places(view, self._make_structure)
+        self.broken.clear()
+        self._is_renewing = False
+        self._down &= set(view.members)
+        self._down -= {each for each, life in self.met.items() if view.lives.get(each) == life}
+        self._lives = dict(view.lives)
+        self._leavers &= set(view.members)
+        self._joiners = {
+            each: life for each, life in self._joiners.items() if view.lives.get(each, 0) < life
+        }
+        self._open_links(out)
+        self._tell_manager(out)
+        self._began(now_us, out)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def _try_later(self, now_us: int, out: list[Effect]) -> None:
+        if not self._is_retrying and not self.has_left:
+            self._is_retrying = True
+            out.append(SetTimer(RETRY, now_us + RETRY_US))
+
+    def _open_links(self, out: list[Effect]) -> None:
+        """Open those that the tables ask for, and are not there; of two brokers the first does."""
+        view, places, me = self.view, self.places, self.broker
+        if view is None or places is None or self.has_left or self._is_retrying:
+            return
+        there = sorted(each for each in view.members if each not in self._down)
+        managers = there[:MANAGERS]
+        wanted = [*places.linked_to(me), *(view.members if me in managers else managers)]
+        to_open = [each for each in wanted if me < each]
+        if self._manager == me:
+            to_open += self._joiners
+        for each in dict.fromkeys(to_open):
+            if each != me and each not in self._opened:
+                self._opened.add(each)
+                out.append(OpenLink(each, is_lasting=True))
+
+    def _end_links(self, out: list[Effect]) -> None:
+        """End all that there are, once; without any it has left."""
+        if not self.linked:
+            out.append(Left())
+        ending, self._opened = self._opened | set(self.linked), set()
+        out.extend(EndLink(each) for each in sorted(ending))

@@ -1,0 +1,146 @@
+"""What brokers on a structured overlay say to each other.
+
+What is about topics belongs to a view, and goes along its ways; what is about views does not.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.broker.messages import Carrier, Message
+from shoal.broker.wire import Vocabulary
+from shoal.model import BrokerId, ClientId, Filter
+from shoal.overlays.dynatops.members.view import Age, View
+
+# --- who is there, over links -----------------------------------------------------------------
+
+
+class MembersMessage(Message, frozen=True):
+    """Base of what is said about views."""
+
+
+class Greeting(MembersMessage, frozen=True):
+    """When a link has come up: when the sender started, and the latest view it has heard of."""
+
+    life: int
+    view: View | None
+
+
+class ViewSaid(MembersMessage, frozen=True):
+    """A view that may be news."""
+
+    view: View
+
+
+class JoinWanted(MembersMessage, frozen=True):
+    """To a member, which sees to it that the manager hears it."""
+
+    broker: BrokerId
+    life: int
+
+
+class LeaveWanted(MembersMessage, frozen=True):
+    """To the manager: the sender has nothing under way any more, and is to be done without."""
+
+
+class LinkLost(MembersMessage, frozen=True):
+    """To the manager: in this view the sender has no link to a member (any more).
+
+    `had_been_up`: what was in it is lost, so that nothing may follow over it in this view.
+    """
+
+    age: Age
+    broker: BrokerId
+    had_been_up: bool
+
+
+# --- what is wanted, along the ways of a view -------------------------------------------------
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """What clients of a broker want, by the number that broker gave it."""
+
+    id: int
+    filter: Filter
+
+
+class TopicMessage(Message, frozen=True):
+    """Base of what is said in one view, beside publications."""
+
+    age: Age
+
+
+class Interest(TopicMessage, frozen=True):
+    """What a home wants, and wants no more; its changes have numbers that grow.
+
+    `is_all`: with this the target knows all it must know of the home in this view.  `asks`: the
+    home wants to hear that it is known (`Known`).
+    """
+
+    home: BrokerId
+    targets: tuple[BrokerId, ...]
+    number: int
+    added: tuple[Row, ...] = ()
+    removed: tuple[int, ...] = ()
+    is_all: bool = False
+    asks: bool = True
+
+
+class Known(TopicMessage, frozen=True):
+    """To a home: everything up to this number is known here."""
+
+    home: BrokerId
+    broker: BrokerId
+    number: int
+
+
+# --- publications -----------------------------------------------------------------------------
+
+
+class ToRoot(Carrier, frozen=True):
+    """Publications of an entry's clients, on their way to the root of their topics.
+
+    `life` is the entry's.  `again`: they may have arrived in an earlier view.
+    """
+
+    age: Age
+    entry: BrokerId
+    life: int
+    root: BrokerId
+    hops: int
+    again: bool
+
+
+class ToHomes(Carrier, frozen=True):
+    """Publications on their way from their root to these homes, of `total` that get them."""
+
+    age: Age
+    entry: BrokerId
+    life: int
+    targets: tuple[BrokerId, ...]
+    total: int
+    hops: int
+    again: bool
+
+
+class Arrived(TopicMessage, frozen=True):
+    """To an entry: these have arrived at a home, of `total`; at none if that is 0."""
+
+    entry: BrokerId
+    home: BrokerId
+    total: int
+    numbers: tuple[tuple[ClientId, int], ...]
+
+
+MESSAGES: Vocabulary = (
+    Greeting,
+    ViewSaid,
+    JoinWanted,
+    LeaveWanted,
+    LinkLost,
+    Interest,
+    Known,
+    ToRoot,
+    ToHomes,
+    Arrived,
+)

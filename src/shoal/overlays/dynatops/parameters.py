@@ -1,0 +1,67 @@
+"""The constants of DYNATOPS and its baselines.
+
+>>> Parameters().for_brokers(["B1", "B2"]).brokers
+('B1', 'B2')
+>>> Parameters(brokers=("B1", "B1"))
+Traceback (most recent call last):
+ValueError: brokers: ['B1', 'B1'] has a broker twice
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.structures.structure import hash_of
+
+
+class Order(enum.Enum):
+    """Whose publications reach each subscriber in their order."""
+
+    PUBLISHER = "publisher"
+    TOPIC = "topic"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
+
+    brokers      who stands at which position at first, in the order of positions; those of a
+                 network that names none stand by the hash of their names
+    topic        the attribute whose text is a publication's topic; MQTT's by default
+    order        publisher: all that one publishes keeps its order, so what goes over another root
+                 waits until all before it has arrived; topic: what it publishes to one topic does,
+                 and nothing waits for other topics
+    keys         a filter that names more topics than this is one for any topic (ours)
+    gather_us    who comes, goes and is lost within this changes the ring together (ours)
+    patience_us  who has not been there since this broker started is waited for so long (ours)
+    """
+
+    brokers: tuple[BrokerId, ...] = ()
+    topic: str = "$topic"
+    order: Order = Order.PUBLISHER
+    keys: int = 16
+    gather_us: int = 50_000
+    patience_us: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        if len(set(self.brokers)) < len(self.brokers):
+            raise ValueError(f"brokers: {list(self.brokers)} has a broker twice")
+        if not self.topic:
+            raise ValueError("topic: an attribute has a name")
+        for name in ("keys", "gather_us", "patience_us"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
+        """These, with all brokers by the hash of their names if none are named."""
+        if self.brokers:
+            return self
+        return msgspec.structs.replace(self, brokers=tuple(sorted(brokers, key=place_of)))
+
+
+def place_of(broker: BrokerId) -> tuple[int, BrokerId]:
+    """Where a broker stands by its name: consistent hashing."""
+    return hash_of(broker), broker

@@ -1,0 +1,56 @@
+"""DYNATOPS on a Chord ring, and its baselines: Bayeux on Tapestry, GeoPS on a quad grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from shoal.broker.strategy import BrokerContext, Strategy
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.messages import MESSAGES
+from shoal.overlays.dynatops.oracle import problems
+from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.protocol import Dynatops
+from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.dynatops.structures.prefixes import quad_cells, tapestry
+from shoal.overlays.dynatops.structures.structure import Structure
+from shoal.overlays.shapes import SELF_LINKED
+from shoal.overlays.system import Brokers, Layout, System
+
+# Tapestry's identifiers are random, and the same at all brokers.
+SEED = 1
+
+
+class Ring(Brokers, frozen=True, kw_only=True):
+    """Brokers B1, B2, ..., at positions by the hash of their names."""
+
+    def layout(self) -> Layout:
+        doors, _, _ = super().layout()
+        return Layout(doors, (), Parameters().for_brokers(doors))
+
+
+def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
+    return {"brokers": parameters.brokers}
+
+
+def _system(name: str, make_structure: Callable[[int], Structure]) -> System:
+    def strategy(context: BrokerContext, parameters: Parameters) -> Strategy:
+        return Dynatops(context, parameters, make_structure)
+
+    return System(
+        name=name,
+        strategy=strategy,
+        shape=SELF_LINKED,
+        parameters=Parameters,
+        messages=MESSAGES,
+        size=Ring,
+        complete=Parameters.for_brokers,
+        give_up_us=10_000_000,
+        oracle=problems,
+        named=_named,
+    )
+
+
+SYSTEM = _system("dynatops", Chord)
+BAYEUX = _system("bayeux", partial(tapestry, seed=SEED))
+GEOPS = _system("geops", quad_cells)

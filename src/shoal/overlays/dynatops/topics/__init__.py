@@ -1,0 +1,1 @@
+"""What brokers want, and how publications reach them: by topic, over its root."""

@@ -1,0 +1,203 @@
+"""Publications from their entry over the root of their topic to the homes that want them.
+
+A root tells which homes those are, and sends one copy with their names, which splits where their
+ways part: the topic's routing tree, cut back to who wants this publication.  No broker on the way
+knows anything of it.  Who publishes without a topic can be wanted only by those that everybody
+knows of; so its own broker is the root.
+
+Source: DYNATOPS, section 3.  The trees there have tables; here the root names who is to get a
+publication, so that nothing has to be kept the same where the ring changes, and conditions on the
+content prune the tree as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from shoal.broker.effects import Effect
+from shoal.broker.messages import RoutedPublication
+from shoal.model import BrokerId, ClientId
+from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.messages import Arrived, ToHomes, ToRoot
+from shoal.overlays.dynatops.parameters import Order, Parameters
+from shoal.overlays.dynatops.topics.interests import Interests
+from shoal.overlays.dynatops.topics.keys import key_of
+from shoal.overlays.dynatops.topics.outbox import runs
+from shoal.overlays.dynatops.topics.ways import Ways
+
+# Publishers, or their topics, whose last publication is remembered.
+MAX_REMEMBERED = 200_000
+
+# Whose order is kept: the entry, its life, the publisher and, by topic, that.
+Stream = tuple[BrokerId, int, ClientId, str | None]
+
+
+class _Held(NamedTuple):
+    """What has come to its root before that knows what all homes want."""
+
+    publications: tuple[RoutedPublication, ...]
+    entry: BrokerId
+    life: int
+    hops: int
+    again: bool
+
+
+class Home(Protocol):
+    """What is done where publications arrive."""
+
+    def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
+        """Deliver to the local clients that want it."""
+
+    def arrived(self, message: Arrived, out: list[Effect]) -> None:
+        """Tell the entry, here or elsewhere."""
+
+
+class Routing:
+    """At one broker."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        parameters: Parameters,
+        interests: Interests,
+        ways: Ways,
+        home: Home,
+    ) -> None:
+        self._membership = membership
+        self._broker = membership.broker
+        self._topic = parameters.topic
+        self._is_by_topic = parameters.order is Order.TOPIC
+        self._interests = interests
+        self._ways = ways
+        self._home = home
+        self._held: list[_Held] = []
+        self._last: dict[Stream, int] = {}
+        # Publications that were passed on for others.
+        self.relayed = 0
+
+    @property
+    def held(self) -> int:
+        return sum(len(each.publications) for each in self._held)
+
+    # --- to the root --------------------------------------------------------------------------
+
+    def publish(
+        self,
+        root: BrokerId,
+        publications: tuple[RoutedPublication, ...],
+        again: bool,
+        out: list[Effect],
+    ) -> None:
+        """Send publications of local clients to their root."""
+        view, life = self._membership.view, self._membership.life
+        assert view is not None
+        if root == self._broker:
+            self._at_root(_Held(publications, self._broker, life, 0, again), out)
+        else:
+            carrier = ToRoot(publications, view.age, self._broker, life, root, 1, again)
+            self._ways.send(root, carrier, out)
+
+    def to_root(self, carrier: ToRoot, out: list[Effect]) -> None:
+        """A neighbour has passed on publications."""
+        publications, age, entry, life, root, hops, again = (
+            carrier.publications,
+            carrier.age,
+            carrier.entry,
+            carrier.life,
+            carrier.root,
+            carrier.hops,
+            carrier.again,
+        )
+        if root == self._broker:
+            self._at_root(_Held(publications, entry, life, hops, again), out)
+            return
+        self.relayed += len(publications)
+        onward = ToRoot(publications, age, entry, life, root, hops + 1, again)
+        self._ways.send(root, onward, out)
+
+    def _at_root(self, held: _Held, out: list[Effect]) -> None:
+        if self._held or self._interests.missing:
+            self._held.append(held)
+        else:
+            self._send_to_homes(held, out)
+
+    def look(self, out: list[Effect]) -> None:
+        """All homes may have said what they want: let go what was held."""
+        if self._held and not self._interests.missing:
+            held, self._held = self._held, []
+            for each in held:
+                self._send_to_homes(each, out)
+
+    # --- to the homes -------------------------------------------------------------------------
+
+    def _send_to_homes(self, held: _Held, out: list[Effect]) -> None:
+        view = self._membership.view
+        assert view is not None
+        found = (
+            (routed, tuple(self._interests.homes(routed.publication.attributes)))
+            for routed in held.publications
+        )
+        for publications, homes in runs(found):
+            carrier = ToHomes(
+                tuple(publications),
+                view.age,
+                held.entry,
+                held.life,
+                homes,
+                len(homes),
+                held.hops,
+                held.again,
+            )
+            if homes:
+                self.to_homes(carrier, out)
+            else:
+                self._say_arrived(carrier, out)
+
+    def to_homes(self, carrier: ToHomes, out: list[Effect]) -> None:
+        """Deliver here, if this is a home, and pass on to the others."""
+        if self._broker in carrier.targets:
+            self._arrive(carrier, out)
+            others = tuple(each for each in carrier.targets if each != self._broker)
+            if others:
+                self._ways.spread_publications(carrier, others, out)
+        else:
+            self.relayed += len(carrier.publications)
+            self._ways.spread_publications(carrier, carrier.targets, out)
+
+    def _arrive(self, carrier: ToHomes, out: list[Effect]) -> None:
+        """Deliver what has not been here, and say that all of it is."""
+        # What nobody waits for is sent at most once: it may have been here in an earlier life.
+        may_be_repeated = carrier.again and self._membership.has_just_come
+        for routed in carrier.publications:
+            key = key_of(routed.publication.attributes, self._topic) if self._is_by_topic else None
+            stream = (carrier.entry, carrier.life, routed.message_id.publisher, key)
+            number = routed.message_id.number
+            last = self._last.pop(stream, -1)
+            self._last[stream] = max(last, number)
+            if number > last and (routed.publication.assured or not may_be_repeated):
+                self._home.deliver(routed, carrier.hops, out)
+        while len(self._last) > MAX_REMEMBERED:
+            del self._last[next(iter(self._last))]
+        self._say_arrived(carrier, out)
+
+    def _say_arrived(self, carrier: ToHomes, out: list[Effect]) -> None:
+        numbers = tuple(
+            (routed.message_id.publisher, routed.message_id.number)
+            for routed in carrier.publications
+        )
+        arrived = Arrived(carrier.age, carrier.entry, self._broker, carrier.total, numbers)
+        self._home.arrived(arrived, out)
+
+    # --- a new view ---------------------------------------------------------------------------
+
+    def begin(self, lives: Iterable[tuple[BrokerId, int]]) -> None:
+        """What was held is sent again by its entry; nobody repeats what an earlier life sent."""
+        self._held.clear()
+        there = dict(lives)
+        if there:
+            self._last = {
+                stream: number
+                for stream, number in self._last.items()
+                if there.get(stream[0], stream[1]) == stream[1]
+            }

@@ -1,0 +1,122 @@
+"""The ways of a view, seen from one broker: messages go hop by hop, and never over a broken link.
+
+What goes from one broker to another goes one way in a view, so nothing is overtaken, and what is
+lost with a link is followed by nothing.  What belongs to a view that has not begun here yet waits
+for it; what belongs to one that is over is dropped: it is said or sent again in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.broker.effects import Effect, Send
+from shoal.broker.messages import Message
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.messages import Interest, ToHomes, TopicMessage, ToRoot
+
+OfView = TopicMessage | ToRoot | ToHomes
+
+
+class Ways:
+    """At one broker."""
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        # What waits for a link that is to come up, and for a view that is to begin.
+        self._queued: dict[BrokerId, list[Message]] = {}
+        self._early: list[OfView] = []
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+        return len(self._early) + sum(map(len, self._queued.values()))
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def send(self, target: BrokerId, message: Message, out: list[Effect]) -> None:
+        """One hop towards another member."""
+        places = self._membership.places
+        assert places is not None
+        self._put(places.next_hop(self._membership.broker, target), message, out)
+
+    def answer(self, target: BrokerId, message: Message, out: list[Effect]) -> None:
+        """The same for what may overtake: directly where there is a link."""
+        if target in self._membership.linked and target not in self._membership.broken:
+            out.append(Send(target, message))
+        else:
+            self.send(target, message, out)
+
+    def spread(self, message: Interest, targets: tuple[BrokerId, ...], out: list[Effect]) -> None:
+        """One hop towards all of these, which are others."""
+        for hop, behind in self.hops(targets):
+            self._put(hop, _for(message, behind), out)
+
+    def spread_publications(
+        self, message: ToHomes, targets: tuple[BrokerId, ...], out: list[Effect]
+    ) -> None:
+        """The same of publications."""
+        for hop, behind in self.hops(targets):
+            self._put(hop, _copies(message, behind), out)
+
+    def hops(self, targets: Iterable[BrokerId]) -> list[tuple[BrokerId, tuple[BrokerId, ...]]]:
+        places, broker = self._membership.places, self._membership.broker
+        assert places is not None
+        found = places.hops(broker, targets)
+        return [(hop, tuple(behind)) for hop, behind in found.items()]
+
+    def _put(self, hop: BrokerId, message: Message, out: list[Effect]) -> None:
+        if hop in self._membership.broken:
+            return
+        if hop in self._membership.linked:
+            out.append(Send(hop, message))
+        else:
+            self._queued.setdefault(hop, []).append(message)
+
+    def linked(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """A link has come up: what waited for it goes now.  What waits for a broken one is over."""
+        membership = self._membership
+        if neighbour in membership.broken:
+            self._queued.pop(neighbour, None)
+        elif neighbour in membership.linked:
+            out.extend(Send(neighbour, each) for each in self._queued.pop(neighbour, ()))
+
+    # --- receiving ----------------------------------------------------------------------------
+
+    def is_due(self, message: OfView) -> bool:
+        """Whether the message belongs to the view that there is; what is early is kept."""
+        view = self._membership.view
+        if view is None or message.age > view.age:
+            self._early.append(message)
+        return view is not None and message.age == view.age
+
+    def begin(self) -> list[OfView]:
+        """A view has begun: nothing waits of the last one; what was early for this one."""
+        self._queued.clear()
+        early, self._early = self._early, []
+        return [message for message in early if self.is_due(message)]
+
+
+def _for(message: Interest, targets: tuple[BrokerId, ...]) -> Interest:
+    return Interest(
+        message.age,
+        message.home,
+        targets,
+        message.number,
+        message.added,
+        message.removed,
+        message.is_all,
+        message.asks,
+    )
+
+
+def _copies(message: ToHomes, targets: tuple[BrokerId, ...]) -> ToHomes:
+    return ToHomes(
+        message.publications,
+        message.age,
+        message.entry,
+        message.life,
+        targets,
+        message.total,
+        message.hops + 1,
+        message.again,
+    )

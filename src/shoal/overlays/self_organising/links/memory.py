@@ -1,0 +1,70 @@
+"""What one broker must not forget: which links belong to the tree, and what it has decided.
+
+Both ends of a link remember whether it belongs to the tree, and since when; of two words the later
+holds.  A broker that starts anew has it from what it asked its driver to remember, and of links of
+which it said nothing what its driver knows by itself: these are of before all time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from shoal.broker.effects import Effect, Remember
+from shoal.model import BrokerId
+from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing, Verdict
+
+# Of a link that a broker does not remember, and of one of which it cannot know, as it has started
+# anew and been told of no links.
+UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
+STANDINGS, DECIDED = "standings", "decided"
+
+
+class Memory:
+    """One broker's; `given` are the neighbours that its driver knows."""
+
+    def __init__(self, given: Iterable[BrokerId]) -> None:
+        self._given = tuple(given)
+        self._rows = dict.fromkeys(self._given, Standing(True, 0))
+        self._unknown = UNHEARD if self._rows else UNKNOWN
+        # The last exchange that this broker has decided to be done.
+        self.decided: Verdict | None = None
+        self._is_said = True
+
+    def start(self, facts: Mapping[str, Any]) -> list[BrokerId]:
+        """What was to be remembered, if anything was; the neighbours that nobody else knows."""
+        for neighbour, row in facts.get(STANDINGS, {}).items():
+            self._rows[neighbour] = msgspec.convert(row, Standing)
+        if (decided := facts.get(DECIDED)) is not None:
+            self.decided = msgspec.convert(decided, Verdict)
+        return [each for each in self.neighbours if each not in self._given]
+
+    def standing(self, neighbour: BrokerId) -> Standing:
+        """Whether the link belongs to the tree."""
+        return self._rows.get(neighbour, self._unknown)
+
+    def put(self, neighbour: BrokerId, standing: Standing) -> None:
+        """That is so from now on."""
+        self._is_said &= self._rows.get(neighbour) == standing
+        self._rows[neighbour] = standing
+
+    def decide(self, verdict: Verdict) -> None:
+        """This broker has decided that links are exchanged."""
+        self.decided, self._is_said = verdict, False
+
+    def say(self, out: list[Effect]) -> None:
+        """Ask the driver to remember what is new."""
+        if self._is_said:
+            return
+        self._is_said = True
+        facts: dict[str, Any] = {STANDINGS: msgspec.to_builtins(self._rows)}
+        if self.decided is not None:
+            facts[DECIDED] = msgspec.to_builtins(self.decided)
+        out.append(Remember(facts))
+
+    @property
+    def neighbours(self) -> Iterator[BrokerId]:
+        """The brokers to which there are links of the tree's."""
+        return (name for name, row in self._rows.items() if row.is_in)

@@ -1,0 +1,88 @@
+"""The rows of a trace's tables that every system has, and what may be in a row.
+
+Times are integer microseconds, in virtual time or since 1970 UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args, get_type_hints
+
+import msgspec
+
+from shoal.broker.records import RefusalRecord
+from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
+from shoal.model import BrokerId, ClientId, SubscriptionId
+
+Kind = Literal["text", "integer", "double"]
+Columns = Mapping[str, Kind]
+
+_KINDS: Mapping[type, Kind] = {str: "text", int: "integer", float: "double"}
+
+
+class BrokerPlace(msgspec.Struct, frozen=True):
+    """A broker, and where it is on the map, as far as that is known."""
+
+    broker: BrokerId
+    latitude: float | None = None
+    longitude: float | None = None
+    name: str | None = None
+
+
+class OverlayLink(msgspec.Struct, frozen=True):
+    """Two brokers that are linked from the start."""
+
+    left: BrokerId
+    right: BrokerId
+
+
+class AcceptedPublication(msgspec.Struct, frozen=True):
+    """A publication that its publisher handed to its broker."""
+
+    publisher: ClientId
+    sequence: int
+    published_us: int
+    first_broker: BrokerId
+
+
+class DeliveredPublication(msgspec.Struct, frozen=True):
+    """A delivery to a client, once for each of its subscriptions."""
+
+    publisher: ClientId
+    sequence: int
+    subscription: SubscriptionId
+    client: ClientId
+    broker: BrokerId
+    published_us: int
+    delivered_us: int
+    hops: int
+
+
+class LoadRow(msgspec.Struct, frozen=True):
+    """What one broker did in one window; messages count publications singly."""
+
+    broker: BrokerId
+    window_start_us: int
+    messages_in: int
+    messages_out: int
+    control_in: int
+    control_out: int
+    input_busy_us: int
+    output_busy_us: int
+
+
+# Rows that brokers and publishers of every system write by `Record` effects.
+SHARED_RECORDS: Mapping[str, type[msgspec.Struct]] = {
+    "migrations": MigrationRecord,
+    "refusals": RefusalRecord,
+    "subscriber_moves": SubscriberMoveRecord,
+}
+
+
+def columns_of(row: type[msgspec.Struct]) -> Columns:
+    """A row's fields, in their order, and what they hold; each may be missing."""
+    found: dict[str, Kind] = {}
+    for name, hint in get_type_hints(row).items():
+        kinds = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
+        (found[name],) = (_KINDS[kind] for kind in kinds)
+    return found

@@ -1,0 +1,90 @@
+"""Notices about clients, in the log: one line each, so many a second and no more.
+
+Each kind of notice has a bound of its own for each user or address, so that who is refused all the
+time hides nobody else; and all have one together.  A line says how many before it were left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from shoal.mqtt.notices import Notice, Notices
+from shoal.runtime.doors.password_checks import source_of
+
+# Lines of one kind about one user or address: at once, and each second from then on.
+BURST, PER_SECOND = 10.0, 1.0
+ALL_BURST, ALL_PER_SECOND = 100.0, 20.0
+# Kinds and users that are told apart.
+MOST_BUCKETS = 1_024
+# A topic or reason may be of 65,535 bytes.
+MOST_CHARACTERS = 200
+
+_log = logging.getLogger("shoal.audit")
+
+
+class Bucket:
+    """A bound of lines: so many at once, and each second so many more."""
+
+    def __init__(self, burst: float, per_second: float, now_us: int) -> None:
+        self.left_out = 0
+        self._burst, self._per_second = burst, per_second
+        self._left, self._at_us = burst, now_us
+
+    def take(self, now_us: int) -> bool:
+        """Whether there is one for now."""
+        more = (now_us - self._at_us) * self._per_second / 1e6
+        self._left, self._at_us = min(self._burst, self._left + more), now_us
+        if self._left < 1.0:
+            self.left_out += 1
+            return False
+        self._left -= 1.0
+        return True
+
+
+class Audit:
+    """Writes notices; `now_us` is the clock."""
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self._all = Bucket(ALL_BURST, ALL_PER_SECOND, now_us())
+        self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
+
+    def write(self, notices: Notices) -> None:
+        """Write what is new among them."""
+        self._all.left_out += notices.beyond
+        notices.beyond = 0
+        self._write_each(notices.take())
+
+    def _write_each(self, notices: Iterable[Notice]) -> None:
+        now_us = self._now_us()
+        for notice in notices:
+            bucket = self._bucket(notice, now_us)
+            if not bucket.take(now_us) or not self._all.take(now_us):
+                continue
+            extra = {
+                "client": _short(notice.who.client),
+                "user": _short(notice.who.user or ""),
+                "address": notice.who.address or "",
+                "where": _short(notice.where),
+                "why": _short(notice.why),
+            }
+            if left_out := bucket.left_out + self._all.left_out:
+                extra["left_out"] = str(left_out)
+                bucket.left_out = self._all.left_out = 0
+            level = logging.WARNING if notice.is_refusal else logging.INFO
+            _log.log(level, notice.what, extra=extra)
+
+    def _bucket(self, notice: Notice, now_us: int) -> Bucket:
+        key = notice.what, notice.who.user or source_of(notice.who.address)
+        bucket = self._buckets.pop(key, None) or Bucket(BURST, PER_SECOND, now_us)
+        self._buckets[key] = bucket
+        if len(self._buckets) > MOST_BUCKETS:
+            _, oldest = self._buckets.popitem(last=False)
+            self._all.left_out += oldest.left_out
+        return bucket
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."

@@ -1,0 +1,200 @@
+"""What one rule of a bridge carries, and when it acknowledges: each copy once, none too early."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, cast
+
+import pytest
+
+from shoal.client import Client, ClientError, Message
+from shoal.client import bridge as module
+from shoal.client.bridge import CARRIED_BY, Lane, Shares
+from shoal.client.bridge_file import RuleSection
+from shoal.client.session import ClientSession, SessionError
+from shoal.client.subscription import Subscription
+from shoal.language import parse
+from shoal.mqtt.codec.encoder import encode
+from shoal.mqtt.codec.packet_types import MQTT_5
+from shoal.mqtt.codec.packets import Connack, Connect, Publish
+from shoal.mqtt.codec.properties import Properties
+
+RULE = RuleSection(topic="a/#", remove="a/", add="b/")
+
+
+class Source:
+    """A broker that says what comes, and hears what is acknowledged."""
+
+    def __init__(self) -> None:
+        self.connections = self.forgotten = 1
+        self.is_connected = True
+        self.acknowledged: list[int] = []
+        self._coming: asyncio.Queue[Message] = asyncio.Queue()
+
+    def acknowledge(self, message: Message) -> None:
+        self.acknowledged.append(message.packet.packet_id)
+
+    def come(self, packet_id: int, payload: bytes = b"", **given: Any) -> None:
+        shares = given.pop("shares", 1)
+        packet = Publish("a/x", payload, 1, packet_id=packet_id, **given)
+        message = Message("a/x", payload, 1, False, {}, None, packet, self.connections, shares)
+        self._coming.put_nowait(message)
+
+    async def get(self) -> Message:
+        return await self._coming.get()
+
+
+class Target:
+    """A broker that is handed packets, and answers when the test wants it."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[Publish, asyncio.Future[None]]] = []
+
+    async def hand_in(self, packet: Publish) -> asyncio.Future[None]:
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.taken.append((packet, answer))
+        return answer
+
+
+class Carrying:
+    """A lane between the two, at work."""
+
+    def __init__(self, rule: RuleSection = RULE) -> None:
+        self.source, self.target = Source(), Target()
+        self.lane = Lane(rule, cast(Client, self.source), cast(Client, self.target), "me")
+        self.shares = Shares()
+        subscription = cast(Subscription, self.source)
+        self.task = asyncio.create_task(self.lane.run(subscription, self.shares))
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def carrying(test: Callable[[Carrying], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    @wraps(test)
+    def run() -> None:
+        async def main() -> None:
+            lane = Carrying()
+            try:
+                await test(lane)
+            finally:
+                lane.task.cancel()
+
+        asyncio.run(main())
+
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run
+
+
+@carrying
+async def test_acknowledged_when_the_other_end_has_it(found: Carrying) -> None:
+    found.source.come(1, b"m")
+    await found.settle()
+    ((packet, answer),) = found.target.taken
+    assert (packet.topic, packet.payload, packet.qos) == ("b/x", b"m", 1)
+    assert (CARRIED_BY, "me") in packet.properties.user_properties
+    assert found.source.acknowledged == []
+    answer.set_result(None)
+    await found.settle()
+    assert found.source.acknowledged == [1]
+
+
+@carrying
+async def test_a_copy_is_not_carried_again_and_is_what_is_acknowledged(found: Carrying) -> None:
+    found.source.come(1)
+    await found.settle()
+    found.source.connections = 2
+    found.source.come(1, duplicate=True)
+    await found.settle()
+    assert len(found.target.taken) == 1
+    found.target.taken[0][1].set_result(None)
+    await found.settle()
+    assert found.source.acknowledged == [1]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_done_before_the_copy_comes(is_known: bool) -> None:
+    async def main() -> None:
+        found = Carrying()
+        found.source.come(1)
+        await found.settle()
+        found.source.is_connected = False
+        found.target.taken[0][1].set_result(None)
+        await found.settle()
+        assert found.source.acknowledged == []
+        found.source.is_connected = True
+        found.source.connections = 2
+        found.source.forgotten += not is_known
+        found.source.come(1, duplicate=True)
+        await found.settle()
+        # A broker that began anew means another message by the same identifier.
+        assert len(found.target.taken) == (1 if is_known else 2)
+        assert found.source.acknowledged == ([1] if is_known else [])
+        found.task.cancel()
+
+    asyncio.run(main())
+
+
+@carrying
+async def test_what_is_refused_for_good_is_left_and_what_is_not_is_tried_again(
+    found: Carrying,
+) -> None:
+    module.RETRY_S, before = 0.0, module.RETRY_S
+    try:
+        found.source.come(1)
+        found.source.come(2)
+        await found.settle()
+        found.target.taken[0][1].set_exception(ClientError("not authorized: no"))
+        found.target.taken[1][1].set_exception(ClientError("quota exceeded: full"))
+        await found.settle()
+        await asyncio.sleep(0.01)
+        assert found.source.acknowledged == [1]
+        assert found.lane.left == {"refused: not authorized: no": 1}
+        assert len(found.target.taken) == 3
+        found.target.taken[2][1].set_result(None)
+        await found.settle()
+        assert found.source.acknowledged == [1, 2]
+    finally:
+        module.RETRY_S = before
+
+
+@carrying
+async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying) -> None:
+    found.lane.judged = parse("x > 1")
+    found.source.come(1, b'{"x": 1}')
+    found.source.come(2, properties=Properties(user_properties=((CARRIED_BY, "me"),)))
+    found.source.come(3, b'{"x": 2}')
+    await found.settle()
+    assert found.source.acknowledged == [1, 2]
+    assert [packet.payload for packet, _ in found.target.taken] == [b'{"x": 2}']
+
+
+@carrying
+async def test_what_comes_to_two_rules_is_acknowledged_when_both_are_done(
+    found: Carrying,
+) -> None:
+    other = Lane(RULE, cast(Client, found.source), cast(Client, found.target), "me")
+    found.source.come(1, shares=2)
+    await found.settle()
+    found.target.taken[0][1].set_result(None)
+    await found.settle()
+    assert found.source.acknowledged == []
+    found.source.come(1, shares=2)
+    other_task = asyncio.create_task(other.run(cast(Subscription, found.source), found.shares))
+    found.task.cancel()
+    await found.settle()
+    found.target.taken[-1][1].set_result(None)
+    await found.settle()
+    other_task.cancel()
+    assert found.source.acknowledged == [1]
+
+
+def test_a_packet_that_is_too_long_ends_the_connection_before_it_is_read() -> None:
+    session = ClientSession(Connect("c"), is_held=True, maximum_packet_size=1_000)
+    session.opened()
+    session.receive(encode(Connack(), MQTT_5))
+    with pytest.raises(SessionError, match="breaks the protocol"):
+        session.receive(b"\x30\xff\xff\xff\x7f")

@@ -1,0 +1,268 @@
+"""Bridges between a shoal network and another broker: mosquitto, or another shoal network.
+
+mosquitto comes with Debian's mosquitto; without it those tests are skipped.  Everything is killed
+but mosquitto, which keeps on its disk only what it was told of before it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.client import Client
+from shoal.client.bridge_file import parse_bridge
+from shoal.runtime.addresses import Address
+from shoal.runtime.free_ports import free_ports
+from shoal.typed_toml import TomlError
+from tests.runtime.live import PATIENCE_S, until
+from tests.runtime.processes import SHOAL, Processes, not_started, wait_until
+
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
+needs_mosquitto = pytest.mark.skipif(
+    MOSQUITTO is None, reason="mosquitto is not installed (Debian: mosquitto)"
+)
+OTHERS = [
+    pytest.param("shoal", "5"),
+    pytest.param("mosquitto", "5", marks=needs_mosquitto),
+    pytest.param("mosquitto", "3.1.1", marks=needs_mosquitto),
+]
+MESSAGES = 60
+
+
+class Mosquitto:
+    """One mosquitto that keeps sessions over a restart."""
+
+    def __init__(self, folder: Path) -> None:
+        (port,) = free_ports("127.0.0.1", 1)
+        self.address = str(Address("127.0.0.1", port))
+        folder.mkdir()
+        self._file = folder / "mosquitto.conf"
+        self._file.write_text(
+            f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"persistence_location {folder}/\nuser {'root'}\n"
+        )
+        self._log = folder / "log"
+        self.start()
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [MOSQUITTO, "-c", str(self._file)], stdout=log, stderr=log
+            )
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE_S)
+
+
+class Shoal:
+    """A network of its own in place of mosquitto."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._entered = not_started(folder, 1, name="other")
+        self._processes = self._entered.__enter__()
+        self._processes.start("B1")
+        self.address = str(self._processes.network.broker("B1").address("mqtt"))
+
+    def restart(self) -> None:
+        self._processes.kill("B1")
+        self._processes.start("B1")
+
+    def stop(self) -> None:
+        self._entered.__exit__(None, None, None)
+
+
+class Bridged:
+    """Our network, the other broker, and the bridge between them, each a process."""
+
+    def __init__(self, folder: Path, here: Processes, other: Mosquitto | Shoal) -> None:
+        self.here = here
+        self.other = other
+        self.address = str(here.network.broker("B1").address("mqtt"))
+        self._file = folder / "bridge.toml"
+        self._log = folder / "bridge.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, text: str, version: str) -> None:
+        self._file.write_text(
+            f'name = "b"\nhere.address = "{self.address}"\n'
+            f'there = {{ address = "{self.other.address}", version = "{version}" }}\n{text}'
+        )
+        self._run()
+
+    def _run(self) -> None:
+        ups = self._log.read_text().count("bridge up") if self._log.exists() else 0
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen([*SHOAL, "bridge", str(self._file)], stderr=log)
+        wait_until(lambda: self._log.read_text().count("bridge up") > ups)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(PATIENCE_S)
+            self._process = None
+
+    def restart(self) -> None:
+        self.kill()
+        self._run()
+
+
+@pytest.fixture
+def bridged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bridged]:
+    kind = Shoal if request.param == "shoal" else Mosquitto
+    folder = tmp_path / "here"
+    folder.mkdir()
+    with not_started(folder, 1) as here:
+        here.start("B1")
+        other = kind(tmp_path / "other")
+        found = Bridged(tmp_path, here, other)
+        try:
+            yield found
+        finally:
+            found.kill()
+            other.stop()
+
+
+RULES = """
+[[out]]
+topic = "alarms/#"
+where = "level > 3"
+add = "shoal/"
+
+[[in]]
+topic = "sensors/#"
+where = "warm > 20"
+remove = "sensors/"
+add = "site/"
+"""
+
+
+async def collect(client: Client, topic: str, found: list[tuple[str, int]]) -> None:
+    async with client.subscribe(topic, qos=1) as subscription:
+        while True:
+            message = await subscription.get()
+            found.append((message.topic, json.loads(message.payload)["n"]))
+
+
+@pytest.mark.parametrize(("bridged", "version"), OTHERS, indirect=["bridged"])
+def test_what_is_acknowledged_arrives_whoever_is_killed(bridged: Bridged, version: str) -> None:
+    bridged.start(RULES, version)
+    wanted_out = {("shoal/alarms/a", n) for n in range(MESSAGES) if n % 8 > 3}
+    wanted_in = {("site/hall", n) for n in range(MESSAGES) if n % 2}
+    out: list[tuple[str, int]] = []
+    into: list[tuple[str, int]] = []
+
+    async def publish(client: Client, topic: str, fields: Any) -> None:
+        for n in range(MESSAGES):
+            await client.publish(topic, json.dumps({"n": n, **fields(n)}).encode())
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        async with (
+            asyncio.timeout(2 * PATIENCE_S),
+            Client(bridged.address, "w") as writer,
+            Client(bridged.address, "r") as reader,
+            Client(bridged.other.address, "ow") as other_writer,
+            Client(bridged.other.address, "or") as other_reader,
+        ):
+            reading = [
+                asyncio.create_task(collect(other_reader, "shoal/#", out)),
+                asyncio.create_task(collect(reader, "site/#", into)),
+            ]
+            await until(lambda: len(other_reader._subscriptions) == 1)
+            for client in (reader, other_reader):
+                await asyncio.gather(*(each.granted() for each in client._subscriptions.values()))
+            writing = [
+                asyncio.create_task(publish(writer, "alarms/a", lambda n: {"level": n % 8})),
+                asyncio.create_task(
+                    publish(other_writer, "sensors/hall", lambda n: {"warm": 20 + n % 2})
+                ),
+            ]
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(bridged.restart)
+            await asyncio.to_thread(bridged.here.kill, "B1")
+            await asyncio.to_thread(bridged.here.start, "B1")
+            await asyncio.to_thread(bridged.other.restart)
+            await asyncio.gather(*writing)
+            await until(lambda: set(out) >= wanted_out and set(into) >= wanted_in)
+            for task in reading:
+                task.cancel()
+
+    asyncio.run(run())
+    assert set(out) == wanted_out
+    assert set(into) == wanted_in
+
+
+BOTH_WAYS = """
+in = [{topic = "both/#"}]
+out = [{topic = "both/#"}]
+"""
+
+
+@pytest.mark.parametrize("bridged", [OTHERS[0].values[0], "mosquitto"], indirect=True)
+def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
+    if isinstance(bridged.other, Mosquitto) and MOSQUITTO is None:
+        pytest.skip("mosquitto is not installed")
+    bridged.start(BOTH_WAYS, "5")
+
+    async def run() -> None:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            Client(bridged.address, "here") as here,
+            Client(bridged.other.address, "there") as there,
+            here.subscribe("both/#") as at_home,
+            there.subscribe("both/#") as abroad,
+        ):
+            for n in range(3):
+                for client in (here, there):
+                    await client.publish("both/a", b"%d" % n, attributes={"unit": "K"})
+                for subscription in (at_home, abroad):
+                    for _ in range(2):
+                        message = await subscription.get()
+                        assert (message.payload, message.attributes["unit"]) == (b"%d" % n, "K")
+            assert not at_home.messages
+            assert not abroad.messages
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"out": []}, "nothing is carried"),
+        ({"out": [{"topic": "a/#", "where": "x >"}]}, "out[0].where"),
+        ({"out": [{"topic": "a/#", "remove": "b/"}]}, "does not begin with 'b/'"),
+        ({"out": [{"topic": "a/#/b"}]}, "out[0].topic"),
+        ({"out": [{"topic": "$SYS/#"}]}, "begins with $"),
+        ({"there": {"address": "http://x"}}, "http is no way to a broker"),
+        ({"there": {"address": "x", "versoin": "5"}}, "did you mean version?"),
+        (
+            {"there": {"address": "x", "version": "3.1.1"}, "in": [{"topic": "a/b"}]},
+            "brings back, for ever",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_in_words(changed: dict[str, Any], problem: str) -> None:
+    data: dict[str, Any] = {
+        "name": "b",
+        "here": {"address": "x"},
+        "there": {"address": "y"},
+        "out": [{"topic": "a/#"}],
+    }
+    with pytest.raises(TomlError) as caught:
+        parse_bridge(data | changed, "bridge.toml")
+    assert problem in str(caught.value)

@@ -1,0 +1,152 @@
+"""Views: who makes the next one, who is in it, and what becomes of who is not."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shoal.broker.effects import (
+    Effect,
+    Input,
+    LinkChanged,
+    LinkState,
+    OpenLink,
+    Received,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+)
+from shoal.broker.machine import Broker
+from shoal.broker.messages import Message
+from shoal.overlays.dynatops.members.membership import GATHER
+from shoal.overlays.dynatops.members.view import Places, View, with_joiners
+from shoal.overlays.dynatops.messages import Greeting, JoinWanted, LinkLost, ViewSaid
+from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.protocol import Dynatops
+from shoal.overlays.dynatops.structures.chord import Chord
+from shoal.overlays.registry import strategy_factory
+
+MEMBERS = ("A", "B", "C", "D")
+
+
+class Stage:
+    """One broker of a ring, at which the test plays all others, all of them linked and met."""
+
+    def __init__(self, name: str, members: tuple[str, ...] = MEMBERS) -> None:
+        self.now_us = 100
+        factory = strategy_factory("dynatops", Parameters(brokers=members))
+        self.machine = Broker(name, (), factory)
+        self.others = [each for each in members if each != name]
+        self.heard(Started())
+        for life, other in enumerate(self.others):
+            self.heard(LinkChanged(other, LinkState.UP))
+            self.say(other, Greeting(life + 1, View(0, "", members)))
+
+    @property
+    def view(self) -> View:
+        strategy = self.machine.strategy
+        assert isinstance(strategy, Dynatops)
+        assert strategy.membership.view is not None
+        return strategy.membership.view
+
+    def heard(self, input: Input) -> list[Effect]:
+        self.now_us += 1
+        return self.machine.handle(input, self.now_us)
+
+    def say(self, source: str, message: Message) -> list[Effect]:
+        return self.heard(Received(source, message))
+
+    def gathered(self) -> list[Effect]:
+        return self.heard(TimerFired(GATHER))
+
+
+def sent(effects: list[Effect], kind: type[Message]) -> list[tuple[str, Message]]:
+    found = [each for each in effects if isinstance(each, Send)]
+    return [(each.neighbour, each.message) for each in found if isinstance(each.message, kind)]
+
+
+def test_of_two_brokers_the_first_by_name_opens_their_link() -> None:
+    opened = {}
+    for name in MEMBERS:
+        machine = Broker(name, (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)))
+        effects = machine.handle(Started(), 1)
+        opened[name] = [each.neighbour for each in effects if isinstance(each, OpenLink)]
+    assert opened == {"A": ["B", "C", "D"], "B": ["C", "D"], "C": ["D"], "D": []}
+
+
+def test_the_first_broker_makes_a_view_without_who_is_lost() -> None:
+    stage = Stage("A")
+    effects = stage.heard(LinkChanged("C", LinkState.FAILED))
+    assert any(isinstance(each, SetTimer) and each.key == GATHER for each in effects)
+    effects = stage.gathered()
+    assert (stage.view.version, stage.view.members) == (1, ("A", "B", "D"))
+    assert stage.view.lives == {"A": 101, "B": 1, "D": 3}
+    assert sent(effects, ViewSaid) == [(each, ViewSaid(stage.view)) for each in ("B", "D")]
+
+
+def test_others_tell_the_first_whom_they_lack_and_the_second_when_it_is_the_first() -> None:
+    stage = Stage("D")
+    lost = LinkLost((0, ""), "C", True)
+    assert sent(stage.heard(LinkChanged("C", LinkState.FAILED)), LinkLost) == [("A", lost)]
+    told = sent(stage.heard(LinkChanged("A", LinkState.FAILED)), LinkLost)
+    assert told == [("B", LinkLost((0, ""), each, True)) for each in ("A", "C")]
+
+
+def test_a_link_between_two_others_that_broke_makes_a_view_of_the_same_members() -> None:
+    stage = Stage("A")
+    stage.say("B", LinkLost((0, ""), "C", True))
+    stage.gathered()
+    assert (stage.view.version, sorted(stage.view.members)) == (1, list(MEMBERS))
+    stage.say("B", LinkLost(stage.view.age, "C", False))
+    stage.gathered()
+    assert stage.view.version == 1  # nothing was lost in it
+
+
+def test_who_has_started_anew_is_not_in_the_view_before_it_asks() -> None:
+    stage = Stage("A")
+    stage.heard(LinkChanged("C", LinkState.FAILED))
+    stage.heard(LinkChanged("C", LinkState.UP))
+    stage.say("C", Greeting(77, View(0, "", MEMBERS)))
+    stage.gathered()
+    assert "C" not in stage.view.members
+    stage.say("C", JoinWanted("C", 77))
+    stage.gathered()
+    assert (stage.view.members, stage.view.lives["C"]) == (with_joiners("ABD", "C"), 77)
+
+
+def test_who_is_not_in_a_later_view_asks_to_be_and_passes_the_view_on() -> None:
+    stage = Stage("C")
+    without = View(3, "B", ("A", "B", "D"), {"A": 1, "B": 2, "D": 3})
+    effects = stage.say("B", ViewSaid(without))
+    assert sent(effects, JoinWanted) == [("B", JoinWanted("C", 101))]
+    assert sent(effects, ViewSaid) == [("A", ViewSaid(without)), ("D", ViewSaid(without))]
+    assert stage.view.version == 0
+    stage.say("A", ViewSaid(View(4, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})))
+    assert stage.view.version == 4
+
+
+def test_of_two_views_of_one_version_all_take_the_same() -> None:
+    one = View(1, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})
+    other = View(1, "B", ("B", "C", "D"), {"B": 2, "C": 101, "D": 3})
+    for views in ((one, other), (other, one)):
+        stage = Stage("C")
+        for view in views:
+            effects = stage.say("B", ViewSaid(view))
+        assert stage.view == other
+    assert sent(effects, ViewSaid) == [("B", ViewSaid(other))]
+
+
+def test_a_view_spans_all_positions_whoever_comes() -> None:
+    random = Random(3)
+    members: tuple[str, ...] = ()
+    for number in range(20):
+        members = with_joiners(members, [f"B{number}"])
+        places = Places(View(number, "", members), Chord)
+        source, target = random.choice(members), random.choice(members)
+        hop = source
+        for _ in range(len(members)):
+            if hop == target:
+                break
+            assert places.next_hop(hop, target) in places.neighbours(hop)
+            hop = places.next_hop(hop, target)
+        assert hop == target
