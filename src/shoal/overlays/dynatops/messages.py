@@ -94,6 +94,21 @@ class Known(TopicMessage, frozen=True):
     number: int
 
 
+class TopicCount(msgspec.Struct, frozen=True, array_like=True):
+    """Of a topic, since the last report: how many publications, and the homes that got some."""
+
+    topic: str
+    publications: int
+    homes: tuple[BrokerId, ...]
+
+
+class Counted(TopicMessage, frozen=True):
+    """To the manager: what a root has counted."""
+
+    manager: BrokerId
+    topics: tuple[TopicCount, ...]
+
+
 # --- publications -----------------------------------------------------------------------------
 
 
@@ -140,6 +155,7 @@ MESSAGES: Vocabulary = (
     LinkLost,
     Interest,
     Known,
+    Counted,
     ToRoot,
     ToHomes,
     Arrived,

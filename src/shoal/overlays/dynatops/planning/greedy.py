@@ -65,16 +65,19 @@ def improvements(problem: Problem, mapping: Mapping) -> Iterator[Step]:
         yield Step(swap, tuple(mapping), cost + float(changes[best]))
 
 
-def best_of(problem: Problem, mapping: Mapping, cost: float, steps: list[Step]) -> Proposal:
+def best_of(
+    problem: Problem, mapping: Mapping, cost: float, steps: list[Step], price_weight: float = 1.0
+) -> Proposal:
     """DYNATOPS-Greedy, Algorithm 4: as many of these steps as pay best, none if none does.
 
-    `cost` is what notifications cost before the first.
+    `cost` is what notifications cost before the first; the price counts by its weight (ours).
     """
     best = Proposal((), mapping)
     for count, step in enumerate(steps, 1):
         price = reconfiguration_cost(
             problem.brokers, problem.topics, len(moved(mapping, step.mapping))
         )
+        price *= price_weight
         if cost - step.cost - price > best.gain:
             best = Proposal(tuple(steps[:count]), step.mapping, cost - step.cost, price)
     return best
