@@ -62,7 +62,10 @@ def eager(
         case "tid":
             return TidParameters(renew_us=20_000, most_hops=len(brokers))
         case "dynatops" | "bayeux" | "geops":
-            return DynatopsParameters(topic="class").for_brokers(brokers)
+            eager = DynatopsParameters(
+                topic="class", reconfigure_us=publications * SECOND_US, price_percent=0
+            )
+            return eager.for_brokers(brokers)
         case "pop":
             return PopParameters(threshold=publications, window_publications=publications)
         case "self_organising":

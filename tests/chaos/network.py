@@ -53,7 +53,10 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
     # Nobody who comes back in time counts as gone, though others go round it after 3 s.
     "octopia": {**OCTOPIA, "patience_us": 60_000_000},
     "tid": {},
+    "dynatops": {"patience_us": 60_000_000, "reconfigure_us": 3_000_000, "price_percent": 0},
 }
+# Nor here.
+_LINK_LIMITS = {"dynatops": {"give_up_us": 60_000_000}}
 
 
 class Brokers:
@@ -80,7 +83,7 @@ class Brokers:
             "access": {"anonymous": True},
             "storage": {"folder": str(folder / "data"), "acknowledge": plan.acknowledge},
             "limits": {"maximum_queued_messages": 1_000_000},
-            "link_limits": {"silence_us": 2_000_000},
+            "link_limits": {"silence_us": 2_000_000} | _LINK_LIMITS.get(plan.system, {}),
             plan.system: _SYSTEMS[plan.system],
         }
         self.network = parse_network(data)

@@ -21,7 +21,7 @@ from shoal.overlays.octopia.parameters import Parameters
 from shoal.overlays.octopia.parameters import links as octopia_links
 from shoal.overlays.registry import SYSTEMS as REGISTERED
 
-SYSTEMS = ("tree", "grape", "pop", "bluedove", "self_organising", "octopia", "tid")
+SYSTEMS = ("tree", "grape", "pop", "bluedove", "self_organising", "octopia", "tid", "dynatops")
 # Two clusters of two regions.
 OCTOPIA = {"clusters": 2}
 # What x of a publication is below; subscribers may want only what is at least something.
@@ -145,7 +145,7 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
 
 def _links(system: str, brokers: tuple[str, ...], random: Random) -> tuple[tuple[str, str], ...]:
     """A tree, or more where it may be."""
-    if system == "bluedove":
+    if REGISTERED[system].shape.opens_links:
         return ()
     if system == "octopia":
         return tuple(octopia_links(Parameters(**OCTOPIA), brokers))

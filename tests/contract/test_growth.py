@@ -43,7 +43,7 @@ async def publish(client: Client, first: int, count: int) -> None:
 # One of each shape; whose brokers find each other by themselves have roles (`test_leaving`).
 GROWING = {
     system.shape.name: name
-    for name, system in reversed(SYSTEMS.items())
+    for name, system in reversed([*SYSTEMS.items()])
     if system.grows and not system.shape.opens_links
 }
 

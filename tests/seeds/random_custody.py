@@ -110,7 +110,10 @@ class RandomCustody:
             # Who is not given up comes back with nothing lost, so that all are waited for.
             self.most_away, give_up_us = 2, 20 * SECOND_US
             self.parameters = dynatops.Parameters(
-                topic="topic", order=random.choice(list(dynatops.Order))
+                topic="topic",
+                order=random.choice(list(dynatops.Order)),
+                reconfigure_us=random.choice([0, 2 * SECOND_US]),
+                price_percent=0,
             ).for_brokers(names)
         else:
             names = [f"B{number}" for number in range(random.randint(3, 7))]

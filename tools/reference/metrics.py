@@ -16,6 +16,7 @@ from tools.reference.texts import cell
 _STATUS: dict[str, Any] = {
     "counts": Counter({"proposals OUTCOME": 1}),
     "clients": {"moves": {"OUTCOME": 1}},
+    "mqtt": {"refusals": [{"what": "WHAT", "reason": "REASON", "count": 1}]},
     "journal": {"bytes": 0, "is_failing": False},
     "links": [
         {

@@ -19,7 +19,7 @@ class MembersMessage(Message, frozen=True):
     """Base of what is said about views."""
 
 
-class Greeting(MembersMessage, frozen=True):
+class Introduction(MembersMessage, frozen=True):
     """When a link has come up: when the sender started, and the latest view it has heard of."""
 
     life: int
@@ -94,6 +94,21 @@ class Known(TopicMessage, frozen=True):
     number: int
 
 
+class TopicCount(msgspec.Struct, frozen=True, array_like=True):
+    """Of a topic, since the last report: how many publications, and the homes that got some."""
+
+    topic: str
+    publications: int
+    homes: tuple[BrokerId, ...]
+
+
+class Counted(TopicMessage, frozen=True):
+    """To the manager: what a root has counted."""
+
+    manager: BrokerId
+    topics: tuple[TopicCount, ...]
+
+
 # --- publications -----------------------------------------------------------------------------
 
 
@@ -133,13 +148,14 @@ class Arrived(TopicMessage, frozen=True):
 
 
 MESSAGES: Vocabulary = (
-    Greeting,
+    Introduction,
     ViewSaid,
     JoinWanted,
     LeaveWanted,
     LinkLost,
     Interest,
     Known,
+    Counted,
     ToRoot,
     ToHomes,
     Arrived,

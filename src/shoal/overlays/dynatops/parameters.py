@@ -28,15 +28,23 @@ class Order(enum.Enum):
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
 
-    brokers      who stands at which position at first, in the order of positions; those of a
-                 network that names none stand by the hash of their names
-    topic        the attribute whose text is a publication's topic; MQTT's by default
-    order        publisher: all that one publishes keeps its order, so what goes over another root
-                 waits until all before it has arrived; topic: what it publishes to one topic does,
-                 and nothing waits for other topics
-    keys         a filter that names more topics than this is one for any topic (ours)
-    gather_us    who comes, goes and is lost within this changes the ring together (ours)
-    patience_us  who has not been there since this broker started is waited for so long (ours)
+    brokers            who stands at which position at first, in the order of positions; those of a
+                       network that names none stand by the hash of their names
+    topic              the attribute whose text is a publication's topic; MQTT's by default
+    order              publisher: all that one publishes keeps its order, so what goes over another
+                       root waits until all before it has arrived; topic: what it publishes to one
+                       topic does, and nothing waits for other topics
+    keys               a filter that names more topics than this is one for any topic (ours)
+    gather_us          who comes, goes and is lost within this changes the ring together (ours)
+    patience_us        who has not been there since this broker started is waited for so long
+                       (ours)
+    reconfigure_us     T_free, after which it is looked whether brokers should change places (5.1;
+                       the paper has 10 h); 0: they stay where they are
+    delay_weight       w_d, how much a hop to a broker that wants a topic weighs beside a relay (5)
+    rate_percent       alpha, how much of the expected rate is the last one (Eq. 8): 30
+    threshold_percent  beta: nothing is computed unless so much of the highest price is at stake
+                       (5.1): 10
+    price_percent      how much of its price a change has to save (ours): 100
     """
 
     brokers: tuple[BrokerId, ...] = ()
@@ -45,6 +53,11 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     keys: int = 16
     gather_us: int = 50_000
     patience_us: int = 10_000_000
+    reconfigure_us: int = 0
+    delay_weight: float = 1.0
+    rate_percent: int = 30
+    threshold_percent: int = 10
+    price_percent: int = 100
 
     def __post_init__(self) -> None:
         if len(set(self.brokers)) < len(self.brokers):
@@ -54,6 +67,11 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for name in ("keys", "gather_us", "patience_us"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        for name in ("reconfigure_us", "delay_weight", "threshold_percent", "price_percent"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: {getattr(self, name)} is negative")
+        if not 0 < self.rate_percent <= 100:
+            raise ValueError(f"rate_percent: {self.rate_percent} is not a share")
 
     def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
         """These, with all brokers by the hash of their names if none are named."""

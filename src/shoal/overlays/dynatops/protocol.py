@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.custody import marked
-from shoal.broker.effects import Effect, LinkState, Started, TimerKey
+from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId
@@ -28,6 +28,7 @@ from shoal.overlays.dynatops.members.membership import Membership
 from shoal.overlays.dynatops.members.view import MakeStructure
 from shoal.overlays.dynatops.messages import (
     Arrived,
+    Counted,
     Interest,
     Known,
     MembersMessage,
@@ -36,10 +37,14 @@ from shoal.overlays.dynatops.messages import (
     ToRoot,
 )
 from shoal.overlays.dynatops.parameters import Order, Parameters
+from shoal.overlays.dynatops.reconfiguration.counting import Counting
+from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.routing import Routing
 from shoal.overlays.dynatops.topics.ways import OfView, Ways
+
+BEGIN: TimerKey = ("begin",)
 
 
 class Dynatops(BaseStrategy):
@@ -58,7 +63,13 @@ class Dynatops(BaseStrategy):
         self.routing = Routing(self.membership, parameters, self.interests, self.ways, self)
         self.outbox = Outbox(parameters, self._root_of, self.routing.publish)
         self.clients = Clients(self.broker, self.interests, self.outbox)
-        self._is_ready = False
+        self._is_ready = self._has_begun = False
+        self._now_us = 0
+        self._counting: Counting | None = None
+        self._manager: Manager | None = None
+        if parameters.reconfigure_us:
+            self._counting = Counting(parameters.reconfigure_us)
+            self._manager = Manager(self.membership, parameters)
 
     # --- what it says of itself ---------------------------------------------------------------
 
@@ -99,13 +110,20 @@ class Dynatops(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.membership.start(now_us, out)
-        if self.membership.view is not None:
-            self._begin(now_us, out)
+        # What clients of an earlier life want comes before anything is said of it.
+        out.append(SetTimer(BEGIN, now_us))
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
         match key:
             case ("members", name):
                 self.membership.timer(name, now_us, out)
+            case ("begin",) if self.membership.view is not None and not self._has_begun:
+                self._begin(now_us, out)
+            case ("reconfiguration", "report"):
+                self._report(now_us, out)
+            case ("reconfiguration", name) if self._manager is not None:
+                self._manager.timer(name, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self.membership.link(neighbour, state, now_us, out)
@@ -114,6 +132,7 @@ class Dynatops(BaseStrategy):
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
+        self._now_us = now_us
         if neighbour not in self.membership.linked:
             raise ProtocolError(f"{neighbour} is not linked to {self.broker}")
         if isinstance(message, MembersMessage):
@@ -126,6 +145,7 @@ class Dynatops(BaseStrategy):
             raise unexpected(message, f"neighbour {neighbour}")
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
+        self._now_us = now_us
         self.clients.request(client, request, out)
         self._look(now_us, out)
 
@@ -149,6 +169,8 @@ class Dynatops(BaseStrategy):
                     self.ways.answer(message.home, message, out)
             case Arrived():
                 self.arrived(message, out)
+            case Counted():
+                self._counted(message, out)
             case _:
                 raise unexpected(message, "a neighbour")
 
@@ -171,6 +193,26 @@ class Dynatops(BaseStrategy):
         elif message.entry in self.membership.others:
             self.ways.answer(message.entry, message, out)
 
+    # --- who should stand where ---------------------------------------------------------------
+
+    def rooted(self, topic: str, homes: Collection[BrokerId], out: list[Effect]) -> None:
+        if self._counting is not None:
+            self._counting.count(topic, homes, self._now_us, out)
+
+    def _report(self, now_us: int, out: list[Effect]) -> None:
+        """Tell the manager what was counted here."""
+        view = self.membership.view
+        assert self._counting is not None
+        if view is not None:
+            counted = Counted(view.age, self.membership.manager, self._counting.take())
+            self._counted(counted, out)
+
+    def _counted(self, message: Counted, out: list[Effect]) -> None:
+        if message.manager != self.broker:
+            self.ways.answer(message.manager, message, out)
+        elif self._manager is not None:
+            self._manager.hear(message.topics, self._now_us, out)
+
     # --- views --------------------------------------------------------------------------------
 
     def _root_of(self, key: str | None) -> BrokerId:
@@ -183,6 +225,7 @@ class Dynatops(BaseStrategy):
     def _begin(self, now_us: int, out: list[Effect]) -> None:
         view = self.membership.view
         assert view is not None
+        self._now_us, self._has_begun = now_us, True
         early = self.ways.begin()
         self.routing.begin(view.lives.items())
         self.interests.begin(out)

@@ -11,6 +11,7 @@ from shoal.overlays.dynatops.messages import MESSAGES
 from shoal.overlays.dynatops.oracle import problems
 from shoal.overlays.dynatops.parameters import Parameters
 from shoal.overlays.dynatops.protocol import Dynatops
+from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
@@ -43,6 +44,8 @@ def _system(name: str, make_structure: Callable[[int], Structure]) -> System:
         shape=SELF_LINKED,
         parameters=Parameters,
         messages=MESSAGES,
+        records={"reconfigurations": ReconfigurationRecord},
+        shown=("reconfigurations",),
         size=Ring,
         complete=Parameters.for_brokers,
         give_up_us=10_000_000,

@@ -64,6 +64,8 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             "shoal_broker_uptime_seconds", "Since the start.", value=status.get("uptime_s", 0)
         )
+        ready = float(status.get("ready", False))
+        yield GaugeMetricFamily("shoal_ready", "1 while nothing is missing.", value=ready)
         counts = status.get("counts", {})
         for key, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(name, text, value=counts.get(key, 0))

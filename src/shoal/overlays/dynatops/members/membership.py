@@ -36,7 +36,7 @@ from shoal.broker.strategy import BrokerContext, unexpected
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.view import Age, MakeStructure, Places, View, with_joiners
 from shoal.overlays.dynatops.messages import (
-    Greeting,
+    Introduction,
     JoinWanted,
     LeaveWanted,
     LinkLost,
@@ -121,7 +121,7 @@ class Membership:
             self._wait(now_us, out)
         for neighbour in self.linked:
             out.append(LinkReady(neighbour))
-            out.append(Send(neighbour, Greeting(self.life, self.latest)))
+            out.append(Send(neighbour, Introduction(self.life, self.latest)))
         self._open_links(out)
 
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
@@ -146,7 +146,7 @@ class Membership:
             self._opened.add(neighbour)
             self.linked[neighbour] = None
             out.append(LinkReady(neighbour))
-            out.append(Send(neighbour, Greeting(self.life, self.latest)))
+            out.append(Send(neighbour, Introduction(self.life, self.latest)))
         elif state is LinkState.ENDED or not had_been_up:
             self._opened.discard(neighbour)
             self._joiners.pop(neighbour, None)
@@ -159,7 +159,7 @@ class Membership:
         self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
     ) -> None:
         match message:
-            case Greeting(life, view):
+            case Introduction(life, view):
                 self._greeted(neighbour, life, out)
                 self._hear(view, neighbour, now_us, out)
             case ViewSaid(view):
@@ -188,19 +188,19 @@ class Membership:
             self._down.discard(neighbour)
         elif neighbour in self.others:
             self._lose(neighbour, had_been_up=True, out=out)  # it has started anew meanwhile
-        if neighbour == self._manager:
+        if neighbour == self.manager:
             self._tell_manager(out)
 
     def _lose(self, broker: BrokerId, *, had_been_up: bool, out: list[Effect]) -> None:
         view = self.view
         if view is None or broker not in self.others:
             return
-        former = self._manager
+        former = self.manager
         self._down.add(broker)
         if had_been_up:
             self.broken.add(broker)
             self._is_renewing = True
-        if self._manager != former:
+        if self.manager != former:
             self._tell_manager(out)
         else:
             self._tell(LinkLost(view.age, broker, had_been_up), out)
@@ -221,15 +221,29 @@ class Membership:
     # --- the manager --------------------------------------------------------------------------
 
     @property
-    def _manager(self) -> BrokerId:
+    def manager(self) -> BrokerId:
         """The first member that is there, as far as this one knows; there is always this one."""
         members = () if self.view is None else self.view.members
         return min((each for each in members if each not in self._down), default=self.broker)
 
+    @property
+    def is_manager(self) -> bool:
+        return self.manager == self.broker
+
+    def rearrange(self, members: tuple[BrokerId, ...], now_us: int, out: list[Effect]) -> None:
+        """The manager has the members of its view stand elsewhere."""
+        view = self.view
+        assert view is not None
+        assert sorted(members) == sorted(view.members)
+        if self.latest is view and all(each in self.met for each in self.others):
+            lives = {each: self.met.get(each, self.life) for each in members}
+            made = View(view.version + 1, self.broker, members, lives)
+            self._hear(made, self.broker, now_us, out)
+
     def _tell(self, message: MembersMessage, out: list[Effect]) -> None:
         """Say something to the manager; who comes to be it is told everything."""
-        if self._manager in self.met:
-            out.append(Send(self._manager, message))
+        if self.manager in self.met:
+            out.append(Send(self.manager, message))
 
     def _tell_manager(self, out: list[Effect]) -> None:
         """Say all that whoever is the manager now must know."""
@@ -250,7 +264,7 @@ class Membership:
             return
         if self.is_leaving and self._is_free():
             self._ask_to_leave(out)
-        if self._manager == self.broker and self.view is not None and self._is_to_change:
+        if self.manager == self.broker and self.view is not None and self._is_to_change:
             self._gather(now_us, out)
         self._open_links(out)
 
@@ -258,7 +272,7 @@ class Membership:
         if self.view is None or not self.others:
             self.has_left = True
             self._end_links(out)
-        elif self._manager == self.broker:
+        elif self.manager == self.broker:
             self._leavers.add(self.broker)
         else:
             self._tell(LeaveWanted(), out)
@@ -289,9 +303,13 @@ class Membership:
     def _make_view(self, now_us: int, out: list[Effect]) -> None:
         """Make the next view, if there is to be one and it is this broker's to make."""
         view = self.view
-        if self.has_left or view is None or self._manager != self.broker or not self._is_to_change:
+        if self.has_left or view is None or self.manager != self.broker or not self._is_to_change:
             return
-        gone = self._down | self._leavers
+        if any(each in self.linked and each not in self.met for each in view.members):
+            self._gather(now_us, out)  # who is back says so in a moment
+            return
+        # Who has started anew and is back stays: what was for it has not been missed.
+        gone = {each for each in self._down if each not in self.met} | self._leavers
         stay = [each for each in view.members if each not in gone]
         if any(each not in self.met for each in stay if each != self.broker):
             self._wait(now_us, out)  # whoever does not come by then is lost
@@ -371,7 +389,7 @@ class Membership:
         managers = there[:MANAGERS]
         wanted = [*places.linked_to(me), *(view.members if me in managers else managers)]
         to_open = [each for each in wanted if me < each]
-        if self._manager == me:
+        if self.manager == me:
             to_open += self._joiners
         for each in dict.fromkeys(to_open):
             if each != me and each not in self._opened:

@@ -53,23 +53,23 @@ class Places:
 
     def __init__(self, view: View, make_structure: MakeStructure) -> None:
         self.members = view.members
-        self._structure = _structure(make_structure, len(view.members))
+        self.structure = _structure(make_structure, len(view.members))
         self._positions = {broker: at for at, broker in enumerate(view.members)}
 
     def __contains__(self, broker: object) -> bool:
         return broker in self._positions
 
     def root(self, key: str) -> BrokerId:
-        return self.members[self._structure.root(key)]
+        return self.members[self.structure.root(key)]
 
     def next_hop(self, broker: BrokerId, target: BrokerId) -> BrokerId:
         """Where what `broker` has for another one goes next."""
-        hop = self._structure.next_hop(self._positions[broker], self._positions[target])
+        hop = self.structure.next_hop(self._positions[broker], self._positions[target])
         return self.members[hop]
 
     def neighbours(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """Those that `broker` sends to."""
-        found = self._structure.neighbours(self._positions[broker])
+        found = self.structure.neighbours(self._positions[broker])
         return tuple(self.members[at] for at in found)
 
     def linked_to(self, broker: BrokerId) -> tuple[BrokerId, ...]:

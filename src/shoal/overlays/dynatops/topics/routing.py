@@ -12,7 +12,7 @@ content prune the tree as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from shoal.broker.effects import Effect
@@ -51,6 +51,9 @@ class Home(Protocol):
 
     def arrived(self, message: Arrived, out: list[Effect]) -> None:
         """Tell the entry, here or elsewhere."""
+
+    def rooted(self, topic: str, homes: Collection[BrokerId], out: list[Effect]) -> None:
+        """A publication to a topic, sent for the first time, went to these homes from its root."""
 
 
 class Routing:
@@ -134,10 +137,14 @@ class Routing:
     def _send_to_homes(self, held: _Held, out: list[Effect]) -> None:
         view = self._membership.view
         assert view is not None
-        found = (
-            (routed, tuple(self._interests.homes(routed.publication.attributes)))
-            for routed in held.publications
-        )
+        found = []
+        for routed in held.publications:
+            attributes = routed.publication.attributes
+            homes = tuple(self._interests.homes(attributes))
+            topic = key_of(attributes, self._topic)
+            if topic is not None and not held.again:
+                self._home.rooted(topic, homes, out)
+            found.append((routed, homes))
         for publications, homes in runs(found):
             carrier = ToHomes(
                 tuple(publications),

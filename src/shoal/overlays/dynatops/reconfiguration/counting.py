@@ -1,0 +1,49 @@
+"""What a root counts of its topics, and tells the manager of now and then.
+
+It tells what there was, publications and the homes that got some, so conditions on the content
+count.  Nobody publishes, nobody reports.
+
+Source: DYNATOPS, section 5.1, online monitoring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shoal.broker.effects import Effect, SetTimer
+from shoal.model import BrokerId
+from shoal.overlays.dynatops.messages import TopicCount
+
+REPORT = ("reconfiguration", "report")
+# Topics of one report; of more, those that come first.
+MAX_TOPICS = 10_000
+
+
+class Counting:
+    """At one broker; in `period_us` it reports once."""
+
+    def __init__(self, period_us: int) -> None:
+        self._period_us = period_us
+        self._counts: dict[str, int] = {}
+        self._homes: dict[str, set[BrokerId]] = {}
+        self._is_timed = False
+
+    def count(
+        self, topic: str, homes: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """A publication that has not been sent before went to these homes."""
+        if topic not in self._counts and len(self._counts) >= MAX_TOPICS:
+            return
+        self._counts[topic] = self._counts.get(topic, 0) + 1
+        self._homes.setdefault(topic, set()).update(homes)
+        if not self._is_timed:
+            self._is_timed = True
+            out.append(SetTimer(REPORT, now_us + self._period_us))
+
+    def take(self) -> tuple[TopicCount, ...]:
+        """All since it was taken last."""
+        counts, homes = self._counts, self._homes
+        self._counts, self._homes, self._is_timed = {}, {}, False
+        return tuple(
+            TopicCount(topic, count, tuple(sorted(homes[topic]))) for topic, count in counts.items()
+        )

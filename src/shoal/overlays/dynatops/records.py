@@ -1,0 +1,26 @@
+"""Rows of the trace that brokers on a structured overlay write by `Record` effects."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.model import BrokerId
+
+
+class ReconfigurationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the manager decided about who stands where.
+
+    outcome   done, brokers changed places; kept, it does not pay; dropped, brokers came or went
+              meanwhile
+    moved     how many brokers stand elsewhere
+    benefit   what that is expected to save in a period, as Eq. 6 counts it
+    price     what the change costs in messages, Eq. 7
+    """
+
+    broker: BrokerId
+    at_us: int
+    outcome: str
+    version: int
+    moved: int = 0
+    benefit: float = 0.0
+    price: float = 0.0
