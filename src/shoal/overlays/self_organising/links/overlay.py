@@ -98,8 +98,8 @@ class Overlay:
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         unknown = self.memory.start(started.facts)
-        if (decided := self.memory.decided) is not None:
-            self._ring.verdicts.remember(decided)
+        for verdict in self.memory.done:
+            self._ring.verdicts.remember(verdict)
         self._routing.start(started, now_us, out)
         for neighbour in unknown:
             self.tree.expect(neighbour, now_us, out)
@@ -244,8 +244,7 @@ class Overlay:
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
-        if ring.is_first:
-            self.memory.decide(verdict)
+        self.memory.exchanged(verdict)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
             self.memory.put(behind, Standing(True, verdict.at_us))
