@@ -10,6 +10,7 @@ from shoal.broker.messages import Message
 from shoal.overlays.dynatops.members.view import View
 from shoal.overlays.dynatops.messages import (
     Arrived,
+    Counted,
     Interest,
     Introduction,
     JoinWanted,
@@ -18,6 +19,7 @@ from shoal.overlays.dynatops.messages import (
     LinkLost,
     Row,
     ToHomes,
+    TopicCount,
     ToRoot,
     ViewSaid,
 )
@@ -41,6 +43,9 @@ def ring_messages(
     rows = st.lists(st.builds(Row, NUMBERS, filters), max_size=3).map(tuple)
     numbers = st.lists(NUMBERS, max_size=3).map(tuple)
     publications = st.lists(routed, max_size=3).map(tuple)
+    counts = st.lists(
+        st.builds(TopicCount, st.sampled_from(["t", ""]), NUMBERS, some), max_size=3
+    ).map(tuple)
     yes = st.booleans()
     return {
         Introduction: st.builds(Introduction, NUMBERS, st.one_of(st.none(), views)),
@@ -50,6 +55,7 @@ def ring_messages(
         LinkLost: st.builds(LinkLost, ages, brokers, yes),
         Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
         Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
+        Counted: st.builds(Counted, ages, brokers, counts),
         ToRoot: st.builds(ToRoot, publications, ages, brokers, NUMBERS, brokers, NUMBERS, yes),
         ToHomes: st.builds(
             ToHomes, publications, ages, brokers, NUMBERS, some, NUMBERS, NUMBERS, yes
