@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shoal.experiments.dynatops.model import Model
-from shoal.experiments.dynatops.setting import Setting, What
+from shoal.experiments.dynatops.setting import Own, Setting, What
 from shoal.experiments.dynatops.users import Crowd, draw_crowd
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
 from shoal.overlays.dynatops.structures.structure import route
@@ -108,26 +108,50 @@ def test_each_hour_is_what_would_be_sent(setting: Setting, what: What) -> None:
         ]
 
 
-def test_users_are_placed_by_what_brokers_said_last() -> None:
-    setting = msgspec.structs.replace(BY_CHANCE, what="up", cluster=5)
+@pytest.mark.parametrize("own", ["last", "now", "others"])
+def test_users_are_placed_by_what_brokers_said_last(own: Own) -> None:
+    """Of all, or of all but the user's own broker, which knows itself as it is now."""
+    setting = msgspec.structs.replace(BY_CHANCE, what="up", cluster=5, own=own)
     crowd = draw_crowd(setting)
     model = Model(setting, crowd)
-    before, wanted = list(model.broker_of), list(crowd.wanted)
     served = [
         Served(frozenset(np.flatnonzero(row).tolist()), int(row.sum())) for row in model.users
     ]
-    model._change(crowd.slots[0])
-    # The last word of a user who changed once in this hour.
-    changed = [change.user for change in crowd.slots[0]]
-    once = [change for change in crowd.slots[0] if changed.count(change.user) == 1]
-    assert once
-    for change in once:
+    wanted = list(crowd.wanted)
+    went = 0
+    for change in crowd.slots[0]:
+        present = model.broker_of[change.user]
         wanted[change.user] = change.wanted
-        present = before[change.user]
+        at_present = [
+            topics
+            for user, topics in enumerate(wanted)
+            if model.broker_of[user] == present and (own == "now" or user != change.user)
+        ]
         start = present - present % 5
         visible = {broker: served[broker] for broker in range(start, start + 5)}
+        if own != "last":
+            here = Served(frozenset().union(*at_present), sum(map(len, at_present)))
+            visible[present] = here
         expected = best_broker(change.wanted, visible, setting.load_weight, present)
+        handovers, roaming = model._change([change])
         assert model.broker_of[change.user] == expected
+        assert (handovers, roaming) == (int(expected != present), 0)
+        went += handovers
+    assert went
+
+
+def test_who_comes_to_another_cell_roams() -> None:
+    setting = msgspec.structs.replace(BY_PLACE, what="bayeux-location", hours=12)
+    crowd = draw_crowd(setting)
+    slots = Model(setting, crowd).run()
+    assert sum(slot.roaming for slot in slots) == sum(slot.handovers for slot in slots) > 0
+    cells = list(crowd.cells)
+    moved = 0
+    for changes in crowd.slots:
+        for user, _, cell in changes:
+            moved += cell != cells[user]
+            cells[user] = cell
+    assert sum(slot.roaming for slot in slots) == moved
 
 
 def test_brokers_change_places_when_it_pays() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,7 +35,8 @@ def hours(cell: Cell, share: float) -> Hours:
     slot = Slot(
         subscribing=1_000 * share,
         changes=int(1_000 * share),
-        handovers=int(1_000 * share),
+        handovers=int(2_000 * share),
+        roaming=int(1_000 * share),
         events=10,
         messages=100 * share,
         waiting=100 * share,
@@ -71,23 +73,46 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["reconfiguring"][1] == "by changes an hour 0.1: 56 %"
 
 
-def test_what_falls_and_rises() -> None:
-    def with_clusters(subscribing: dict[int, float]) -> list[Hours]:
+def test_what_falls_and_rises_for_some_time_between_exchanges() -> None:
+    def with_clusters(part: Part, what: What, subscribing: dict[int, float]) -> list[Hours]:
         found = []
         for one in runs():
-            if one.part == "cluster" and one.setting.what == "dynatops":
-                slot = one.slots[0]._replace(subscribing=subscribing[one.setting.cluster])
+            setting = one.setting
+            if one.part == part and setting.what == what and setting.update_hours in (1, 6):
+                slot = one.slots[0]._replace(subscribing=subscribing[setting.cluster])
                 one = msgspec.structs.replace(one, slots=[slot])
             found.append(one)
         return found
 
-    inside = verdicts(with_clusters({2: 9, 5: 7, 10: 5, 20: 6, 50: 8}), [])
-    assert inside["cluster"][0] == "met"
-    falling = verdicts(with_clusters({2: 9, 5: 7, 10: 5, 20: 4, 50: 3}), [])
-    assert falling["cluster"][0] == "missed"
+    inside, falling = {2: 9, 5: 7, 10: 5, 20: 6, 50: 8}, {2: 9, 5: 7, 10: 5, 20: 4, 50: 3}
+    found = verdicts(with_clusters("cluster", "dynatops", inside), [])["cluster"]
+    assert found[0] == "met"
+    assert found[1].startswith("exchanged every 1 h: least at 10 (")
+    found = verdicts(with_clusters("cluster", "dynatops", falling), [])["cluster"]
+    assert found[0] == "missed"
+    found = verdicts(with_clusters("update", "up", inside), [])["cluster"]
+    assert found[0] == "met"
+    assert "exchanged every 6 h: least at 10 (" in found[1]
 
 
-def planned(pattern: str, brokers: int, topics: int, **values: float) -> Planned:
+def test_weight_that_mends() -> None:
+    def with_deviations(by_weight: list[float], plain: float) -> str:
+        found = []
+        deviations = iter(by_weight)
+        for one in runs():
+            if one.part == "weight" or one.setting.what == "bayeux-location":
+                value = next(deviations) if one.part == "weight" else plain
+                slots = [one.slots[0]._replace(deviation=value)]
+                one = msgspec.structs.replace(one, slots=slots)
+            found.append(one)
+        return verdicts(found, [])["weight"][0]
+
+    assert with_deviations([3, 2, 1, 1.2, 1.3], 2.5) == "met"
+    assert with_deviations([3, 2.9, 2.8, 2.7, 2.6], 2.5) == "missed"
+    assert with_deviations([2, 1.9, 1.8, 1.7, 1.6], 2.5) == "missed"
+
+
+def planned(pattern: str, brokers: int, topics: int, **values: Any) -> Planned:
     judge = "all" if "regret" in values else ""
     case = Case(brokers=brokers, topics=topics, pattern=pattern, seed=1, judge=judge)  # type: ignore[arg-type]
     given = {"before": 100.0, "after": 90.0, "seconds": 1.0} | values
@@ -100,15 +125,17 @@ def test_plans() -> None:
         [
             planned("uniform", 1_000, 100),
             planned("multimodal", 1_000, 100, after=80.0, seconds=3.0),
-            planned("uniform", 8, 50, regret=0.02, any_swap=0.01),
-            planned("uniform", 8, 50, regret=0.08, any_swap=0.0),
-            planned("uniform", 8, 50, regret=0.03, any_swap=0.0),
+            planned("uniform", 8, 50, regret=0.02, others={"next": 0.01}),
+            planned("uniform", 8, 50, regret=0.08, others={"next": 0.0}),
+            planned("uniform", 8, 50, regret=0.03, others={"next": 0.0}),
         ],
     )
     assert found["chash"] == ("met", "10 % to 20 %")
     assert found["skewed"] == ("met", "1 of 1 sizes")
     assert found["seconds"] == ("beaten", "3 s (beaten by 97 %)")
     assert found["million"][0] == "not run"
+    assert found["regret-next"] == ("met", "0.0 %, at most 1.0 % (3 cases)")
+    assert found["regret-pairs"][0] == "not run"
     assert found["regret"] == ("met", "3.0 %, at most 8.0 % (3 cases)")
 
 

@@ -14,16 +14,21 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from shoal.experiments.dynatops.setting import PLACED, Pattern, Setting, What
+from shoal.experiments.dynatops.setting import PLACED, Own, Pattern, Setting, What
 from shoal.experiments.studies.study import ScaleName
 
-Part = Literal["location", "cluster", "weight", "poisson", "pattern", "free", "rate", "base"]
+Part = Literal[
+    "location", "cluster", "update", "own", "weight",
+    "poisson", "pattern", "free", "rate", "base", "goal",
+]  # fmt: skip
 BY_PLACE: tuple[What, ...] = (
     "bayeux", "bayeux-location", "bayeux-near", "geops", "bnr", "up", "dynatops",
 )  # fmt: skip
 BY_CHANCE: tuple[What, ...] = ("bayeux", "tco", "bnr", "up", "dynatops")
 PATTERNS: tuple[Pattern, ...] = ("multimodal", "zipf", "uniform")
 CLUSTERS = (2, 5, 10, 20, 50)
+UPDATE_HOURS = (6, 24)
+OWN: tuple[Own, ...] = ("now", "others")
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
 CHANGE_RATES = (0.025, 0.05, 0.1)
 FREE_HOURS = (5, 10, 20, 40)
@@ -64,6 +69,9 @@ class Cell(NamedTuple):
         varied = {
             "location": "",
             "cluster": f"{setting.cluster}-brokers-",
+            "update": f"{setting.cluster}-brokers-{setting.update_hours}-hours-",
+            "own": f"{setting.users_are}-{setting.own}-",
+            "goal": f"{setting.pattern}-{setting.goal}-",
             "weight": f"weight-{setting.load_weight:g}-",
             "poisson": f"{setting.change_rate:g}-changes-",
             "pattern": f"{setting.pattern}-",
@@ -114,6 +122,12 @@ def _cells(scale: Scale, seed: int, trace: str) -> Iterator[Cell]:
     for cluster in CLUSTERS:
         for what in PLACED:
             yield cell("cluster", located, what=what, cluster=cluster)
+    for hours in UPDATE_HOURS:
+        for cluster in CLUSTERS:
+            yield cell("update", located, what="up", cluster=cluster, update_hours=hours)
+    for own in OWN:
+        yield cell("own", located, what="up", own=own)
+        yield cell("own", by_chance, what="up", own=own)
     for weight in WEIGHTS:
         yield cell("weight", located, what="up", load_weight=weight)
     for change_rate in CHANGE_RATES:
@@ -122,6 +136,7 @@ def _cells(scale: Scale, seed: int, trace: str) -> Iterator[Cell]:
     for pattern in PATTERNS:
         for what in BY_CHANCE:
             yield cell("pattern", by_chance, what=what, pattern=pattern)
+        yield cell("goal", by_chance, what="tco", pattern=pattern, goal="links")
     for hours in FREE_HOURS:
         yield cell("free", located, free_hours=hours)
         yield cell("free", by_chance, free_hours=hours, change_rate=0.025, cluster=5)

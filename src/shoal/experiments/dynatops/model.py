@@ -11,23 +11,27 @@ Source: DYNATOPS, sections 4 to 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, Setting
-from shoal.experiments.dynatops.tco import TopicConnected
-from shoal.experiments.dynatops.users import Change, Crowd
-from shoal.overlays.dynatops.planning import kernels
-from shoal.overlays.dynatops.planning.costs import reconfiguration_cost, standing
+from shoal.experiments.dynatops.users import Change, Crowd, Topics
+from shoal.overlays.dynatops.planning.costs import (
+    distances,
+    moved,
+    standing,
+)
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
-from shoal.overlays.dynatops.planning.problem import Amounts, Problem, Trees, trees_of
+from shoal.overlays.dynatops.planning.prices import predicted_prices
+from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
+from shoal.overlays.tco.construction import TopicConnected
 
 # beta of Algorithm 2.
 WORTH = 0.1
@@ -43,6 +47,7 @@ class Slot(NamedTuple):
     subscribing    messages that change trees, and those that brokers of a cluster exchange
     changes        topics that brokers began or ceased to subscribe to
     handovers      users who changed brokers
+    roaming        of these, those who had themselves come to another cell
     events         publications
     messages       forwarded for them, from the roots on
     waiting        their delays to all users who got them, added up
@@ -55,6 +60,7 @@ class Slot(NamedTuple):
     subscribing: float = 0.0
     changes: int = 0
     handovers: int = 0
+    roaming: int = 0
     events: float = 0.0
     messages: float = 0.0
     waiting: float = 0.0
@@ -92,12 +98,15 @@ class Model:
         self.users = np.zeros((brokers, topics), np.int32)
         self.loads = np.zeros(brokers, np.int64)
         self._wanted = list(crowd.wanted)
+        self._cells = list(crowd.cells)
         self._clusters = self._make_clusters()
         self._served: list[Served] = []
         self.broker_of = [self._first_broker(user) for user in range(len(crowd.wanted))]
         for user, broker in enumerate(self.broker_of):
             self._count(broker, self._wanted[user], 1)
-        self._overlay = TopicConnected(self.users > 0) if setting.what == "tco" else None
+        self._overlay = (
+            TopicConnected(self.users > 0, setting.goal) if setting.what == "tco" else None
+        )
         self._look()
         if setting.what in PLACED:
             # Users have come one by one: each where it was best then.
@@ -156,10 +165,10 @@ class Model:
         if setting.what in PLACED:
             cluster = self._clusters[home]
             visible = {each: self._served[each] for each in cluster}
-            if not setting.is_sticky and present in visible:
-                served = visible[present]
-                alone = {topic for topic in wanted if self.users[present, topic] == 1}
-                visible[present] = served._replace(topics=served.topics - alone)
+            if setting.own != "last":
+                # Who is asked knows itself as it is now: the user's broker, or where it comes to.
+                asked = present if present in visible else home
+                visible[asked] = self._now(asked, present, wanted)
             best = best_broker(wanted, visible, setting.load_weight, present)
         if best == present:
             return 0
@@ -167,6 +176,13 @@ class Model:
         self._count(best, wanted, 1)
         self.broker_of[user] = best
         return 1
+
+    def _now(self, broker: int, present: int, wanted: Topics) -> Served:
+        """What a broker has of what is wanted, maybe for others only; and its load."""
+        least, load = 1, int(self.loads[broker])
+        if self.setting.own == "others" and broker == present:
+            least, load = 2, load - len(wanted)
+        return Served(frozenset(each for each in wanted if self.users[broker, each] >= least), load)
 
     def _count(self, broker: int, topics: Iterable[int], step: int) -> None:
         for topic in topics:
@@ -176,13 +192,16 @@ class Model:
     # --- slots --------------------------------------------------------------------------------
 
     def run(self) -> list[Slot]:
-        found = []
+        return list(self.slots())
+
+    def slots(self) -> Iterator[Slot]:
+        """Hour by hour; users and brokers are then where they are at its end."""
         rates = np.full(self.users.shape[1], self.setting.rate)
         for hour, changes in enumerate(self._crowd.slots):
             before = self.users > 0
-            handovers = self._change(changes)
+            handovers, roaming = self._change(changes)
             after = self.users > 0
-            slot = self._cost(rates)._replace(handovers=handovers)
+            slot = self._cost(rates)._replace(handovers=handovers, roaming=roaming)
             slot = slot._replace(
                 changes=int((before != after).sum()),
                 subscribing=self._subscribing(before, after),
@@ -190,23 +209,25 @@ class Model:
             if self._overlay is not None:
                 slot = slot._replace(reconfiguring=float(self._overlay.change(after)))
             elif self.setting.what in RECONFIGURED and hour % self.setting.free_hours == 0:
-                moved = self._reconfigure(rates)
-                price = reconfiguration_cost(*self.users.shape, moved)
-                slot = slot._replace(moved=moved, reconfiguring=price)
+                count, messages = self._reconfigure(rates)
+                slot = slot._replace(moved=count, reconfiguring=messages)
             if (hour + 1) % self.setting.update_hours == 0:
                 self._look()
-            found.append(slot)
-        return found
+            yield slot
 
-    def _change(self, changes: Sequence[Change]) -> int:
-        handovers = 0
+    def _change(self, changes: Sequence[Change]) -> tuple[int, int]:
+        """Users who changed brokers, and of these those who had changed cells."""
+        handovers = roaming = 0
         for user, wanted, cell in changes:
             broker = self.broker_of[user]
             self._count(broker, self._wanted[user] - wanted, -1)
             self._count(broker, wanted - self._wanted[user], 1)
             self._wanted[user] = wanted
-            handovers += self._place(user, cell)
-        return handovers
+            has_changed = self._place(user, cell)
+            handovers += has_changed
+            roaming += has_changed and cell != self._cells[user]
+            self._cells[user] = cell
+        return handovers, roaming
 
     def _subscribing(self, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> float:
         """To the root by its ways, and down the tree; and what a cluster says to each other."""
@@ -230,16 +251,19 @@ class Model:
             delay_weight=self.setting.delay_weight,
         )
 
-    def _reconfigure(self, rates: Amounts) -> int:
-        """Algorithm 2; how many brokers changed places."""
+    def _reconfigure(self, rates: Amounts) -> tuple[int, float]:
+        """Algorithm 2, which decides by Eq. 7; how many change places, and the messages for it."""
         problem = self._problem(rates, self.setting.free_hours)
         cost = standing(problem, self.mapping).cost(problem.delay_weight)
         if not is_worth_a_look(problem, cost, WORTH):
-            return 0
+            return 0, 0.0
         found = propose(problem, self.mapping)
-        moved = sum(a != b for a, b in zip(self.mapping, found.mapping, strict=True))
+        if not found.steps:
+            return 0, 0.0
+        prices = predicted_prices(self._structure, problem, self.mapping, self._ups.depths)
+        count, messages = len(moved(self.mapping, found.mapping)), prices.of(found.mapping)
         self.mapping = list(found.mapping)
-        return moved
+        return count, messages
 
     def _cost(self, rates: Amounts) -> Slot:
         """What an hour's publications cost."""
@@ -261,16 +285,9 @@ class Model:
         in_tree = found.below > 0
         roots = self._trees.roots[self._trees.of]
         edges = in_tree.sum(axis=1) - in_tree[np.arange(len(roots)), roots]
-        apart = distances(problem, self._trees, found.brokers)[self._trees.of]
+        apart = distances(problem, found.brokers)[self._trees.of]
         waiting = (apart * self.users[found.brokers].T).sum(axis=1)
         return slot._replace(messages=float(rates @ edges), waiting=float(rates @ waiting))
-
-
-def distances(problem: Problem, trees: Trees, brokers: Counts) -> Amounts:
-    """(rows, positions): how far each is from its root."""
-    if problem.round_trips is None:
-        return trees.depths
-    return kernels.distances(trees.parents, trees.order, problem.round_trips, brokers)
 
 
 def _structure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shoal.experiments.dynatops.claims import CLAIMS
@@ -15,12 +15,14 @@ from shoal.experiments.dynatops.grid import (
     FREE_HOURS,
     PATTERNS,
     RATES,
+    Part,
     Scale,
 )
 from shoal.experiments.dynatops.judges import NAMES
 from shoal.experiments.dynatops.model import Slot
 from shoal.experiments.dynatops.plans import PlanRun
 from shoal.experiments.dynatops.runs import Hours, ModelRun
+from shoal.experiments.dynatops.setting import Setting
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
@@ -71,6 +73,7 @@ def conclude(
             _table(evidence, "poisson", BY_CHANCE, "Users without places, fast change"),
             _rates(evidence),
             _bases(evidence),
+            _readings(evidence),
             _plans(evidence),
         ),
         groups=(
@@ -256,6 +259,28 @@ def _bases(evidence: Evidence) -> Table:
         "Bayeux with larger digits",
         "Its tables grow with the base, and its ways become shorter.",
         ("base", "system", *COLUMNS),
+        rows,
+    )
+
+
+def _readings(evidence: Evidence) -> Table:
+    """What the paper leaves open, otherwise than in the other tables."""
+    of: dict[Part, Callable[[Setting], str]] = {
+        "update": lambda one: f"summaries every {one.update_hours} h, clusters of {one.cluster}",
+        "own": lambda one: f"own broker: {one.own}, users {one.users_are}",
+        "goal": lambda one: f"few {one.goal}, {one.pattern}",
+    }
+    rows = [
+        [of[one.part](one.setting), *_row(NAMES[one.setting.what], one)]
+        for one in evidence.found
+        if one.part in of
+    ]
+    return tabulate(
+        "Other readings",
+        "How often brokers say what they have (else every hour); what a user's own broker counts "
+        "of itself: what it has now, with the user's topics or without (else what it last said); "
+        "whether TCO's links are few (else the neighbours of the broker that has most).",
+        ("reading", "system", *COLUMNS),
         rows,
     )
 

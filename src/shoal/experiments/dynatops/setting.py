@@ -12,10 +12,13 @@ from typing import Literal
 
 import msgspec
 
+from shoal.overlays.tco.construction import Goal
+
 Users = Literal["poisson", "location"]
 Pattern = Literal["uniform", "zipf", "multimodal"]
 # bnr and up are DYNATOPS with one half of it: brokers change places, or users are placed.
 What = Literal["bayeux", "bayeux-location", "bayeux-near", "tco", "geops", "bnr", "up", "dynatops"]
+Own = Literal["last", "now", "others"]
 RECONFIGURED: tuple[What, ...] = ("bnr", "dynatops")
 PLACED: tuple[What, ...] = ("up", "dynatops")
 
@@ -35,12 +38,14 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster       brokers that see each other when users are placed
     update_hours  T_update, between two looks at each other
     load_weight   w_l, what load counts beside similarity
-    is_sticky     whether a user's own topics count for its present broker
+    own           what the broker that is asked counts of itself: what it last said, as it does of
+                  others; what it has now, the user's own topics included; or what others want now
     free_hours    T_free, between two looks at the brokers' places
     delay_weight  w_d of Eq. 5
     rate          publications per topic and hour
     steepness     sigma of Zipf's law
     base          of Bayeux's identifiers: with 2 its tables are as large as Chord's
+    goal          of TCO: few neighbours of the broker with most, or few links
     trace         a file of check-ins instead of drawn users; empty: none
     """
 
@@ -58,10 +63,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster: int = 10
     update_hours: int = 1
     load_weight: float = 1.0
-    is_sticky: bool = True
+    own: Own = "last"
     free_hours: int = 10
     delay_weight: float = 1.0
     rate: float = 10.0
     steepness: float = 1.0
     base: int = 2
+    goal: Goal = "fan-out"
     trace: str = ""

@@ -19,7 +19,7 @@ class MembersMessage(Message, frozen=True):
     """Base of what is said about views."""
 
 
-class Greeting(MembersMessage, frozen=True):
+class Introduction(MembersMessage, frozen=True):
     """When a link has come up: when the sender started, and the latest view it has heard of."""
 
     life: int
@@ -157,7 +157,7 @@ class Arrived(TopicMessage, frozen=True):
 
 
 MESSAGES: Vocabulary = (
-    Greeting,
+    Introduction,
     ViewSaid,
     JoinWanted,
     LeaveWanted,

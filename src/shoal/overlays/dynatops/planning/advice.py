@@ -23,9 +23,8 @@ import msgspec
 import numpy as np
 
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.planning import kernels
 from shoal.overlays.dynatops.planning.choosing import Limits
-from shoal.overlays.dynatops.planning.costs import standing
+from shoal.overlays.dynatops.planning.costs import distances, standing
 from shoal.overlays.dynatops.planning.crowd import Crowd, User
 from shoal.overlays.dynatops.planning.moving import HANDOVER, Move, join_ways, plan_moves
 from shoal.overlays.dynatops.planning.prices import (
@@ -352,12 +351,7 @@ class _Advisor:
 
     def _apart(self, mapping: Places) -> Amounts:
         """(rows, positions): how far each is from its root."""
-        if self._problem.round_trips is None:
-            return self._trees.depths
-        brokers = np.array(inverse(mapping), np.int32)
-        return kernels.distances(
-            self._trees.parents, self._trees.order, self._problem.round_trips, brokers
-        )
+        return distances(self._problem, np.array(inverse(mapping), np.int32))
 
     def _cost(self, crowd: Crowd, mapping: Places) -> float:
         """Eq. 5, with the messages to brokers that subscribe."""

@@ -145,19 +145,6 @@ def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Stan
     return found
 
 
-def worst_position(problem: Problem, found: Standing) -> int:
-    """Where the broker stands that costs most, Eq. 12; of several, the first broker."""
-    return first_of(-_by_position(problem, found), found.brokers)
-
-
-def first_of(amounts: Amounts, brokers: Numbers) -> int:
-    """The position with the least amount; of several, that of the first broker."""
-    least = amounts.min()
-    # Sums of floats differ by their order.
-    (among,) = np.nonzero(amounts <= least + LEAST * abs(least))
-    return int(among[brokers[among].argmin()])
-
-
 def reconfiguration_cost(brokers: int, topics: int, moved: int) -> float:
     """Cst of Eq. 7 in messages, as its steps have it (5.1.2): all hear of it, who moves rejoins."""
     if not moved:
@@ -177,8 +164,14 @@ def _by_position(problem: Problem, found: Standing) -> Amounts:
     return found.relaying + problem.delay_weight * found.waiting
 
 
+def distances(problem: Problem, brokers: Numbers) -> Amounts:
+    """(rows, positions): how far each is from its root, by who stands where."""
+    trees, round_trips = problem.trees, problem.round_trips
+    if round_trips is None:
+        return trees.depths
+    return kernels.distances(trees.parents, trees.order, round_trips, brokers)
+
+
 def _waiting(problem: Problem, brokers: Numbers, is_member: Flags) -> Amounts:
-    trees, apart = problem.trees, problem.trees.depths
-    if problem.round_trips is not None:
-        apart = kernels.distances(trees.parents, trees.order, problem.round_trips, brokers)
-    return kernels.delay_costs(trees.of, apart, is_member, problem.publications)
+    apart = distances(problem, brokers)
+    return kernels.delay_costs(problem.trees.of, apart, is_member, problem.publications)

@@ -9,17 +9,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from shoal.overlays.dynatops.planning.costs import (
-    LEAST,
-    after_swap,
-    first_of,
     moved,
     notification_cost,
     reconfiguration_cost,
-    standing,
-    swap_costs,
-    worst_position,
 )
+from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem
+from shoal.overlays.dynatops.planning.swapping import Rules, Search, after, swaps
 
 
 class Step(NamedTuple):
@@ -43,26 +39,18 @@ class Proposal(NamedTuple):
         return self.benefit - self.cost
 
 
-def improvements(problem: Problem, mapping: Mapping) -> Iterator[Step]:
+def improvements(problem: Problem, mapping: Mapping, search: Search = "worst") -> Iterator[Step]:
     """SSBR-Greedy, Algorithm 3: each step the best swap of the broker that costs most.
 
     Of equal brokers and swaps it takes the first by number.  It ends with the first broker that no
-    swap makes cheaper, so that its time is not bounded by a number of steps: take them one by one.
+    swap makes cheaper; with `search` "next" it goes on with the next worst then, and ends where no
+    swap of any two helps.  Its time is not bounded by a number of steps: take them one by one.
     """
-    mapping = list(mapping)
-    found = standing(problem, mapping)
-    while True:
-        cost = found.cost(problem.delay_weight)
-        worst = worst_position(problem, found)
-        changes = swap_costs(problem, found, worst)
-        # A swap with itself changes nothing.
-        best = first_of(changes, found.brokers)
-        if changes[best] >= -LEAST * cost:
-            return
-        swap = int(found.brokers[worst]), int(found.brokers[best])
-        mapping[swap[0]], mapping[swap[1]] = best, worst
-        found = after_swap(problem, found, worst, best)
-        yield Step(swap, tuple(mapping), cost + float(changes[best]))
+    cost = notification_cost(problem, mapping)
+    for swap in swaps(problem, mapping, no_prices(mapping), Rules(search)):
+        mapping = after(mapping, [swap])
+        cost -= swap.gain
+        yield Step(swap.brokers, mapping, cost)
 
 
 def best_of(
@@ -83,10 +71,10 @@ def best_of(
     return best
 
 
-def propose(problem: Problem, mapping: Mapping) -> Proposal:
+def propose(problem: Problem, mapping: Mapping, search: Search = "worst") -> Proposal:
     """Both algorithms, one after the other."""
     cost = notification_cost(problem, mapping)
-    return best_of(problem, mapping, cost, list(improvements(problem, mapping)))
+    return best_of(problem, mapping, cost, list(improvements(problem, mapping, search)))
 
 
 def is_worth_a_look(problem: Problem, cost: float, share: float) -> bool:

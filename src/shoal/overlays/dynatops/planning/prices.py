@@ -65,8 +65,10 @@ def bounded_prices(problem: Problem, start: Mapping) -> Prices:
     return Prices(fixed, _but_none_at(np.full((size, size), each), start), start)
 
 
-def predicted_prices(structure: Structure, problem: Problem, start: Mapping) -> Prices:
-    """The messages that the steps of 5.1.2 send.
+def predicted_prices(
+    structure: Structure, problem: Problem, start: Mapping, hops: Amounts | None = None
+) -> Prices:
+    """The messages that the steps of 5.1.2 send; `hops` (from, to) if they are known.
 
     Who moves to a position is told to it by those that have it in their tables, and tells those in
     its own; it hands its trees over to who stands now where it stood; and for each topic that it
@@ -74,8 +76,8 @@ def predicted_prices(structure: Structure, problem: Problem, start: Mapping) -> 
     down the tree.
     """
     size = structure.size
-    # (from, to) in hops.
-    hops = trees_of(structure, range(size)).depths
+    if hops is None:
+        hops = trees_of(structure, range(size)).depths
     linked = np.zeros(size)
     for position in range(size):
         beside = list(structure.neighbours(position))

@@ -18,7 +18,9 @@ from shoal.overlays.dynatops.planning.costs import (
     standing,
     swap_costs,
 )
+from shoal.overlays.dynatops.planning.prices import no_prices
 from shoal.overlays.dynatops.planning.problem import Mapping, Problem
+from shoal.overlays.dynatops.planning.swapping import Rules, after, swaps
 
 MAX_BROKERS_FOR_ALL = 8
 # Annealing: from this part of the mean cost of a broker down to a thousandth of it.
@@ -40,18 +42,8 @@ def cheapest(problem: Problem) -> tuple[Mapping, float]:
 
 def by_any_swap(problem: Problem, mapping: Mapping) -> tuple[Mapping, float]:
     """Take the best swap of any two brokers until none helps."""
-    mapping = list(mapping)
-    found = standing(problem, mapping)
-    while True:
-        changes = [swap_costs(problem, found, position) for position in range(problem.brokers)]
-        left = min(range(problem.brokers), key=lambda position: float(changes[position].min()))
-        right = int(changes[left].argmin())
-        cost = found.cost(problem.delay_weight)
-        if changes[left][right] >= -LEAST * cost:
-            return tuple(mapping), cost
-        one, other = int(found.brokers[left]), int(found.brokers[right])
-        mapping[one], mapping[other] = right, left
-        found = after_swap(problem, found, left, right)
+    mapping = after(mapping, list(swaps(problem, mapping, no_prices(mapping), Rules("any"))))
+    return mapping, notification_cost(problem, mapping)
 
 
 def annealed(problem: Problem, mapping: Mapping, seed: int, rounds: int) -> tuple[Mapping, float]:

@@ -1,0 +1,1 @@
+"""TCO: an overlay in which the subscribers of each topic reach each other without relays."""

@@ -1,0 +1,199 @@
+"""A topic-connected overlay: links such that the subscribers of each topic reach each other.
+
+Links are taken one by one until each topic's subscribers are one part.  With few neighbours as the
+goal ("fan-out"), of the links that raise the highest number of neighbours least it takes the one
+that joins most topics' parts; with few links ("links"), of all links.
+
+When brokers' subscriptions change, links between the others stay, and the merge goes on with those
+of the changed ones only, which is what dividing and conquering the change comes to.  A topic's
+publications go along a tree of shortest ways from the first of its subscribers.
+
+>>> import numpy as np
+>>> wanted = np.ones((6, 10), np.bool_)
+>>> TopicConnected(wanted, "fan-out").linked.sum(axis=1).tolist()
+[2, 2, 2, 1, 2, 1]
+>>> TopicConnected(wanted, "links").linked.sum(axis=1).tolist()
+[5, 1, 1, 1, 1, 1]
+
+Source: DYNATOPS, section 6.2, for which TCO is DCB-M of Chen et al., "Scaling construction of low
+fan-out overlays"; the greedy choices are those of Onus and Richa ("fan-out") and of Chockler et
+al. ("links").  Bulk and lightweight brokers are not told apart, which saves time only.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Numbers
+
+# What there should be few of: neighbours of the broker that has most, or links.
+Goal = Literal["fan-out", "links"]
+
+
+class TopicConnected:
+    """The links between some brokers, as their subscriptions change."""
+
+    def __init__(self, wanted: Flags, goal: Goal = "fan-out") -> None:
+        self._wanted = wanted.copy()
+        self._goal = goal
+        # (brokers, brokers): which have a link.
+        self.linked = np.zeros((len(wanted), len(wanted)), np.bool_)
+        self._merge(np.ones(len(wanted), np.bool_))
+
+    def change(self, wanted: Flags) -> int:
+        """New subscriptions; how many links are opened or closed for them."""
+        changed = (wanted != self._wanted).any(axis=1)
+        before = self.linked.copy()
+        self._wanted = wanted.copy()
+        self.linked[changed] = False
+        self.linked[:, changed] = False
+        self._merge(changed)
+        return int((before != self.linked).sum()) // 2
+
+    def distances(self) -> Amounts:
+        """(topics, brokers): hops to each subscriber from the first of its topic, by its links."""
+        return _trees(self._wanted, self.linked)[0]
+
+    def parents(self) -> Numbers:
+        """(topics, brokers): who sends each its publications; -1: nobody, or it does not want."""
+        return _trees(self._wanted, self.linked)[1]
+
+    def _merge(self, may_link: Flags) -> None:
+        _merge(self._wanted, self.linked, may_link, self._goal == "fan-out")
+
+
+@kernel
+def _find(parts: Numbers, broker: int) -> int:
+    while parts[broker] != broker:
+        parts[broker] = parts[parts[broker]]
+        broker = parts[broker]
+    return broker
+
+
+@kernel
+def _merge(wanted: Flags, linked: Flags, may_link: Flags, is_fan_out: bool) -> None:
+    """Add links until each topic's subscribers are in one part; some end of each may link.
+
+    Gains only fall as links are added, so the best of the last count is looked at anew only.
+    """
+    brokers, topics = wanted.shape
+    parts = np.zeros((topics, brokers), np.int32)
+    for topic in range(topics):
+        for broker in range(brokers):
+            parts[topic, broker] = broker
+    neighbours = np.zeros(brokers, np.int32)
+    for one in range(brokers):
+        for other in range(one):
+            if linked[one, other]:
+                _join(wanted, parts, one, other)
+                neighbours[one] += 1
+                neighbours[other] += 1
+    gains = np.zeros((brokers, brokers), np.int32)
+    for one in range(brokers):
+        for other in range(one):
+            gains[one, other] = topics
+    # So many neighbours a broker may have, and more only when no link is left that helps.
+    most = max(1, neighbours.max()) if is_fan_out else brokers
+    # Where parts are left that only others could join, they may after all.
+    for is_bound in (True, False):
+        highest = _look_again(wanted, parts, gains, may_link, is_bound)
+        while highest > 0:
+            _add_links(wanted, linked, parts, gains, neighbours, may_link, is_bound, highest, most)
+            most += 1
+            highest = _look_again(wanted, parts, gains, may_link, is_bound)
+
+
+@kernel
+def _look_again(
+    wanted: Flags, parts: Numbers, gains: Numbers, may_link: Flags, is_bound: bool
+) -> int:
+    """The highest gain there is now, of links that may be."""
+    highest = 0
+    for one in range(len(wanted)):
+        for other in range(one):
+            if gains[one, other] > 0 and (not is_bound or may_link[one] or may_link[other]):
+                gains[one, other] = _gain(wanted, parts, one, other)
+                highest = max(highest, gains[one, other])
+    return highest
+
+
+@kernel
+def _add_links(
+    wanted: Flags,
+    linked: Flags,
+    parts: Numbers,
+    gains: Numbers,
+    neighbours: Numbers,
+    may_link: Flags,
+    is_bound: bool,
+    highest: int,
+    most: int,
+) -> None:
+    """All that help, the best first, between brokers that may have more neighbours."""
+    brokers = len(wanted)
+    goal = highest
+    while goal > 0:
+        for one in range(brokers):
+            for other in range(one):
+                if neighbours[one] >= most:
+                    break
+                if gains[one, other] < goal or neighbours[other] >= most:
+                    continue
+                if is_bound and not (may_link[one] or may_link[other]):
+                    continue
+                gains[one, other] = _gain(wanted, parts, one, other)
+                if gains[one, other] >= goal:
+                    _join(wanted, parts, one, other)
+                    linked[one, other] = linked[other, one] = True
+                    neighbours[one] += 1
+                    neighbours[other] += 1
+                    gains[one, other] = 0
+        goal -= 1
+
+
+@kernel
+def _gain(wanted: Flags, parts: Numbers, one: int, other: int) -> int:
+    found = 0
+    for topic in range(wanted.shape[1]):
+        if wanted[one, topic] and wanted[other, topic]:
+            found += _find(parts[topic], one) != _find(parts[topic], other)
+    return found
+
+
+@kernel
+def _join(wanted: Flags, parts: Numbers, one: int, other: int) -> None:
+    for topic in range(wanted.shape[1]):
+        if wanted[one, topic] and wanted[other, topic]:
+            parts[topic, _find(parts[topic], one)] = _find(parts[topic], other)
+
+
+@kernel
+def _trees(wanted: Flags, linked: Flags) -> tuple[Amounts, Numbers]:
+    """(topics, brokers): hops from the first subscriber of each topic, and who is before each."""
+    brokers, topics = wanted.shape
+    found = np.zeros((topics, brokers))
+    parents = np.full((topics, brokers), -1, np.int32)
+    queue = np.zeros(brokers, np.int32)
+    for topic in range(topics):
+        seen = np.zeros(brokers, np.bool_)
+        head, tail = 0, 0
+        for broker in range(brokers):
+            if wanted[broker, topic]:
+                queue[0] = broker
+                seen[broker] = True
+                tail = 1
+                break
+        while head < tail:
+            here = queue[head]
+            head += 1
+            for there in range(brokers):
+                if linked[here, there] and wanted[there, topic] and not seen[there]:
+                    seen[there] = True
+                    found[topic, there] = found[topic, here] + 1
+                    parents[topic, there] = here
+                    queue[tail] = there
+                    tail += 1
+    return found, parents
