@@ -5,6 +5,8 @@ What is about topics belongs to a view, and goes along its ways; what is about v
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from shoal.broker.messages import Carrier, Message
@@ -109,6 +111,15 @@ class Counted(TopicMessage, frozen=True):
     topics: tuple[TopicCount, ...]
 
 
+class Summary(TopicMessage, frozen=True):
+    """To another broker of the cluster: the topics that a broker's users want; how many, in all."""
+
+    broker: BrokerId
+    target: BrokerId
+    topics: tuple[str, ...]
+    subscriptions: int
+
+
 # --- publications -----------------------------------------------------------------------------
 
 
@@ -156,7 +167,27 @@ MESSAGES: Vocabulary = (
     Interest,
     Known,
     Counted,
+    Summary,
     ToRoot,
     ToHomes,
     Arrived,
 )
+
+
+def named(message: TopicMessage | ToRoot | ToHomes) -> Iterator[BrokerId]:
+    """The brokers that a message of a view speaks of; all are its members."""
+    match message:
+        case ToRoot():
+            yield from (message.entry, message.root)
+        case ToHomes():
+            yield from (message.entry, *message.targets)
+        case Interest():
+            yield from (message.home, *message.targets)
+        case Known():
+            yield from (message.home, message.broker)
+        case Arrived():
+            yield from (message.entry, message.home)
+        case Counted():
+            yield message.manager
+            for topic in message.topics:
+                yield from topic.homes

@@ -17,6 +17,7 @@ Source: Zhao, Kim and Venkatasubramanian, DYNATOPS, section 3.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
+from contextlib import suppress
 
 from shoal.broker.custody import marked
 from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
@@ -32,9 +33,11 @@ from shoal.overlays.dynatops.messages import (
     Interest,
     Known,
     MembersMessage,
+    Summary,
     ToHomes,
     TopicMessage,
     ToRoot,
+    named,
 )
 from shoal.overlays.dynatops.parameters import Order, Parameters
 from shoal.overlays.dynatops.reconfiguration.counting import Counting
@@ -43,6 +46,7 @@ from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import Outbox
 from shoal.overlays.dynatops.topics.routing import Routing
 from shoal.overlays.dynatops.topics.ways import OfView, Ways
+from shoal.overlays.dynatops.users.placing import Placing
 
 BEGIN: TimerKey = ("begin",)
 
@@ -62,7 +66,10 @@ class Dynatops(BaseStrategy):
         self.interests = Interests(self.membership, parameters, self.ways.spread)
         self.routing = Routing(self.membership, parameters, self.interests, self.ways, self)
         self.outbox = Outbox(parameters, self._root_of, self.routing.publish)
-        self.clients = Clients(self.broker, self.interests, self.outbox)
+        self._placing: Placing | None = None
+        if parameters.cluster:
+            self._placing = Placing(self.membership, parameters, self.ways.answer)
+        self.clients = Clients(self.broker, self.interests, self.outbox, self._placing)
         self._is_ready = self._has_begun = False
         self._now_us = 0
         self._counting: Counting | None = None
@@ -122,6 +129,8 @@ class Dynatops(BaseStrategy):
                 self._begin(now_us, out)
             case ("reconfiguration", "report"):
                 self._report(now_us, out)
+            case ("users", name) if self._placing is not None:
+                self._placing.timer(name, now_us, out)
             case ("reconfiguration", name) if self._manager is not None:
                 self._manager.timer(name, now_us, out)
 
@@ -146,7 +155,7 @@ class Dynatops(BaseStrategy):
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         self._now_us = now_us
-        self.clients.request(client, request, out)
+        self.clients.request(client, request, now_us, out)
         self._look(now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
@@ -155,6 +164,9 @@ class Dynatops(BaseStrategy):
     # --- what is said in a view ---------------------------------------------------------------
 
     def _take(self, message: OfView, out: list[Effect]) -> None:
+        for broker in named(message):
+            if broker != self.broker and broker not in self.membership.others:
+                raise ProtocolError(f"{broker} is not in the view")
         match message:
             case ToHomes():
                 self.routing.to_homes(message, out)
@@ -171,10 +183,17 @@ class Dynatops(BaseStrategy):
                 self.arrived(message, out)
             case Counted():
                 self._counted(message, out)
+            case Summary():
+                if message.target != self.broker:
+                    self.ways.answer(message.target, message, out)
+                elif self._placing is not None:
+                    self._placing.hear(message)
             case _:
                 raise unexpected(message, "a neighbour")
 
     def _hear_interest(self, message: Interest, out: list[Effect]) -> None:
+        if message.home == self.broker:
+            raise ProtocolError("others do not say what is wanted here")
         others = tuple(each for each in message.targets if each != self.broker)
         if len(others) < len(message.targets):
             known = self.interests.hear(message)
@@ -231,7 +250,8 @@ class Dynatops(BaseStrategy):
         self.interests.begin(out)
         self.outbox.begin(_again, out)
         for message in early:
-            self._take(message, out)
+            with suppress(ProtocolError):  # who sent it knows no better
+                self._take(message, out)
 
     def _is_free(self) -> bool:
         return not (len(self.outbox) or len(self.interests) or self.clients.advertisements)
