@@ -268,7 +268,7 @@ def _readings(evidence: Evidence) -> Table:
     of: dict[Part, Callable[[Setting], str]] = {
         "update": lambda one: f"summaries every {one.update_hours} h, clusters of {one.cluster}",
         "own": lambda one: f"own broker: {one.own}, users {one.users_are}",
-        "planner": lambda one: f"swaps that each pay, users {one.users_are}",
+        "planner": lambda one: "swaps that each pay",
         "goal": lambda one: f"few {one.goal}, {one.pattern}",
     }
     rows = [
